@@ -1,0 +1,107 @@
+//! Named random streams from one `u64`.
+//!
+//! Everything random asks for a stream by name (`"init/0"`, `"shuffle/0/17"`), so that adding a consumer
+//! moves no other, and a run can be taken up at any epoch without saving generator state. The generator is
+//! ChaCha8; the distributions are written here, so that an upgrade of a random-number crate moves no result.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng};
+
+/// A stream of random numbers that depends on the seed and on its name only.
+#[derive(Clone, Debug)]
+pub struct Stream(ChaCha8Rng);
+
+impl Stream {
+    /// The stream called `name` under `seed`.
+    pub fn new(seed: u64, name: &str) -> Self {
+        let mut key = *b"mcdd random stream, version 1   ";
+        key[24..].copy_from_slice(&seed.to_le_bytes());
+        let mut rng = ChaCha8Rng::from_seed(key);
+        // FNV-1a picks one of 2^64 independent streams of the same key.
+        let id = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
+            (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+        });
+        rng.set_stream(id);
+        Stream(rng)
+    }
+
+    /// 64 random bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// Uniform in `[0, 1)` with 53 bits.
+    pub fn uniform(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Uniform in `0..n`, without bias; `n` must not be 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        let n = n as u64;
+        assert!(n > 0, "below(0) has no value to return");
+        // Lemire's method: multiply, and reject the few values that would be over-represented.
+        let threshold = n.wrapping_neg() % n;
+        loop {
+            let wide = u128::from(self.next_u64()) * u128::from(n);
+            if wide as u64 >= threshold {
+                return (wide >> 64) as usize;
+            }
+        }
+    }
+
+    /// Standard normal (Box-Muller, one of the pair).
+    pub fn normal(&mut self) -> f64 {
+        let u = 1.0 - self.uniform();
+        let v = self.uniform();
+        libm::sqrt(-2.0 * libm::log(u)) * libm::cos(core::f64::consts::TAU * v)
+    }
+
+    /// Fisher-Yates.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            let j = self.below(i + 1);
+            items.swap(i, j);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_named_and_repeatable() {
+        let take = |seed, name| {
+            let mut s = Stream::new(seed, name);
+            [s.next_u64(), s.next_u64()]
+        };
+        assert_eq!(take(1, "a"), take(1, "a"));
+        assert_ne!(take(1, "a"), take(1, "b"));
+        assert_ne!(take(1, "a"), take(2, "a"));
+    }
+
+    #[test]
+    fn distributions_have_their_moments() {
+        let mut s = Stream::new(7, "moments");
+        let n = 100_000;
+        let (mut mean, mut square, mut counts) = (0.0, 0.0, [0usize; 6]);
+        for _ in 0..n {
+            let x = s.normal();
+            mean += x / n as f64;
+            square += x * x / n as f64;
+            counts[s.below(6)] += 1;
+            assert!((0.0..1.0).contains(&s.uniform()));
+        }
+        assert!(mean.abs() < 0.02 && (square - 1.0).abs() < 0.02);
+        assert!(counts.iter().all(|c| (c * 6).abs_diff(n) < n / 20), "{counts:?}");
+    }
+
+    #[test]
+    fn a_shuffle_is_a_permutation() {
+        let mut items: Vec<usize> = (0..100).collect();
+        Stream::new(3, "shuffle").shuffle(&mut items);
+        assert!(items.iter().enumerate().any(|(i, &v)| i != v));
+        items.sort_unstable();
+        assert!(items.iter().enumerate().all(|(i, &v)| i == v));
+    }
+}
