@@ -1,1 +1,3 @@
-//! To come.
+//! Networks as values, and the engine that runs them.
+
+pub mod cpu;

@@ -1,0 +1,510 @@
+//! Matrix products for batches of a few hundred rows.
+//!
+//! `C = A B` in tiles of 6 x 16: 12 vector accumulators of 8 lanes, as AVX2 has room for. B is packed into panels of
+//! 16 columns, so that the inner loop reads it in order; A is read where it lies. Each element of C is one chain of
+//! fused multiply-adds in ascending order of the inner index, whatever the tile, the number of rows or of threads and
+//! the instruction set. That is what makes a model the same, bit for bit, on any number of threads, and a row's
+//! prediction the same alone as in a batch.
+
+use super::pool::{Pool, chunks};
+use super::simd;
+
+/// Rows of a tile.
+pub const MR: usize = 6;
+/// Columns of a tile, and of a panel.
+pub const NR: usize = 16;
+/// Inner block: a panel of B takes 16 KB, half of the first-level cache.
+const KC: usize = 256;
+
+/// One row of a panel, on a cache line of its own.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Line(pub [f32; NR]);
+
+type Acc = [Line; MR];
+const ZERO: Line = Line([0.0; NR]);
+
+/// A matrix of `k` x `n` in panels of 16 columns; the last is filled up with zeros.
+#[derive(Clone, Debug, Default)]
+pub struct Packed {
+    lines: Vec<Line>,
+    k: usize,
+    n: usize,
+}
+
+impl Packed {
+    /// Room for `k` x `n`.
+    pub fn new(k: usize, n: usize) -> Packed {
+        Packed { lines: vec![ZERO; n.div_ceil(NR) * k], k, n }
+    }
+
+    /// Packs `b`, stored by rows with `n` columns.
+    pub fn pack(&mut self, b: &[f32], pool: &Pool) {
+        let (k, n) = (self.k, self.n);
+        assert!(b.len() >= k * n);
+        let panels = pool.chunk(n.div_ceil(NR), 1);
+        pool.split(chunks(&mut self.lines, panels * k.max(1)), |i, lines| {
+            pack_panels(lines, b, k, n, i * panels);
+        });
+    }
+
+    /// Packs the transpose of `b`, which is stored by rows with `k` columns.
+    pub fn pack_transposed(&mut self, b: &[f32], pool: &Pool) {
+        let (k, n) = (self.k, self.n);
+        assert!(b.len() >= k * n);
+        let panels = pool.chunk(n.div_ceil(NR), 1);
+        pool.split(chunks(&mut self.lines, panels * k.max(1)), |i, lines| {
+            for (p, panel) in lines.chunks_mut(k.max(1)).enumerate() {
+                let first = (i * panels + p) * NR;
+                let width = NR.min(n - first);
+                for (j, row) in b[first * k..(first + width) * k].chunks_exact(k.max(1)).enumerate() {
+                    for (line, &v) in panel.iter_mut().zip(row) {
+                        line.0[j] = v;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Fills the panels `first..` of a row-major `k` x `n` matrix, and returns nothing: `lines` is their storage.
+fn pack_panels(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
+    for (p, panel) in lines.chunks_mut(k.max(1)).enumerate() {
+        let column = (first + p) * NR;
+        let width = NR.min(n - column);
+        for (line, row) in panel.iter_mut().zip(b.chunks_exact(n)) {
+            line.0[..width].copy_from_slice(&row[column..column + width]);
+        }
+    }
+}
+
+/// What happens to an element of C when its sum is complete.
+#[derive(Clone, Copy)]
+pub enum Then<'a> {
+    /// Nothing.
+    Keep,
+    /// The bias is added.
+    Bias(&'a [f32]),
+    /// The bias is added and negatives become 0.
+    BiasRelu(&'a [f32]),
+    /// Kept where the activation is positive, else 0: the way back through a ReLU. The activation has C's shape.
+    Where(&'a [f32]),
+}
+
+/// `c = a b`, then `then`; `a` is m x k and `c` is m x n, by rows.
+pub fn product(a: &[f32], b: &Packed, c: &mut [f32], then: Then, pool: &Pool) {
+    let (k, n) = (b.k, b.n);
+    if n == 0 {
+        return;
+    }
+    let m = c.len() / n;
+    assert!(c.len() == m * n && a.len() == m * k);
+    let rows = pool.chunk(m, MR);
+    pool.split(chunks(c, rows * n), |i, c| {
+        let from = i * rows;
+        let m = c.len() / n;
+        product_rows(&a[from * k..(from + m) * k], b, c, then.rows(from, n));
+    });
+}
+
+impl Then<'_> {
+    /// The same for a product that starts at row `first`.
+    fn rows(self, first: usize, n: usize) -> Self {
+        match self {
+            Then::Where(activation) => Then::Where(&activation[first * n..]),
+            other => other,
+        }
+    }
+}
+
+/// [`product`] on the calling thread.
+pub fn product_rows(a: &[f32], b: &Packed, c: &mut [f32], then: Then) {
+    let (k, n) = (b.k, b.n);
+    let m = c.len().checked_div(n).unwrap_or(0);
+    assert!(c.len() == m * n && a.len() == m * k && b.lines.len() == n.div_ceil(NR) * k);
+    match then {
+        Then::Bias(bias) | Then::BiasRelu(bias) => assert!(bias.len() == n),
+        Then::Where(activation) => assert!(activation.len() >= m * n),
+        Then::Keep => {}
+    }
+    if m == 1 {
+        simd::dispatch(OneRow { a, b, c, then });
+        return;
+    }
+    let block = block(k);
+    let mut from = 0;
+    loop {
+        let to = (from + block).min(k);
+        for panel in 0..n.div_ceil(NR) {
+            let lines = &b.lines[panel * k..(panel + 1) * k][from..to];
+            for row in (0..m).step_by(MR) {
+                let rows = MR.min(m - row);
+                let mut tile = Tile { c, n, row, rows, column: panel * NR };
+                let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
+                // A tile at the lower edge repeats its last row and drops what comes of it.
+                let at = |r: usize| &a[(row + r.min(rows - 1)) * k + from..][..to - from];
+                multiply([at(0), at(1), at(2), at(3), at(4), at(5)], lines, &mut acc);
+                if to == k {
+                    tile.finish(&mut acc, then);
+                }
+                tile.store(&acc);
+            }
+        }
+        if to == k {
+            return;
+        }
+        from = to;
+    }
+}
+
+/// The length of equal inner blocks of at most about `KC`.
+fn block(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(KC).max(1)).max(1)
+}
+
+/// Where a tile lies in C.
+struct Tile<'a> {
+    c: &'a mut [f32],
+    n: usize,
+    row: usize,
+    rows: usize,
+    column: usize,
+}
+
+impl Tile<'_> {
+    fn width(&self) -> usize {
+        NR.min(self.n - self.column)
+    }
+
+    fn load(&self) -> Acc {
+        let mut acc = [ZERO; MR];
+        for (r, line) in acc.iter_mut().enumerate().take(self.rows) {
+            let at = (self.row + r) * self.n + self.column;
+            line.0[..self.width()].copy_from_slice(&self.c[at..at + self.width()]);
+        }
+        acc
+    }
+
+    #[inline(always)]
+    fn store(&mut self, acc: &Acc) {
+        let width = self.width();
+        for (r, line) in acc.iter().enumerate().take(self.rows) {
+            let at = (self.row + r) * self.n + self.column;
+            if width == NR {
+                self.c[at..at + NR].copy_from_slice(&line.0);
+            } else {
+                self.c[at..at + width].copy_from_slice(&line.0[..width]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn finish(&self, acc: &mut Acc, then: Then) {
+        let width = self.width();
+        match then {
+            Then::Keep => {}
+            Then::Bias(bias) | Then::BiasRelu(bias) => {
+                let relu = matches!(then, Then::BiasRelu(_));
+                let mut b = [0.0; NR];
+                b[..width].copy_from_slice(&bias[self.column..self.column + width]);
+                for line in acc.iter_mut() {
+                    for (v, b) in line.0.iter_mut().zip(b) {
+                        let sum = *v + b;
+                        *v = if relu && sum <= 0.0 { 0.0 } else { sum };
+                    }
+                }
+            }
+            Then::Where(activation) => {
+                for (r, line) in acc.iter_mut().enumerate().take(self.rows) {
+                    let at = (self.row + r) * self.n + self.column;
+                    for (v, &z) in line.0.iter_mut().zip(&activation[at..at + width]) {
+                        *v = if z > 0.0 { *v } else { 0.0 };
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `acc += a b` for one tile: six rows of A, one panel of B, all of the same inner length.
+#[inline]
+fn multiply(a: [&[f32]; MR], b: &[Line], acc: &mut Acc) {
+    assert!(a.iter().all(|row| row.len() == b.len()));
+    #[cfg(target_arch = "x86_64")]
+    if simd::has_avx2() {
+        // SAFETY: the features are there, and the lengths were just checked.
+        unsafe { x86::tile(a.map(<[f32]>::as_ptr), 1, b, acc) };
+        return;
+    }
+    for (p, line) in b.iter().enumerate() {
+        for (row, out) in a.iter().zip(acc.iter_mut()) {
+            for (v, &w) in out.0.iter_mut().zip(&line.0) {
+                *v = row[p].mul_add(w, *v);
+            }
+        }
+    }
+}
+
+/// The same for columns of A, gathered as `[inner][6]`.
+#[inline]
+fn multiply_columns(a: &[[f32; MR]], b: &[Line], acc: &mut Acc) {
+    assert!(a.len() == b.len());
+    #[cfg(target_arch = "x86_64")]
+    if simd::has_avx2() {
+        let start = a.as_ptr().cast::<f32>();
+        // SAFETY: the features are there; row r of the tile is the r-th item of each `[f32; 6]`.
+        unsafe {
+            let at = |r| start.add(r);
+            x86::tile([at(0), at(1), at(2), at(3), at(4), at(5)], MR, b, acc);
+        }
+        return;
+    }
+    for (column, line) in a.iter().zip(b) {
+        for (&x, out) in column.iter().zip(acc.iter_mut()) {
+            for (v, &w) in out.0.iter_mut().zip(&line.0) {
+                *v = x.mul_add(w, *v);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Acc, Line, MR};
+    use std::arch::x86_64::{
+        __m256, _mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_load_ps, _mm256_setzero_ps, _mm256_store_ps,
+    };
+
+    /// The 6 x 16 tile; `a[r] + p * stride` is element (r, p) of A.
+    ///
+    /// # Safety
+    /// Needs AVX2 and FMA; every `a[r]` must be readable at `p * stride` for each `p < b.len()`.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    pub unsafe fn tile(a: [*const f32; MR], stride: usize, b: &[Line], acc: &mut Acc) {
+        // SAFETY: `Line` is aligned to 64 bytes and 16 floats long; reads of A are the caller's promise.
+        unsafe {
+            let mut c: [[__m256; 2]; MR] = [[_mm256_setzero_ps(); 2]; MR];
+            for (c, line) in c.iter_mut().zip(acc.iter()) {
+                let start = line.0.as_ptr();
+                *c = [_mm256_load_ps(start), _mm256_load_ps(start.add(8))];
+            }
+            for (p, line) in b.iter().enumerate() {
+                let start = line.0.as_ptr();
+                let (b0, b1) = (_mm256_load_ps(start), _mm256_load_ps(start.add(8)));
+                for (c, a) in c.iter_mut().zip(a) {
+                    let x = _mm256_broadcast_ss(&*a.add(p * stride));
+                    c[0] = _mm256_fmadd_ps(x, b0, c[0]);
+                    c[1] = _mm256_fmadd_ps(x, b1, c[1]);
+                }
+            }
+            for (c, line) in c.iter().zip(acc.iter_mut()) {
+                let start = line.0.as_mut_ptr();
+                _mm256_store_ps(start, c[0]);
+                _mm256_store_ps(start.add(8), c[1]);
+            }
+        }
+    }
+}
+
+/// A product with a single row: four panels at a time, so that eight chains of additions run side by side.
+struct OneRow<'a> {
+    a: &'a [f32],
+    b: &'a Packed,
+    c: &'a mut [f32],
+    then: Then<'a>,
+}
+
+impl simd::Kernel for OneRow<'_> {
+    #[inline(always)]
+    fn run(self) {
+        const WIDE: usize = 4;
+        let (k, n) = (self.b.k, self.b.n);
+        let panels = n.div_ceil(NR);
+        let mut panel = 0;
+        while panel < panels {
+            let wide = WIDE.min(panels - panel);
+            let mut acc = [[0.0f32; NR]; WIDE];
+            let lines = &self.b.lines[panel * k..(panel + wide) * k];
+            if wide == WIDE {
+                let (l0, rest) = lines.split_at(k);
+                let (l1, rest) = rest.split_at(k);
+                let (l2, l3) = rest.split_at(k);
+                for ((((&x, l0), l1), l2), l3) in self.a.iter().zip(l0).zip(l1).zip(l2).zip(l3) {
+                    for j in 0..NR {
+                        acc[0][j] = x.mul_add(l0.0[j], acc[0][j]);
+                        acc[1][j] = x.mul_add(l1.0[j], acc[1][j]);
+                        acc[2][j] = x.mul_add(l2.0[j], acc[2][j]);
+                        acc[3][j] = x.mul_add(l3.0[j], acc[3][j]);
+                    }
+                }
+            } else {
+                for (w, acc) in acc.iter_mut().enumerate().take(wide) {
+                    for (&x, line) in self.a.iter().zip(&lines[w * k..(w + 1) * k]) {
+                        for (v, b) in acc.iter_mut().zip(line.0) {
+                            *v = x.mul_add(b, *v);
+                        }
+                    }
+                }
+            }
+            for (w, acc) in acc.into_iter().enumerate().take(wide) {
+                let mut tile = Tile { c: self.c, n, row: 0, rows: 1, column: (panel + w) * NR };
+                let mut lines = [ZERO; MR];
+                lines[0] = Line(acc);
+                tile.finish(&mut lines, self.then);
+                tile.store(&lines);
+            }
+            panel += wide;
+        }
+    }
+}
+
+/// Scratch for [`weight_gradient`]: the panels of dY.
+#[derive(Clone, Debug, Default)]
+pub struct GradientScratch {
+    lines: Vec<Line>,
+    sums: Vec<f32>,
+}
+
+/// The gradients of a linear layer `y = x w + b`: `dw = x^T dy` (inputs x outputs) and, where the layer has a bias,
+/// `db` = the column sums of dy.
+pub fn weight_gradient(
+    x: &[f32],
+    dy: &[f32],
+    (inputs, outputs): (usize, usize),
+    dw: &mut [f32],
+    db: Option<&mut [f32]>,
+    scratch: &mut GradientScratch,
+    pool: &Pool,
+) {
+    let batch = dy.len() / outputs;
+    assert!(x.len() == batch * inputs && dw.len() == inputs * outputs);
+    let panels = outputs.div_ceil(NR);
+    if scratch.lines.len() < panels * batch {
+        scratch.lines.resize(panels * batch, ZERO);
+    }
+    if scratch.sums.len() < panels * NR {
+        scratch.sums.resize(panels * NR, 0.0);
+    }
+    let lines = &mut scratch.lines[..panels * batch];
+    let sums = &mut scratch.sums[..panels * NR];
+    let each = pool.chunk(panels, 1);
+    pool.split((chunks(lines, each * batch), chunks(sums, each * NR)), |i, (lines, sums)| {
+        // What an earlier, wider layer left in the padding would only spoil columns that are dropped.
+        pack_panels(lines, dy, batch, outputs, i * each);
+        for (panel, sums) in lines.chunks(batch).zip(sums.chunks_mut(NR)) {
+            let mut total = [0.0f32; NR];
+            for line in panel {
+                for (t, v) in total.iter_mut().zip(line.0) {
+                    *t += v;
+                }
+            }
+            sums.copy_from_slice(&total);
+        }
+    });
+    if let Some(db) = db {
+        db.copy_from_slice(&sums[..outputs]);
+    }
+    let lines = &*lines;
+    let rows = pool.chunk(inputs, MR);
+    pool.split(chunks(dw, rows * outputs), |i, dw| {
+        let mut columns = [[0.0f32; MR]; KC];
+        let here = dw.len() / outputs;
+        for row in (0..here).step_by(MR) {
+            let width = MR.min(here - row);
+            let first = i * rows + row;
+            let length = block(batch);
+            for from in (0..batch).step_by(length) {
+                let to = (from + length).min(batch);
+                let columns = &mut columns[..to - from];
+                for (column, x) in columns.iter_mut().zip(x[from * inputs..].chunks_exact(inputs)) {
+                    if width == MR {
+                        column.copy_from_slice(&x[first..first + MR]);
+                    } else {
+                        column[..width].copy_from_slice(&x[first..first + width]);
+                    }
+                }
+                for panel in 0..panels {
+                    let mut tile = Tile { c: dw, n: outputs, row, rows: width, column: panel * NR };
+                    let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
+                    multiply_columns(columns, &lines[panel * batch..][from..to], &mut acc);
+                    tile.store(&acc);
+                }
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Stream;
+    use proptest::prelude::*;
+
+    fn random(n: usize, name: &str) -> Vec<f32> {
+        let mut s = Stream::new(5, name);
+        (0..n).map(|_| s.normal() as f32).collect()
+    }
+
+    /// The definition, with the chain of multiply-adds that the kernels promise.
+    fn naive(a: &[f32], b: &[f32], (m, k, n): (usize, usize, usize)) -> Vec<f32> {
+        let mut c = vec![0.0f32; m * n];
+        for i in 0..m {
+            for j in 0..n {
+                c[i * n + j] = (0..k).fold(0.0, |s, p| a[i * k + p].mul_add(b[p * n + j], s));
+            }
+        }
+        c
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn products_are_the_promised_chain_for_any_shape(m in 1usize..40, k in 1usize..300, n in 1usize..70, threads in 1usize..4) {
+            let pool = Pool::new(threads);
+            let (a, b) = (random(m * k, "a"), random(k * n, "b"));
+            let expected = naive(&a, &b, (m, k, n));
+            let mut packed = Packed::new(k, n);
+            packed.pack(&b, &pool);
+            let mut c = vec![f32::NAN; m * n];
+            product(&a, &packed, &mut c, Then::Keep, &pool);
+            prop_assert_eq!(&c, &expected);
+            // One row alone gives the same bits as in the batch.
+            let mut row = vec![0.0; n];
+            product_rows(&a[..k], &packed, &mut row, Then::Keep);
+            prop_assert_eq!(&row[..], &expected[..n]);
+            // The transpose, packed from the other side.
+            let transposed: Vec<f32> = (0..n * k).map(|i| b[i % k * n + i / k]).collect();
+            let mut again = Packed::new(k, n);
+            again.pack_transposed(&transposed, &pool);
+            product(&a, &again, &mut c, Then::Keep, &pool);
+            prop_assert_eq!(&c, &expected);
+            // Bias, ReLU and the way back.
+            let bias = random(n, "bias");
+            product(&a, &packed, &mut c, Then::BiasRelu(&bias), &pool);
+            for (i, (&got, &e)) in c.iter().zip(&expected).enumerate() {
+                prop_assert_eq!(got, (e + bias[i % n]).max(0.0));
+            }
+            let mut back = vec![0.0; m * n];
+            product(&a, &packed, &mut back, Then::Where(&c), &pool);
+            for ((&got, &e), &z) in back.iter().zip(&expected).zip(&c) {
+                prop_assert_eq!(got, if z > 0.0 { e } else { 0.0 });
+            }
+        }
+
+        #[test]
+        fn weight_gradients_are_the_promised_chain(batch in 1usize..600, inputs in 1usize..40, outputs in 1usize..40, threads in 1usize..4) {
+            let pool = Pool::new(threads);
+            let (x, dy) = (random(batch * inputs, "x"), random(batch * outputs, "dy"));
+            let xt: Vec<f32> = (0..inputs * batch).map(|i| x[i % batch * inputs + i / batch]).collect();
+            let expected = naive(&xt, &dy, (inputs, batch, outputs));
+            let (mut dw, mut db) = (vec![0.0; inputs * outputs], vec![0.0; outputs]);
+            let mut scratch = GradientScratch::default();
+            weight_gradient(&x, &dy, (inputs, outputs), &mut dw, Some(&mut db), &mut scratch, &pool);
+            prop_assert_eq!(dw, expected);
+            for (j, &got) in db.iter().enumerate() {
+                prop_assert_eq!(got, (0..batch).fold(0.0, |s: f32, i| s + dy[i * outputs + j]));
+            }
+        }
+    }
+}
