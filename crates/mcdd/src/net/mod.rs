@@ -1,3 +1,8 @@
-//! Networks as values, and the engine that runs them.
+//! Networks as values ([`Graph`]), and the engine that runs them ([`cpu`]).
 
 pub mod cpu;
+mod graph;
+mod params;
+
+pub use graph::{Graph, Layer, Node, mlp, xavier};
+pub use params::{ParamSpec, Params};

@@ -1,5 +1,8 @@
 //! The CPU engine and its kernels.
 
+mod engine;
 pub mod gemm;
 pub mod pool;
 pub mod simd;
+
+pub use engine::{Predictor, Scratch, Trainer};

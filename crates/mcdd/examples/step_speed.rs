@@ -1,0 +1,138 @@
+//! Times a training step, the prediction of one row, and the machine's peak rate; `benches/peers/mlp_step.py` runs it.
+//!
+//! ```text
+//! step_speed --input 128 --classes 5 --threads 2 --seconds 1
+//! step_speed --predict-one --input 128 --classes 5
+//! step_speed --peak --threads 2
+//! ```
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mcdd::head::{Head, HeadConfig, Scratch};
+use mcdd::net::cpu::pool::Pool;
+use mcdd::net::cpu::{Predictor, Trainer};
+use mcdd::net::{Params, mlp};
+use mcdd::seed::Stream;
+use mcdd::train::optim::{Optimizer, State, update};
+
+const BATCH: usize = 200;
+const ROWS: usize = 6000;
+
+struct Setup {
+    params: Params,
+    head: Box<dyn Head>,
+    x: Vec<f32>,
+    y: Vec<u32>,
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let value = |name: &str, default: f64| {
+        let at = args.iter().position(|a| a == name);
+        at.and_then(|i| args.get(i + 1)).and_then(|v| v.parse().ok()).unwrap_or(default)
+    };
+    let flag = |name: &str| args.iter().any(|a| a == name);
+    let (input, classes) = (value("--input", 128.0) as usize, value("--classes", 5.0) as usize);
+    let (threads, seconds) = (value("--threads", 2.0) as usize, value("--seconds", 1.0));
+    if flag("--peak") {
+        println!("{{\"gflops\": {:.2}}}", peak(threads, seconds));
+        return;
+    }
+    let graph = mlp(input, &[128, 128], 128);
+    let mut seed = Stream::new(1, "speed");
+    let mut setup = Setup {
+        params: graph.init(&mut seed),
+        head: HeadConfig::default().build(classes, 128, &mut seed),
+        x: (0..ROWS * input).map(|_| seed.normal() as f32).collect(),
+        y: (0..ROWS).map(|_| seed.below(classes) as u32).collect(),
+    };
+    if flag("--predict-one") {
+        let net = Predictor::new(&graph, &setup.params).expect("an MLP runs");
+        let (mut logits, mut distances) = (vec![0.0; classes], vec![0.0; classes]);
+        let mut scratch = Default::default();
+        let mut rows = 0u64;
+        let start = Instant::now();
+        while start.elapsed().as_secs_f64() < seconds {
+            for x in setup.x.chunks_exact(input).take(1000) {
+                let z = net.latents(black_box(x), &mut scratch);
+                black_box(setup.head.score(z, &mut logits, &mut distances));
+                mcdd::head::posterior(&mut logits);
+                rows += 1;
+            }
+        }
+        println!("{{\"us_per_row\": {:.4}}}", start.elapsed().as_secs_f64() * 1e6 / rows as f64);
+        return;
+    }
+    train(&graph, &mut setup, threads, seconds, &mut seed);
+}
+
+fn train(graph: &mcdd::net::Graph, s: &mut Setup, threads: usize, seconds: f64, seed: &mut Stream) {
+    let input = graph.input;
+    let pool = Arc::new(Pool::new(threads));
+    let mut engine = Trainer::new(graph, Arc::clone(&pool)).expect("an MLP runs");
+    let optimizer = Optimizer::default();
+    let mut states = (State::new(&optimizer, &s.params), State::new(&optimizer, s.head.params()));
+    let mut gradients = (vec![0.0; s.params.data.len()], vec![0.0; s.head.params().data.len()]);
+    let mut scratch = Scratch::default();
+    let mut order: Vec<usize> = (0..ROWS).collect();
+    seed.shuffle(&mut order);
+    let (mut xb, mut yb) = (vec![0.0f32; BATCH * input], vec![0u32; BATCH]);
+    let mut steps = 0u64;
+    engine.load(&s.params);
+    let mut start = Instant::now();
+    loop {
+        for batch in order.chunks_exact(BATCH) {
+            mcdd::train::gather(&s.x, &s.y, input, batch, &mut xb, &mut yb, &pool);
+            engine.forward(&xb, &s.params);
+            let (z, dz) = engine.latents_and_gradient();
+            black_box(s.head.loss(z, &yb, dz, &mut gradients.1, &mut scratch, &pool));
+            engine.backward(&xb, &s.params, &mut gradients.0);
+            steps += 1;
+            update(&optimizer, 1e-3, 0.0, steps, &mut s.params, &gradients.0, &mut states.0, &pool);
+            update(&optimizer, 1e-3, 0.0, steps, s.head.params_mut(), &gradients.1, &mut states.1, &pool);
+            s.head.project();
+            engine.load(&s.params);
+        }
+        if steps == (ROWS / BATCH) as u64 {
+            start = Instant::now(); // the first epoch warms up
+        } else if start.elapsed().as_secs_f64() >= seconds {
+            break;
+        }
+    }
+    let timed = steps - (ROWS / BATCH) as u64;
+    let taken = start.elapsed().as_secs_f64();
+    let products = input * 128 + 2 * 128 * 128;
+    let flops = 2 * BATCH * (2 * products + 2 * 128 * 128);
+    println!(
+        "{{\"steps\": {timed}, \"seconds\": {taken:.4}, \"us_per_step\": {:.2}, \"flops_per_step\": {flops}}}",
+        taken * 1e6 / timed as f64
+    );
+}
+
+/// The rate of a product whose operands stay in the first-level cache: what no matrix product can exceed by much.
+fn peak(threads: usize, seconds: f64) -> f64 {
+    use mcdd::net::cpu::gemm::{Packed, Then, product_rows};
+    let alone = Pool::new(1);
+    let (m, k, n) = (6 * 4, 192, 16);
+    let mut packed = Packed::new(k, n);
+    packed.pack(&vec![0.5; k * n], &alone);
+    let a = vec![0.25f32; m * k];
+    let rate = || {
+        let mut c = vec![0.0f32; m * n];
+        let mut rounds = 0u64;
+        let start = Instant::now();
+        while start.elapsed().as_secs_f64() < seconds {
+            for _ in 0..2000 {
+                product_rows(black_box(&a), black_box(&packed), &mut c, Then::Keep);
+            }
+            rounds += 2000;
+        }
+        (2 * m * k * n) as f64 * rounds as f64 / start.elapsed().as_secs_f64() / 1e9
+    };
+    std::thread::scope(|s| {
+        let workers: Vec<_> = (0..threads).map(|_| s.spawn(rate)).collect();
+        workers.into_iter().map(|w| w.join().expect("no panic")).sum()
+    })
+}

@@ -1,0 +1,119 @@
+//! Named parameters in one flat buffer, so that optimisers, checkpoints and tests see one slice.
+
+use crate::error::{Error, Result};
+
+/// A parameter tensor: its name follows the path (`fc1.weight`), its shape is that of PyTorch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamSpec {
+    /// The name.
+    pub name: String,
+    /// The shape in files.
+    pub shape: Vec<usize>,
+    /// Stored transposed in memory: a linear layer's weight is `[out, in]` in files and in x out here, as the
+    /// kernels read it.
+    pub transposed: bool,
+    /// Whether weight decay applies.
+    pub decay: bool,
+    /// Whether training changes it.
+    pub trained: bool,
+}
+
+impl ParamSpec {
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Parameters and their values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Params {
+    specs: Vec<ParamSpec>,
+    starts: Vec<usize>,
+    /// All values, one tensor after the other.
+    pub data: Vec<f32>,
+}
+
+impl Params {
+    /// Zeros.
+    pub fn new(specs: Vec<ParamSpec>) -> Params {
+        let mut starts = Vec::with_capacity(specs.len());
+        let mut total = 0;
+        for spec in &specs {
+            starts.push(total);
+            total += spec.len();
+        }
+        Params { specs, starts, data: vec![0.0; total] }
+    }
+
+    /// The tensors.
+    pub fn specs(&self) -> &[ParamSpec] {
+        &self.specs
+    }
+
+    /// Where tensor `i` lies in `data`.
+    pub fn range(&self, i: usize) -> std::ops::Range<usize> {
+        self.starts[i]..self.starts[i] + self.specs[i].len()
+    }
+
+    /// The values of tensor `i`, as stored in memory.
+    pub fn get(&self, i: usize) -> &[f32] {
+        &self.data[self.range(i)]
+    }
+
+    /// The values of tensor `i`, to change.
+    pub fn get_mut(&mut self, i: usize) -> &mut [f32] {
+        let range = self.range(i);
+        &mut self.data[range]
+    }
+
+    /// Tensor `i` as files have it.
+    pub fn export(&self, i: usize) -> Vec<f32> {
+        let spec = &self.specs[i];
+        if spec.transposed { transpose(self.get(i), spec.shape[1], spec.shape[0]) } else { self.get(i).to_vec() }
+    }
+
+    /// Sets tensor `i` from a file's values.
+    pub fn import(&mut self, i: usize, values: &[f32]) -> Result<()> {
+        let spec = &self.specs[i];
+        if values.len() != spec.len() {
+            return Err(Error::format(format!("tensor {} has {} values, not {}", spec.name, values.len(), spec.len())));
+        }
+        if spec.transposed {
+            let turned = transpose(values, spec.shape[0], spec.shape[1]);
+            self.get_mut(i).copy_from_slice(&turned);
+        } else {
+            self.get_mut(i).copy_from_slice(values);
+        }
+        Ok(())
+    }
+}
+
+fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    let mut turned = Vec::with_capacity(values.len());
+    for c in 0..columns {
+        turned.extend((0..rows).map(|r| values[r * columns + c]));
+    }
+    turned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_see_pytorchs_shape() {
+        let weight =
+            ParamSpec { name: "fc1.weight".into(), shape: vec![2, 3], transposed: true, decay: true, trained: true };
+        let mut p = Params::new(vec![weight]);
+        p.import(0, &[1., 2., 3., 4., 5., 6.]).unwrap();
+        assert_eq!(p.get(0), [1., 4., 2., 5., 3., 6.]);
+        assert_eq!(p.export(0), [1., 2., 3., 4., 5., 6.]);
+        assert!(p.import(0, &[1.0]).is_err());
+    }
+}
