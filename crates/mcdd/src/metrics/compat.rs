@@ -323,7 +323,8 @@ mod tests {
 
     #[test]
     fn authors_take_the_nearest_rate_even_below_the_wanted_one() {
-        // Of seven ID rows six are 85.7%; the point after the sixth-highest OOD row is dropped comes later.
+        // Of seven ID rows six are 85.7%: the first point that has them still accepts two OOD rows, the best
+        // one only one.
         let id: Vec<f64> = (1..=7).map(f64::from).collect();
         let d = authors(&id, &[0.5, 1.5, 2.5]).unwrap();
         assert!((d.tnr85 - 1.0 / 3.0).abs() < 1e-15);

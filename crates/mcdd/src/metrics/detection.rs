@@ -146,7 +146,7 @@ mod tests {
         );
         // All of OOD lies at or below 3, and with it two of three ID rows.
         assert_eq!(d.fpr95_ood, 2.0 / 3.0);
-        assert_eq!(d.detection_accuracy, (1.0 + 2.0 / 3.0) / 2.0);
+        assert_eq!(d.detection_accuracy, 5.0 / 6.0); // (1 + 2/3) / 2
     }
 
     #[test]
