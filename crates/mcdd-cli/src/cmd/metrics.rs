@@ -368,7 +368,7 @@ fn read_npy(bytes: &[u8]) -> Result<Vec<f64>> {
         (true, Some(b)) => (u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize, 12),
         _ => return Err(damaged()),
     };
-    let end = start.checked_add(length).ok_or_else(damaged)?;
+    let end = length.checked_add(start).ok_or_else(damaged)?;
     let header = bytes
         .get(start..end)
         .and_then(|h| std::str::from_utf8(h).ok())
