@@ -1,6 +1,5 @@
 //! `mcdd metrics`: detection metrics of two files of scores, from anywhere.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -191,10 +190,8 @@ impl Report {
             text.push('\n');
         }
         if let Some((_, replicates, seed)) = &self.intervals {
-            // Writing to a String cannot fail.
-            let _ = writeln!(
-                text,
-                "\nintervals: percentile bootstrap, {replicates} replicates, seed {seed}"
+            text += &format!(
+                "\nintervals: percentile bootstrap, {replicates} replicates, seed {seed}\n"
             );
         }
         text

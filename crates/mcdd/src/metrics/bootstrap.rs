@@ -47,15 +47,22 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
 
 /// A 95% interval for each metric of a [`Detection`](super::Detection).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct DetectionIntervals {
+    /// Of [`Detection::auroc`](super::Detection::auroc).
     pub auroc: Interval,
+    /// Of [`Detection::aupr_id`](super::Detection::aupr_id).
     pub aupr_id: Interval,
+    /// Of [`Detection::aupr_ood`](super::Detection::aupr_ood).
     pub aupr_ood: Interval,
+    /// Of [`Detection::tnr85`](super::Detection::tnr85).
     pub tnr85: Interval,
+    /// Of [`Detection::tnr95`](super::Detection::tnr95).
     pub tnr95: Interval,
+    /// Of [`Detection::fpr95_id`](super::Detection::fpr95_id).
     pub fpr95_id: Interval,
+    /// Of [`Detection::fpr95_ood`](super::Detection::fpr95_ood).
     pub fpr95_ood: Interval,
+    /// Of [`Detection::detection_accuracy`](super::Detection::detection_accuracy).
     pub detection_accuracy: Interval,
 }
 
