@@ -5,11 +5,7 @@ use serde_json::Value;
 
 fn scores(text: &Value) -> Vec<f64> {
     // Read here and not by the JSON parser, whose last bit is not guaranteed.
-    text.as_str()
-        .unwrap()
-        .split(' ')
-        .map(|s| s.parse().unwrap())
-        .collect()
+    text.as_str().unwrap().split(' ').map(|s| s.parse().unwrap()).collect()
 }
 
 #[test]
@@ -22,11 +18,7 @@ fn agrees_with_scikit_learn() {
         let (id, ood) = (scores(&case["id"]), scores(&case["ood"]));
         let found = detection(&id, &ood).unwrap();
         let open = openood(&id, &ood).unwrap();
-        let mut values: Vec<(&str, f64)> = found
-            .rows()
-            .iter()
-            .map(|row| (row.key, row.value))
-            .collect();
+        let mut values: Vec<(&str, f64)> = found.rows().iter().map(|row| (row.key, row.value)).collect();
         values.extend([
             ("tie_share", found.tie_share),
             ("openood_fpr95", open.fpr95),
@@ -38,17 +30,10 @@ fn agrees_with_scikit_learn() {
         assert_eq!(expected.len(), values.len());
         for (key, value) in values {
             let expected = expected[key].as_f64().unwrap();
-            assert!(
-                (value - expected).abs() <= 1e-12,
-                "{}: {key} is {value}, not {expected}",
-                case["name"]
-            );
+            assert!((value - expected).abs() <= 1e-12, "{}: {key} is {value}, not {expected}", case["name"]);
         }
         assert_eq!((found.n_id, found.n_ood), (id.len(), ood.len()));
         with_ties += usize::from(found.tie_share > 0.0);
     }
-    assert!(
-        with_ties >= 30,
-        "only {with_ties} cases have ties between ID and OOD"
-    );
+    assert!(with_ties >= 30, "only {with_ties} cases have ties between ID and OOD");
 }

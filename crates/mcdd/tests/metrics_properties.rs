@@ -1,8 +1,6 @@
 //! Properties of the metrics on random scores, with ties and infinities.
 
-use mcdd::metrics::{
-    Detection, Positive, authors, bootstrap, detection, openood, precision_recall, roc,
-};
+use mcdd::metrics::{Detection, Positive, authors, bootstrap, detection, openood, precision_recall, roc};
 use proptest::prelude::*;
 
 const CLOSE: f64 = 1e-12;
@@ -47,20 +45,11 @@ fn by_definition(id: &[f64], ood: &[f64]) -> Detection {
     };
     // (TPR, FPR) at each threshold with ID as positive, and with OOD.
     let scores = || id.iter().chain(ood).copied();
-    let mut id_positive: Vec<(f64, f64)> = scores()
-        .map(|t| (share(id, |s| s >= t), share(ood, |s| s >= t)))
-        .collect();
+    let mut id_positive: Vec<(f64, f64)> = scores().map(|t| (share(id, |s| s >= t), share(ood, |s| s >= t))).collect();
     id_positive.push((0.0, 0.0));
-    let ood_positive: Vec<(f64, f64)> = scores()
-        .map(|t| (share(ood, |s| s <= t), share(id, |s| s <= t)))
-        .collect();
-    let least_fpr = |points: &[(f64, f64)], rate: f64| {
-        points
-            .iter()
-            .filter(|p| p.0 >= rate)
-            .map(|p| p.1)
-            .fold(1.0, f64::min)
-    };
+    let ood_positive: Vec<(f64, f64)> = scores().map(|t| (share(ood, |s| s <= t), share(id, |s| s <= t))).collect();
+    let least_fpr =
+        |points: &[(f64, f64)], rate: f64| points.iter().filter(|p| p.0 >= rate).map(|p| p.1).fold(1.0, f64::min);
     let fpr95_id = least_fpr(&id_positive, 0.95);
     Detection {
         n_id: id.len(),
@@ -73,10 +62,7 @@ fn by_definition(id: &[f64], ood: &[f64]) -> Detection {
         tnr95: 1.0 - fpr95_id,
         fpr95_id,
         fpr95_ood: least_fpr(&ood_positive, 0.95),
-        detection_accuracy: id_positive
-            .iter()
-            .map(|p| (p.0 + 1.0 - p.1) / 2.0)
-            .fold(0.0, f64::max),
+        detection_accuracy: id_positive.iter().map(|p| (p.0 + 1.0 - p.1) / 2.0).fold(0.0, f64::max),
     }
 }
 

@@ -25,11 +25,7 @@ pub fn accuracy(correct: &[bool]) -> Result<Accuracy> {
         return Err(Error::data("there are no rows to take the accuracy of"));
     }
     let (n, hits) = (correct.len(), correct.iter().filter(|&&c| c).count());
-    Ok(Accuracy {
-        n,
-        correct: hits,
-        accuracy: hits as f64 / n as f64,
-    })
+    Ok(Accuracy { n, correct: hits, accuracy: hits as f64 / n as f64 })
 }
 
 /// The 95% percentile bootstrap interval of the [`accuracy`]; the settings are those of
@@ -37,12 +33,7 @@ pub fn accuracy(correct: &[bool]) -> Result<Accuracy> {
 ///
 /// # Errors
 /// If there are no rows or no replicates.
-pub fn accuracy_interval(
-    correct: &[bool],
-    replicates: usize,
-    seed: u64,
-    threads: usize,
-) -> Result<Interval> {
+pub fn accuracy_interval(correct: &[bool], replicates: usize, seed: u64, threads: usize) -> Result<Interval> {
     let n = accuracy(correct)?.n;
     let values = replicate(replicates, seed, threads, || {
         |stream: &mut _| {
@@ -63,20 +54,10 @@ mod tests {
     fn counts_and_interval() {
         let correct: Vec<bool> = (0..400).map(|i| i % 10 != 0).collect();
         let a = accuracy(&correct).unwrap();
-        assert_eq!(
-            a,
-            Accuracy {
-                n: 400,
-                correct: 360,
-                accuracy: 0.9
-            }
-        );
+        assert_eq!(a, Accuracy { n: 400, correct: 360, accuracy: 0.9 });
         let i = accuracy_interval(&correct, 2000, 3, 0).unwrap();
         // Normal approximation: 0.9 +- 1.96 * sqrt(0.9 * 0.1 / 400).
-        assert!(
-            (i.low - 0.8706).abs() < 0.006 && (i.high - 0.9294).abs() < 0.006,
-            "{i:?}"
-        );
+        assert!((i.low - 0.8706).abs() < 0.006 && (i.high - 0.9294).abs() < 0.006, "{i:?}");
         assert_eq!(i, accuracy_interval(&correct, 2000, 3, 1).unwrap());
         let sure = accuracy_interval(&[true; 5], 10, 0, 2).unwrap();
         assert_eq!((sure.low, sure.high), (1.0, 1.0));

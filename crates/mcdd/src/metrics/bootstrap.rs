@@ -29,10 +29,7 @@ impl Interval {
         std::array::from_fn(|metric| {
             let mut values: Vec<f64> = replicates.iter().map(|r| r[metric]).collect();
             values.sort_unstable_by(f64::total_cmp);
-            Interval {
-                low: quantile(&values, 0.025),
-                high: quantile(&values, 0.975),
-            }
+            Interval { low: quantile(&values, 0.025), high: quantile(&values, 0.975) }
         })
     }
 }
@@ -89,13 +86,7 @@ impl DetectionIntervals {
 ///
 /// # Errors
 /// If a side is empty, a score is NaN or `replicates` is 0.
-pub fn bootstrap(
-    id: &[f64],
-    ood: &[f64],
-    replicates: usize,
-    seed: u64,
-    threads: usize,
-) -> Result<DetectionIntervals> {
+pub fn bootstrap(id: &[f64], ood: &[f64], replicates: usize, seed: u64, threads: usize) -> Result<DetectionIntervals> {
     let groups = TieGroups::new(id, ood)?;
     let (n_id, n_ood) = (groups.n_id, groups.n_ood);
     let (id_groups, ood_groups) = groups.group_of.split_at(n_id);
@@ -104,32 +95,12 @@ pub fn bootstrap(
         move |stream: &mut Stream| {
             counts.fill(Counts::default());
             resample(stream, n_id, |row| counts[id_groups[row] as usize].id += 1);
-            resample(stream, n_ood, |row| {
-                counts[ood_groups[row] as usize].ood += 1
-            });
+            resample(stream, n_ood, |row| counts[ood_groups[row] as usize].ood += 1);
             sweep(&counts, n_id, n_ood).rows().map(|row| row.value)
         }
     })?;
-    let [
-        auroc,
-        aupr_id,
-        aupr_ood,
-        tnr85,
-        tnr95,
-        fpr95_id,
-        fpr95_ood,
-        detection_accuracy,
-    ] = Interval::of(values);
-    Ok(DetectionIntervals {
-        auroc,
-        aupr_id,
-        aupr_ood,
-        tnr85,
-        tnr95,
-        fpr95_id,
-        fpr95_ood,
-        detection_accuracy,
-    })
+    let [auroc, aupr_id, aupr_ood, tnr85, tnr95, fpr95_id, fpr95_ood, detection_accuracy] = Interval::of(values);
+    Ok(DetectionIntervals { auroc, aupr_id, aupr_ood, tnr85, tnr95, fpr95_id, fpr95_ood, detection_accuracy })
 }
 
 /// Draws `n` of `n` rows with replacement.
@@ -150,10 +121,7 @@ where
     F: FnMut(&mut Stream) -> [f64; N],
 {
     if replicates == 0 {
-        return Err(
-            Error::setting("a bootstrap interval needs at least one replicate")
-                .hint("1000 is usual"),
-        );
+        return Err(Error::setting("a bootstrap interval needs at least one replicate").hint("1000 is usual"));
     }
     let threads = match threads {
         0 => thread::available_parallelism().map_or(1, NonZero::get),
@@ -214,8 +182,7 @@ mod tests {
         // Hanley and McNeil's standard error of the AUROC.
         let (a, m, n) = (found.auroc, 500.0, 400.0);
         let (q1, q2) = (a / (2.0 - a), 2.0 * a * a / (1.0 + a));
-        let variance =
-            (a * (1.0 - a) + (m - 1.0) * (q1 - a * a) + (n - 1.0) * (q2 - a * a)) / (m * n);
+        let variance = (a * (1.0 - a) + (m - 1.0) * (q1 - a * a) + (n - 1.0) * (q2 - a * a)) / (m * n);
         let width = (intervals.auroc.high - intervals.auroc.low) / (2.0 * 1.96 * variance.sqrt());
         assert!((0.85..1.15).contains(&width), "{width}");
     }

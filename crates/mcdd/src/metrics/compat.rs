@@ -88,12 +88,7 @@ impl CompatDetection {
     /// The metrics, under the names their source gives them.
     pub fn rows(&self) -> Vec<Row> {
         use Positive::{Id, Ood};
-        let row = |key, name, positive, value| Row {
-            key,
-            name,
-            positive,
-            value,
-        };
+        let row = |key, name, positive, value| Row { key, name, positive, value };
         match self {
             Self::Authors(d) => vec![
                 row("tnr85", "TNR85", Id, d.tnr85),
@@ -165,27 +160,18 @@ pub fn authors(id: &[f64], ood: &[f64]) -> Result<AuthorsDetection> {
     let tpr = |tp: u64| tp as f64 / n_id;
     let fpr = |fp: u64| fp as f64 / n_ood;
     let inner = |point: fn(f64, f64, f64, f64) -> (f64, f64)| {
-        accepted
-            .iter()
-            .map(move |&(tp, fp)| point(tp as f64, fp as f64, n_id, n_ood))
+        accepted.iter().map(move |&(tp, fp)| point(tp as f64, fp as f64, n_id, n_ood))
     };
 
     let roc = inner(|tp, fp, n_id, n_ood| (tp / n_id, 1.0 - fp / n_ood));
     let auroc = -trapezoids([(1.0, 0.0)].into_iter().chain(roc).chain([(0.0, 1.0)]));
-    let dtacc = accepted
-        .iter()
-        .map(|&(tp, fp)| tpr(tp) + 1.0 - fpr(fp))
-        .fold(0.0, f64::max)
-        * 0.5;
+    let dtacc = accepted.iter().map(|&(tp, fp)| tpr(tp) + 1.0 - fpr(fp)).fold(0.0, f64::max) * 0.5;
     // A point where nothing is on the curve's side has no precision and is left out.
     let pin = inner(|tp, fp, n_id, _| (tp / n_id, tp / (tp + fp))).filter(|p| !p.1.is_nan());
     let auin = -trapezoids([(1.0, 0.5)].into_iter().chain(pin).chain([(0.0, 0.0)]));
     let pout = inner(|tp, fp, n_id, n_ood| {
         let (rejected_id, rejected_ood) = (n_id - tp, n_ood - fp);
-        (
-            1.0 - fp / n_ood,
-            rejected_ood / (rejected_id + rejected_ood),
-        )
+        (1.0 - fp / n_ood, rejected_ood / (rejected_id + rejected_ood))
     })
     .filter(|p| !p.1.is_nan());
     let auout = trapezoids([(0.0, 0.0)].into_iter().chain(pout).chain([(1.0, 0.5)]));
@@ -239,11 +225,7 @@ pub fn openood(id: &[f64], ood: &[f64]) -> Result<OpenoodDetection> {
 
     let aupr = |positive| {
         let points = pr_points(&groups, positive);
-        trapezoids(
-            [(0.0, 1.0)]
-                .into_iter()
-                .chain(points.iter().map(|p| (p.recall, p.precision))),
-        )
+        trapezoids([(0.0, 1.0)].into_iter().chain(points.iter().map(|p| (p.recall, p.precision))))
     };
     Ok(OpenoodDetection {
         n_id: groups.n_id,
@@ -277,17 +259,11 @@ mod tests {
     fn check_authors(id: &[f64], ood: &[f64], expected: [f64; 6]) {
         let found = detection_compat(id, ood, Compat::Authors).unwrap();
         for (row, expected) in found.rows().iter().zip(expected) {
-            assert!(
-                (row.value - expected).abs() < 1e-15,
-                "{row:?}, not {expected}"
-            );
+            assert!((row.value - expected).abs() < 1e-15, "{row:?}, not {expected}");
         }
         // The order in which the rows come makes no difference.
         let reversed = |side: &[f64]| side.iter().rev().copied().collect::<Vec<_>>();
-        assert_eq!(
-            found,
-            CompatDetection::Authors(authors(&reversed(id), &reversed(ood)).unwrap())
-        );
+        assert_eq!(found, CompatDetection::Authors(authors(&reversed(id), &reversed(ood)).unwrap()));
     }
 
     #[test]
@@ -328,21 +304,11 @@ mod tests {
         let id: Vec<f64> = (1..=7).map(f64::from).collect();
         let d = authors(&id, &[0.5, 1.5, 2.5]).unwrap();
         assert!((d.tnr85 - 1.0 / 3.0).abs() < 1e-15);
-        assert_eq!(
-            super::super::detection(&id, &[0.5, 1.5, 2.5])
-                .unwrap()
-                .tnr85,
-            2.0 / 3.0
-        );
+        assert_eq!(super::super::detection(&id, &[0.5, 1.5, 2.5]).unwrap().tnr85, 2.0 / 3.0);
         // Of three, two (66.7%) are farther from 85% than three.
         assert_eq!(authors(&[1.0, 2.0, 3.0], &[1.5]).unwrap().tnr85, 0.0);
         // Of five, four (80%) are nearer than five.
-        assert_eq!(
-            authors(&[1.0, 2.0, 3.0, 4.0, 5.0], &[0.5, 3.5])
-                .unwrap()
-                .tnr85,
-            0.5
-        );
+        assert_eq!(authors(&[1.0, 2.0, 3.0, 4.0, 5.0], &[0.5, 3.5]).unwrap().tnr85, 0.5);
     }
 
     #[test]
@@ -352,10 +318,7 @@ mod tests {
         // AUPR_IN: (0,1) (1/2,1) (1,2/3) (1,1/2); AUPR_OUT is the same by symmetry.
         let area = 0.5 + 0.5 * (1.0 + 2.0 / 3.0) / 2.0;
         for (row, expected) in found.rows().iter().zip([0.5, 7.0 / 8.0, area, area]) {
-            assert!(
-                (row.value - expected).abs() < 1e-15,
-                "{row:?}, not {expected}"
-            );
+            assert!((row.value - expected).abs() < 1e-15, "{row:?}, not {expected}");
         }
         assert_eq!(found.counts(), (2, 2));
         assert_eq!(found.tie_share(), 0.25);
@@ -366,9 +329,6 @@ mod tests {
         // Twenty thresholds on a straight line: all but the last are left out, so 95% is only reached at 100%.
         let scores: Vec<f64> = (0..20).map(f64::from).collect();
         assert_eq!(openood(&scores, &scores).unwrap().fpr95, 1.0);
-        assert_eq!(
-            super::super::detection(&scores, &scores).unwrap().fpr95_ood,
-            0.95
-        );
+        assert_eq!(super::super::detection(&scores, &scores).unwrap().fpr95_ood, 0.95);
     }
 }

@@ -35,19 +35,12 @@ pub struct PrPoint {
 pub fn roc(id: &[f64], ood: &[f64]) -> Result<Vec<RocPoint>> {
     let groups = TieGroups::new(id, ood)?;
     let (n_id, n_ood) = (groups.n_id as f64, groups.n_ood as f64);
-    let start = RocPoint {
-        fpr: 0.0,
-        tpr: 0.0,
-        threshold: f64::INFINITY,
-    };
-    let points = groups
-        .cumulative()
-        .zip(&groups.scores)
-        .map(|((tp, fp), &threshold)| RocPoint {
-            fpr: fp as f64 / n_ood,
-            tpr: tp as f64 / n_id,
-            threshold,
-        });
+    let start = RocPoint { fpr: 0.0, tpr: 0.0, threshold: f64::INFINITY };
+    let points = groups.cumulative().zip(&groups.scores).map(|((tp, fp), &threshold)| RocPoint {
+        fpr: fp as f64 / n_ood,
+        tpr: tp as f64 / n_id,
+        threshold,
+    });
     Ok(std::iter::once(start).chain(points).collect())
 }
 
@@ -94,31 +87,18 @@ mod tests {
 
     #[test]
     fn roc_by_hand() {
-        let points: Vec<_> = roc(&ID, &OOD)
-            .unwrap()
-            .iter()
-            .map(|p| (p.fpr, p.tpr, p.threshold))
-            .collect();
+        let points: Vec<_> = roc(&ID, &OOD).unwrap().iter().map(|p| (p.fpr, p.tpr, p.threshold)).collect();
         let third = 1.0 / 3.0;
         assert_eq!(
             points,
-            [
-                (0.0, 0.0, f64::INFINITY),
-                (0.0, 0.25, 4.0),
-                (third, 0.75, 3.0),
-                (2.0 * third, 1.0, 1.0),
-                (1.0, 1.0, 0.0)
-            ]
+            [(0.0, 0.0, f64::INFINITY), (0.0, 0.25, 4.0), (third, 0.75, 3.0), (2.0 * third, 1.0, 1.0), (1.0, 1.0, 0.0)]
         );
     }
 
     #[test]
     fn steps_under_the_curve_are_the_average_precision() {
         let found = detection(&ID, &OOD).unwrap();
-        for (positive, expected) in [
-            (Positive::Id, found.aupr_id),
-            (Positive::Ood, found.aupr_ood),
-        ] {
+        for (positive, expected) in [(Positive::Id, found.aupr_id), (Positive::Ood, found.aupr_ood)] {
             let mut before = 0.0;
             let mut area = 0.0;
             for p in precision_recall(&ID, &OOD, positive).unwrap() {

@@ -41,12 +41,7 @@ impl Detection {
     /// The metrics in the order reports show them.
     pub fn rows(&self) -> [Row; 8] {
         use Positive::{Id, Ood};
-        let row = |key, name, positive, value| Row {
-            key,
-            name,
-            positive,
-            value,
-        };
+        let row = |key, name, positive, value| Row { key, name, positive, value };
         [
             row("auroc", "AUROC", Id, self.auroc),
             row("aupr_id", "AUPR", Id, self.aupr_id),
@@ -55,12 +50,7 @@ impl Detection {
             row("tnr95", "TNR at 95% TPR", Id, self.tnr95),
             row("fpr95_id", "FPR at 95% TPR", Id, self.fpr95_id),
             row("fpr95_ood", "FPR at 95% TPR", Ood, self.fpr95_ood),
-            row(
-                "detection_accuracy",
-                "Detection accuracy",
-                Id,
-                self.detection_accuracy,
-            ),
+            row("detection_accuracy", "Detection accuracy", Id, self.detection_accuracy),
         ]
     }
 }
@@ -140,10 +130,7 @@ mod tests {
         assert_eq!(d.auroc, (7.0 + 0.5) / 9.0);
         assert!((d.aupr_id - (1.0 + 2.0 / 3.0 + 3.0 / 4.0) / 3.0).abs() < 1e-15);
         assert!((d.aupr_ood - (2.0 + 3.0 / 5.0) / 3.0).abs() < 1e-15);
-        assert_eq!(
-            (d.tnr85, d.tnr95, d.fpr95_id),
-            (2.0 / 3.0, 2.0 / 3.0, 1.0 / 3.0)
-        );
+        assert_eq!((d.tnr85, d.tnr95, d.fpr95_id), (2.0 / 3.0, 2.0 / 3.0, 1.0 / 3.0));
         // All of OOD lies at or below 3, and with it two of three ID rows.
         assert_eq!(d.fpr95_ood, 2.0 / 3.0);
         assert_eq!(d.detection_accuracy, 5.0 / 6.0); // (1 + 2/3) / 2
@@ -152,34 +139,14 @@ mod tests {
     #[test]
     fn extremes() {
         let equal = detection(&[1.0; 4], &[1.0; 12]).unwrap();
-        assert_eq!(
-            (equal.auroc, equal.tie_share, equal.detection_accuracy),
-            (0.5, 1.0, 0.5)
-        );
+        assert_eq!((equal.auroc, equal.tie_share, equal.detection_accuracy), (0.5, 1.0, 0.5));
         assert_eq!((equal.aupr_id, equal.aupr_ood), (0.25, 0.75));
-        assert_eq!(
-            (equal.tnr95, equal.fpr95_id, equal.fpr95_ood),
-            (0.0, 1.0, 1.0)
-        );
+        assert_eq!((equal.tnr95, equal.fpr95_id, equal.fpr95_ood), (0.0, 1.0, 1.0));
         let apart = detection(&[f64::INFINITY, 1.0], &[0.0, f64::NEG_INFINITY]).unwrap();
-        assert_eq!(
-            (apart.auroc, apart.aupr_id, apart.aupr_ood),
-            (1.0, 1.0, 1.0)
-        );
-        assert_eq!(
-            (apart.tnr85, apart.fpr95_ood, apart.detection_accuracy),
-            (1.0, 0.0, 1.0)
-        );
+        assert_eq!((apart.auroc, apart.aupr_id, apart.aupr_ood), (1.0, 1.0, 1.0));
+        assert_eq!((apart.tnr85, apart.fpr95_ood, apart.detection_accuracy), (1.0, 0.0, 1.0));
         let wrong = detection(&[0.0], &[1.0]).unwrap();
-        assert_eq!(
-            (
-                wrong.auroc,
-                wrong.tnr85,
-                wrong.fpr95_ood,
-                wrong.detection_accuracy
-            ),
-            (0.0, 0.0, 1.0, 0.5)
-        );
+        assert_eq!((wrong.auroc, wrong.tnr85, wrong.fpr95_ood, wrong.detection_accuracy), (0.0, 0.0, 1.0, 0.5));
     }
 
     #[test]

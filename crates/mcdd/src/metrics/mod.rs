@@ -27,9 +27,7 @@ mod ties;
 
 pub use accuracy::{Accuracy, accuracy, accuracy_interval};
 pub use bootstrap::{DetectionIntervals, Interval, bootstrap};
-pub use compat::{
-    AuthorsDetection, Compat, CompatDetection, OpenoodDetection, authors, detection_compat, openood,
-};
+pub use compat::{AuthorsDetection, Compat, CompatDetection, OpenoodDetection, authors, detection_compat, openood};
 pub use curve::{PrPoint, RocPoint, precision_recall, roc};
 pub use detection::{Detection, detection};
 

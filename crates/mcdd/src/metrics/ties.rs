@@ -28,19 +28,12 @@ impl TieGroups {
         let total = id.len() + ood.len();
         // Products of two counts must fit an i64, and a group's number a u32.
         if i32::try_from(total).is_err() {
-            return Err(Error::data(format!(
-                "{total} scores are more than the {} that can be counted",
-                i32::MAX
-            ))
-            .hint("evaluate a random part of them"));
+            return Err(Error::data(format!("{total} scores are more than the {} that can be counted", i32::MAX))
+                .hint("evaluate a random part of them"));
         }
         // Adding zero turns -0.0 into 0.0, so that the total order agrees with `==`.
-        let mut order: Vec<(f64, u32)> = id
-            .iter()
-            .chain(ood)
-            .zip(0u32..)
-            .map(|(&score, row)| (score + 0.0, row))
-            .collect();
+        let mut order: Vec<(f64, u32)> =
+            id.iter().chain(ood).zip(0u32..).map(|(&score, row)| (score + 0.0, row)).collect();
         order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
 
         let mut groups = TieGroups {
@@ -68,11 +61,7 @@ impl TieGroups {
 
     /// The share of ID-OOD pairs with equal scores.
     pub fn tie_share(&self) -> f64 {
-        let tied: u64 = self
-            .counts
-            .iter()
-            .map(|c| u64::from(c.id) * u64::from(c.ood))
-            .sum();
+        let tied: u64 = self.counts.iter().map(|c| u64::from(c.id) * u64::from(c.ood)).sum();
         tied as f64 / (self.n_id as f64 * self.n_ood as f64)
     }
 
@@ -104,11 +93,7 @@ mod tests {
 
     #[test]
     fn equal_scores_are_one_group() {
-        let g = TieGroups::new(
-            &[1.0, 0.0, f64::INFINITY],
-            &[-0.0, 1.0, f64::NEG_INFINITY, 1.0],
-        )
-        .unwrap();
+        let g = TieGroups::new(&[1.0, 0.0, f64::INFINITY], &[-0.0, 1.0, f64::NEG_INFINITY, 1.0]).unwrap();
         assert_eq!(g.scores, [f64::INFINITY, 1.0, 0.0, f64::NEG_INFINITY]);
         let counts: Vec<_> = g.counts.iter().map(|c| (c.id, c.ood)).collect();
         assert_eq!(counts, [(1, 0), (1, 2), (1, 1), (0, 1)]);
@@ -122,13 +107,7 @@ mod tests {
         let nan = TieGroups::new(&[1.0], &[0.0, f64::NAN]).unwrap_err();
         assert_eq!(nan.to_string(), "OOD score 2 is NaN");
         assert!(nan.hint_text().is_some());
-        assert_eq!(
-            TieGroups::new(&[], &[0.0]).unwrap_err().to_string(),
-            "there are no ID scores"
-        );
-        assert_eq!(
-            TieGroups::new(&[0.0], &[]).unwrap_err().to_string(),
-            "there are no OOD scores"
-        );
+        assert_eq!(TieGroups::new(&[], &[0.0]).unwrap_err().to_string(), "there are no ID scores");
+        assert_eq!(TieGroups::new(&[0.0], &[]).unwrap_err().to_string(), "there are no OOD scores");
     }
 }
