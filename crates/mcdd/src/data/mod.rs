@@ -1,1 +1,41 @@
-//! To come.
+//! Tables from files, and their way to a network's inputs.
+//!
+//! [`Table::read`] brings whole files into memory for training; [`Schema::fit`] learns the preprocessing from
+//! the training rows; [`Schema::reader`] reads a file for prediction block by block, in memory that does not
+//! grow with the file.
+//!
+//! # Formats
+//!
+//! Found by content: CSV, TSV and other separated text; text separated by spaces; the `label index:value`
+//! form; IDX; NPY; NPZ; Parquet. Text, IDX and NPY may be gzipped, and may come from stdin (`-`).
+//!
+//! # Cells
+//!
+//! A cell that is empty, `NA`, `N/A`, `NaN` (in any case), `null`, `None` or `?` is missing. A column is one of
+//! categories when none of its cells is a number, or when [`ReadOptions::categorical`] says so; numbers and
+//! texts in one column are an error, and so is infinity. Rows in errors are the lines of a text file, from 1
+//! with the header; in other formats the rows from 1.
+
+mod cell;
+mod delimited;
+mod digits;
+mod idx;
+mod input;
+mod libsvm;
+mod lines;
+mod npy;
+mod number;
+mod options;
+mod parquet;
+mod reader;
+mod schema;
+mod source;
+mod table;
+
+pub use cell::{Column, MISSING};
+pub use digits::digits;
+pub use options::{Label, ReadOptions};
+pub use reader::{Batch, Reader};
+pub use schema::{CLAMP, ColumnKind, MAX_CATEGORIES, Notices, Schema, SchemaColumn};
+pub use source::Source;
+pub use table::{LabelColumn, Labels, Table};

@@ -1,0 +1,454 @@
+//! CSV, TSV and other separated text, and the spaces of the UCI files.
+
+use std::collections::HashSet;
+use std::io::{Cursor, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::cell::{Builder, Cells, positional_name, quoted};
+use super::input::{Input, Rows};
+use super::lines::{Lines, split_plain, split_quoted, split_spaces};
+use super::number::{self, Cell};
+use super::options::{LABEL_NAMES, Label, ReadOptions};
+use crate::error::{Error, Result};
+
+/// More columns are taken for a mistake.
+pub(crate) const MAX_COLUMNS: usize = 1 << 20;
+
+/// How many records are looked at to find separator and header.
+const SAMPLE: usize = 50;
+
+/// The shape of a text file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    /// A space stands for runs of spaces and tabs.
+    pub separator: u8,
+    pub header: bool,
+    pub newline: u8,
+}
+
+/// Rows of separated text.
+pub(crate) struct Delimited {
+    lines: Lines,
+    separator: u8,
+    width: usize,
+    /// The first row, where it was read to learn the width and holds data.
+    pending: bool,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// An opened text table: column names, whether they are the file's own, and the rows.
+pub(crate) struct Opened {
+    pub names: Vec<String>,
+    pub named: bool,
+    pub rows: Delimited,
+}
+
+/// The byte that ends a line: a carriage return only in files that have nothing else.
+pub(crate) fn newline_of(prefix: &[u8]) -> u8 {
+    let has = |b| memchr::memchr(b, prefix).is_some();
+    if !has(b'\n') && has(b'\r') {
+        b'\r'
+    } else {
+        b'\n'
+    }
+}
+
+/// Opens separated text whose content starts at byte `skip` (after a byte-order mark).
+pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Result<Opened> {
+    let newline = newline_of(&input.prefix);
+    // A few whole lines are needed, and lines can be long.
+    input.lengthen(4, newline, 1 << 24)?;
+    let dialect = detect(&input.prefix[skip..], input.whole, newline, options);
+    let file = Arc::clone(&input.file);
+    let lines = Lines::new(input.into_read(skip), Arc::clone(&file), newline);
+    let mut rows = Delimited {
+        lines,
+        separator: dialect.separator,
+        width: 0,
+        pending: false,
+        text: Vec::new(),
+        ends: Vec::new(),
+    };
+    let Some(first) = rows.record()? else {
+        return Err(empty(&file));
+    };
+    if first.len() > MAX_COLUMNS {
+        return Err(
+            Error::data(format!("the first row has {} cells", first.len()))
+                .at_file(&file)
+                .at_row(rows.lines.line())
+                .hint("check the separator (--separator)"),
+        );
+    }
+    rows.width = first.len();
+    if !dialect.header {
+        rows.pending = true;
+        return Ok(Opened {
+            names: (0..rows.width).map(positional_name).collect(),
+            named: false,
+            rows,
+        });
+    }
+    let names = header_names(first, rows.lines.line(), &file)?;
+    Ok(Opened {
+        names,
+        named: true,
+        rows,
+    })
+}
+
+fn empty(file: &Path) -> Error {
+    Error::data("the file is empty")
+        .at_file(file)
+        .hint("give a file with a row for each example")
+}
+
+fn header_names(cells: Vec<Vec<u8>>, row: u64, file: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::with_capacity(cells.len());
+    let mut seen = HashSet::new();
+    for (index, cell) in cells.into_iter().enumerate() {
+        let at = |error: Error| {
+            error
+                .at_file(file)
+                .at_row(row)
+                .at_column((index + 1).to_string())
+        };
+        let name = String::from_utf8(cell).map_err(|_| {
+            at(Error::data("the column name is not valid UTF-8"))
+                .hint("save the file as UTF-8, or convert it with `iconv -t UTF-8`")
+        })?;
+        let name = match name.trim() {
+            "" => positional_name(index),
+            name => name.to_owned(),
+        };
+        if !seen.insert(name.clone()) {
+            return Err(at(Error::data(format!(
+                "two columns have the name {}",
+                quoted(&name)
+            )))
+            .hint(
+                "give each column a name of its own, or --header no if the first row holds data",
+            ));
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+impl Delimited {
+    /// The next record that is not blank, as its fields; the slow way, for the first rows.
+    fn record(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+        if !self.next_line()? {
+            return Ok(None);
+        }
+        let mut fields = Vec::new();
+        self.each(|field| {
+            fields.push(field.to_vec());
+            Ok(())
+        })?;
+        Ok(Some(fields))
+    }
+
+    /// Goes to the next line that is not blank.
+    fn next_line(&mut self) -> Result<bool> {
+        while self.lines.advance()? {
+            let line = self.lines.current();
+            let blank = if self.separator == b' ' {
+                line.trim_ascii().is_empty()
+            } else {
+                line.is_empty()
+            };
+            if !blank {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Calls `field` with each field of the current record, which may lengthen by lines.
+    fn each(&mut self, mut field: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        if self.separator == b' ' {
+            return split_spaces(self.lines.current(), field);
+        }
+        if memchr::memchr(b'"', self.lines.current()).is_none() {
+            return split_plain(self.lines.current(), self.separator, field);
+        }
+        self.close_quotes()?;
+        let mut start = 0;
+        for &end in &self.ends {
+            field(&self.text[start..end])?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Splits the current record into `text` and `ends`, with as many lines as its quotes need.
+    fn close_quotes(&mut self) -> Result<()> {
+        while !split_quoted(
+            self.lines.current(),
+            self.separator,
+            &mut self.text,
+            &mut self.ends,
+        ) {
+            if !self.lines.lengthen()? {
+                return Err(Error::data("a quote is opened and never closed")
+                    .at_file(self.lines.file())
+                    .at_row(self.lines.line())
+                    .hint("close the quote; a quote inside a quoted cell is written twice"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the current record to the columns. After an error the columns are of unequal length, which
+    /// does not matter because reading ends there.
+    fn append(&mut self, columns: &mut [Builder]) -> Result<()> {
+        let row = self.lines.line();
+        let separator = self.separator;
+        let mut count = 0;
+        let plain = separator != b' ' && memchr::memchr(b'"', self.lines.current()).is_none();
+        let done = if plain {
+            // The bulk of all files: number cells are read where they stand, in one pass over the bytes.
+            let mut rest = self.lines.current();
+            loop {
+                // Here a cell is due, because the row began or a separator was passed.
+                count += 1;
+                let Some(column) = columns.get_mut(count - 1) else {
+                    break Ok(());
+                };
+                if let Cells::Number(values) = &mut column.cells
+                    && let Some((value, used)) = number::prefix(rest)
+                {
+                    if used == rest.len() {
+                        values.push(value);
+                        break Ok(());
+                    }
+                    if rest[used] == separator {
+                        values.push(value);
+                        rest = &rest[used + 1..];
+                        continue;
+                    }
+                }
+                let Some(at) = memchr::memchr(separator, rest) else {
+                    break column.push(rest, row);
+                };
+                if let Err(error) = column.push(&rest[..at], row) {
+                    break Err(error);
+                }
+                rest = &rest[at + 1..];
+            }
+        } else {
+            self.each(|field| {
+                if let Some(column) = columns.get_mut(count) {
+                    column.push(field, row)?;
+                }
+                count += 1;
+                Ok(())
+            })
+        };
+        if done.is_ok() && count == self.width {
+            return Ok(());
+        }
+        // A cell that stands in the wrong column is not the mistake: the missing or extra one is.
+        let mut found = 0;
+        self.each(|_| {
+            found += 1;
+            Ok(())
+        })?;
+        if found == self.width {
+            return done;
+        }
+        Err(Error::data(format!(
+            "the row has {found} cells where the first row has {}",
+            self.width
+        ))
+        .at_file(self.lines.file())
+        .at_row(row)
+        .at_column((found.min(self.width) + 1).to_string())
+        .hint(if separator == b' ' {
+            "a missing value must be written (as NA) in a file separated by spaces; else give --separator"
+        } else {
+            "complete the row; quote a cell that contains the separator, or give --separator"
+        }))
+    }
+}
+
+impl Rows for Delimited {
+    fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize> {
+        let mut rows = 0;
+        while rows < max {
+            if self.pending {
+                self.pending = false;
+            } else if !self.next_line()? {
+                break;
+            }
+            self.append(columns)?;
+            rows += 1;
+        }
+        Ok(rows)
+    }
+}
+
+/// The first records under a separator, as the reader would split them.
+fn sample(prefix: &[u8], whole: bool, separator: u8, newline: u8) -> Vec<Vec<Vec<u8>>> {
+    let input: Box<dyn Read + Send> = Box::new(Cursor::new(prefix.to_vec()));
+    let mut rows = Delimited {
+        lines: Lines::new(input, Path::new("").into(), newline),
+        separator,
+        width: 0,
+        pending: false,
+        text: Vec::new(),
+        ends: Vec::new(),
+    };
+    let mut records = Vec::new();
+    // An error is a quote that the prefix does not close: what stands before it is the sample.
+    while let Ok(Some(record)) = rows.record() {
+        records.push(record);
+        if records.len() > SAMPLE {
+            break;
+        }
+    }
+    let cut = !whole || records.len() > SAMPLE;
+    if cut && records.len() > 1 {
+        records.pop();
+    }
+    records
+}
+
+/// Finds separator and header where they are not given.
+pub(crate) fn detect(prefix: &[u8], whole: bool, newline: u8, options: &ReadOptions) -> Dialect {
+    let (separator, records) = match options.separator {
+        Some(separator) => (separator, sample(prefix, whole, separator, newline)),
+        None => find_separator(prefix, whole, newline),
+    };
+    let header = options
+        .header
+        .unwrap_or_else(|| find_header(&records, &options.label));
+    Dialect {
+        separator,
+        header,
+        newline,
+    }
+}
+
+/// The separator that splits the first lines into the same number of cells, at least two; among several the
+/// one that leaves the largest share of numbers, then the most cells. Spaces only come after the others,
+/// because texts contain them.
+fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Vec<Vec<u8>>>) {
+    let mut best: Option<((usize, u64, usize), u8, Vec<Vec<Vec<u8>>>)> = None;
+    for separator in [b',', b'\t', b';', b'|', b' '] {
+        if separator == b' ' && matches!(&best, Some(((1000, ..), ..))) {
+            break;
+        }
+        if separator != b' ' && memchr::memchr(separator, prefix).is_none() {
+            continue;
+        }
+        let records = sample(prefix, whole, separator, newline);
+        let mut counts: Vec<usize> = records.iter().map(Vec::len).collect();
+        counts.sort_unstable();
+        // The middle count is that of most rows, even when one of them is ragged.
+        let Some(&count) = counts.get(counts.len() / 2) else {
+            continue;
+        };
+        let agree = counts.iter().filter(|&&c| c == count).count();
+        let agree = agree * 1000 / counts.len();
+        if count < 2 || agree < 500 {
+            continue;
+        }
+        let cells = || records.iter().flatten();
+        let numbers = cells()
+            .filter(|c| !matches!(number::parse(c), Cell::Text))
+            .count();
+        let share = (numbers * 1000 / cells().count().max(1)) as u64;
+        let score = (agree, share, count);
+        if best.as_ref().is_none_or(|(top, ..)| score > *top) {
+            best = Some((score, separator, records));
+        }
+    }
+    match best {
+        Some((_, separator, records)) => (separator, records),
+        None => (b',', sample(prefix, whole, b',', newline)),
+    }
+}
+
+/// Whether the first row holds names: it has no number while a later row has one; or no row has one at all;
+/// or it holds the name of the label column.
+fn find_header(records: &[Vec<Vec<u8>>], label: &Label) -> bool {
+    let Some((first, later)) = records.split_first() else {
+        return false;
+    };
+    let number = |cell: &Vec<u8>| matches!(number::parse(cell), Cell::Number(_) | Cell::Infinite);
+    let is = |cell: &Vec<u8>, name: &str| cell.trim_ascii().eq_ignore_ascii_case(name.as_bytes());
+    if let Label::Name(name) = label
+        && first
+            .iter()
+            .any(|cell| cell.trim_ascii() == name.as_bytes())
+    {
+        return true;
+    }
+    if !first.iter().any(number) {
+        return true;
+    }
+    // Numbers can be names (a data frame made of an array); the label's name then tells, unless it is a class.
+    first.iter().enumerate().any(|(index, cell)| {
+        LABEL_NAMES.iter().any(|name| is(cell, name))
+            && !later.is_empty()
+            && !later
+                .iter()
+                .any(|row| row.get(index).is_some_and(|c| c == cell))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialect(text: &str, label: Label) -> (u8, bool) {
+        let options = ReadOptions {
+            label,
+            ..ReadOptions::default()
+        };
+        let found = detect(text.as_bytes(), true, newline_of(text.as_bytes()), &options);
+        (found.separator, found.header)
+    }
+
+    #[test]
+    fn separator_and_header_are_found() {
+        let name = |n: &str| Label::Name(n.into());
+        for (text, label, want) in [
+            ("a,b\n1,2\n", Label::Auto, (b',', true)),
+            ("1,2\n3,4\n", Label::Auto, (b',', false)),
+            ("a\tb\n1\t2\n", Label::Auto, (b'\t', true)),
+            ("1\t2\n", Label::Auto, (b'\t', false)),
+            ("a;b\n1.5;2\n", Label::Auto, (b';', true)),
+            ("a|b\n1|2\n", Label::Auto, (b'|', true)),
+            ("1 2 3\n4 5 6", Label::Last, (b' ', false)),
+            ("  1   2 3  \n 4 5\t6", Label::Last, (b' ', false)),
+            ("first name,age\nann b,3\n", Label::Auto, (b',', true)),
+            ("red,big\nblue,small\n", Label::Auto, (b',', true)),
+            ("red,1\nblue,2\n", Label::Last, (b',', false)),
+            ("0,1,label\n5,6,x\n7,8,y\n", Label::Auto, (b',', true)),
+            ("5,6,y\n7,8,y\n", Label::Last, (b',', false)),
+            ("0,1,2\n5,6,x\n7,8,y\n", name("2"), (b',', true)),
+            ("\"a,1\";b\n\"c,2\";3\n", Label::Auto, (b';', true)),
+            ("a,\"b\nc\"\n1,2\n", Label::Auto, (b',', true)),
+            ("a,b,c\n1,2,3\n4,5\n6,7,8\n", Label::Auto, (b',', true)),
+            ("x\n1\n2\n", Label::None, (b',', true)),
+            ("1\n2\n", Label::None, (b',', false)),
+            ("a,b\r1,2\r3,4\r", Label::Auto, (b',', true)),
+            ("inf,1\n2,3\n", Label::Auto, (b',', false)),
+            ("", Label::Auto, (b',', false)),
+        ] {
+            assert_eq!(dialect(text, label), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_prefix_does_not_mislead() {
+        let options = ReadOptions::default();
+        let found = detect(b"a,b,c\n1,2,3\n4,5", false, b'\n', &options);
+        assert_eq!((found.separator, found.header), (b',', true));
+    }
+}

@@ -1,0 +1,339 @@
+//! Opening a file: decompression, and what kind of file it is by its content.
+
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::cell::Builder;
+use crate::error::{Error, Result};
+
+/// Where rows come from. One implementation a format.
+pub(crate) trait Rows: Send {
+    /// Appends the next rows to `columns`, which stand in the file's order: `max` of them, or fewer at the
+    /// end of the file. A reader that finds more columns than there are may add some if it says so in
+    /// [`Rows::grows`].
+    fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize>;
+
+    /// Whether the number of columns is known at the end only.
+    fn grows(&self) -> bool {
+        false
+    }
+
+    /// Keeps to the columns that are there from now on.
+    fn fix_width(&mut self) {}
+
+    /// How many columns of the file were beyond `columns` and were left out.
+    fn left_out(&self) -> usize {
+        0
+    }
+}
+
+/// How much is read to find out about a file.
+pub(crate) const PREFIX: usize = 1 << 16;
+
+/// The kinds of content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Npy,
+    Zip,
+    Parquet,
+    Idx,
+    Utf16,
+    /// Something else that is known, or just binary.
+    Foreign(&'static str),
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Npy => "a NumPy array (.npy)",
+            Format::Zip => "a zip archive (.npz, .xlsx)",
+            Format::Parquet => "a Parquet file",
+            Format::Idx => "an IDX file",
+            Format::Utf16 => "text in UTF-16",
+            Format::Foreign(name) => name,
+        }
+    }
+}
+
+/// An opened file (or stdin), decompressed if it is gzip, of which the start was read.
+pub(crate) struct Input {
+    pub file: Arc<Path>,
+    pub stdin: bool,
+    pub gzip: bool,
+    /// The start of the content.
+    pub prefix: Vec<u8>,
+    /// Whether `prefix` is everything.
+    pub whole: bool,
+    /// The length of the content where the file system tells it.
+    pub length: Option<u64>,
+    rest: Box<dyn Read + Send>,
+}
+
+impl Input {
+    pub fn open(path: &Path) -> Result<Input> {
+        let stdin = path == Path::new("-");
+        let (mut raw, length): (Box<dyn Read + Send>, _) = if stdin {
+            (Box::new(std::io::stdin()), None)
+        } else {
+            let file = File::open(path).map_err(|e| Error::io(e, path))?;
+            let data = file.metadata().map_err(|e| Error::io(e, path))?;
+            if data.is_dir() {
+                return Err(Error::data("it is a folder, not a file")
+                    .at_file(path)
+                    .hint("give the files in it"));
+            }
+            // A pipe or a device has no length to hold against a header.
+            let length = data.is_file().then_some(data.len());
+            (Box::new(file), length)
+        };
+        let (prefix, whole) = read_prefix(&mut raw, path)?;
+        let mut input = Input {
+            file: path.into(),
+            stdin,
+            gzip: false,
+            prefix,
+            whole,
+            length,
+            rest: raw,
+        };
+        if input.prefix.starts_with(b"\x1f\x8b") {
+            let raw = std::mem::replace(&mut input.rest, Box::new(std::io::empty()));
+            let raw = Cursor::new(std::mem::take(&mut input.prefix)).chain(raw);
+            let mut rest = Box::new(flate2::read::MultiGzDecoder::new(raw));
+            (input.prefix, input.whole) = read_prefix(&mut rest, path)?;
+            input.rest = rest;
+            input.gzip = true;
+            input.length = None;
+        }
+        Ok(input)
+    }
+
+    /// What the content is; an error where it cannot be read, or is not what the file's name says.
+    pub fn format(&self) -> Result<Format> {
+        let format = sniff(&self.prefix);
+        let name = self.file.to_string_lossy().to_ascii_lowercase();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        let named_text = matches!(ending, "csv" | "tsv" | "txt" | "tab");
+        if self.prefix.trim_ascii().is_empty() || self.prefix == b"\xef\xbb\xbf" {
+            return Err(Error::data("the file is empty")
+                .at_file(&self.file)
+                .hint("give a file with a row for each example"));
+        }
+        match format {
+            Format::Utf16 => Err(Error::data("the text is in UTF-16")
+                .at_file(&self.file)
+                .hint("save it as UTF-8, or convert it with `iconv -f UTF-16 -t UTF-8`")),
+            Format::Foreign(what) => Err(Error::data(format!("it is no table: it seems to be {what}"))
+                .at_file(&self.file)
+                .hint("give CSV, TSV, Parquet, NPY, NPZ, IDX or `label index:value` text; text and IDX may be gzipped")),
+            Format::Text if matches!(ending, "npy" | "npz" | "parquet") => {
+                Err(Error::data(format!("it is named .{ending} but its content is not {}", match ending {
+                    "npy" => "a NumPy array",
+                    "npz" => "a NumPy archive",
+                    _ => "Parquet",
+                }))
+                .at_file(&self.file)
+                .hint("name text files .csv, .tsv or .txt; else the file is damaged: make it again"))
+            }
+            Format::Text => Ok(format),
+            _ if named_text => Err(Error::data(format!(
+                "it is named .{ending} but its content is binary: it seems to be {}",
+                format.name()
+            ))
+            .at_file(&self.file)
+            .hint("give the file its proper name, or give the text file")),
+            Format::Parquet | Format::Zip if self.stdin => {
+                Err(Error::data(format!("{} cannot be read from stdin, because its directory stands at its end", format.name()))
+                    .at_file(&self.file)
+                    .hint("save it to a file and give the path"))
+            }
+            Format::Parquet | Format::Zip if self.gzip => {
+                Err(Error::data(format!("{} inside gzip cannot be read", format.name()))
+                    .at_file(&self.file)
+                    .hint("decompress it with `gunzip` first; it is compressed in itself"))
+            }
+            _ => Ok(format),
+        }
+    }
+
+    /// The content from its `skip`-th byte on, which must lie in the prefix.
+    pub fn into_read(mut self, skip: usize) -> Box<dyn Read + Send> {
+        self.prefix.drain(..skip.min(self.prefix.len()));
+        if self.whole {
+            Box::new(Cursor::new(self.prefix))
+        } else {
+            Box::new(Cursor::new(self.prefix).chain(self.rest))
+        }
+    }
+
+    /// Reads on until the prefix holds `lines` lines or `most` bytes.
+    pub fn lengthen(&mut self, lines: usize, newline: u8, most: usize) -> Result<()> {
+        while !self.whole
+            && self.prefix.len() < most
+            && memchr::memchr_iter(newline, &self.prefix)
+                .take(lines)
+                .count()
+                < lines
+        {
+            let (more, whole) = read_prefix(&mut self.rest, &self.file)?;
+            self.prefix.extend_from_slice(&more);
+            self.whole = whole;
+        }
+        Ok(())
+    }
+}
+
+/// Reads [`PREFIX`] bytes, or up to the end; says whether the end was reached.
+fn read_prefix(input: &mut dyn Read, path: &Path) -> Result<(Vec<u8>, bool)> {
+    let mut prefix = Vec::new();
+    let mut limited = input.take(PREFIX as u64);
+    limited
+        .read_to_end(&mut prefix)
+        .map_err(|e| read_error(e, path))?;
+    let whole = prefix.len() < PREFIX;
+    Ok((prefix, whole))
+}
+
+/// An error while reading: the system's, or that of a damaged compressed file.
+pub(crate) fn read_error(error: std::io::Error, path: &Path) -> Error {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    match error.kind() {
+        InvalidData | InvalidInput | UnexpectedEof => Error::data(format!(
+            "the compressed data is damaged or cut short ({error})"
+        ))
+        .at_file(path)
+        .hint("fetch or make the file again"),
+        _ => Error::io(error, path),
+    }
+}
+
+fn sniff(start: &[u8]) -> Format {
+    const FOREIGN: [(&[u8], &str); 17] = [
+        (b"\x1f\x8b", "gzip inside gzip"),
+        (b"PK\x05\x06", "an empty zip archive"),
+        (b"BZh", "bzip2-compressed data"),
+        (b"\xfd7zXZ\0", "xz-compressed data"),
+        (b"\x28\xb5\x2f\xfd", "zstd-compressed data"),
+        (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+        (b"\x89HDF", "an HDF5 file"),
+        (b"MATLAB 5.0", "a MATLAB file"),
+        (b"SQLite format 3", "an SQLite database"),
+        (b"ARROW1", "an Arrow or Feather file"),
+        (b"ORC", "an ORC file"),
+        (b"\xd0\xcf\x11\xe0", "an old Excel file"),
+        (b"\x89PNG", "a PNG image"),
+        (b"\xff\xd8\xff", "a JPEG image"),
+        (b"%PDF", "a PDF document"),
+        (b"\x80\x04\x95", "a Python pickle"),
+        (b"\x7fELF", "a program"),
+    ];
+    if start.starts_with(b"\x93NUMPY") {
+        return Format::Npy;
+    }
+    if start.starts_with(b"PAR1") {
+        return Format::Parquet;
+    }
+    if start.starts_with(b"PK\x03\x04") {
+        return Format::Zip;
+    }
+    if let [0, 0, 8 | 9 | 0x0b..=0x0e, 1..=8, ..] = start {
+        return Format::Idx;
+    }
+    if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
+        return Format::Utf16;
+    }
+    for (magic, name) in FOREIGN {
+        // "ORC" and "BZh" could begin a header of a text file; binary data goes on in binary.
+        if start.starts_with(magic) && (magic[0] >= 0x7f || looks_binary(start)) {
+            return Format::Foreign(name);
+        }
+    }
+    if looks_binary(start) {
+        return Format::Foreign("binary data");
+    }
+    Format::Text
+}
+
+/// A NUL, or more than a tenth of control characters, is not in a text.
+fn looks_binary(start: &[u8]) -> bool {
+    let start = &start[..start.len().min(PREFIX)];
+    if memchr::memchr(0, start).is_some() {
+        return true;
+    }
+    let control = |b: &&u8| **b < 0x20 && !matches!(**b, b'\t' | b'\n' | b'\r' | 0x0c);
+    start.iter().filter(control).count() * 10 > start.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn content_decides() {
+        for (start, want) in [
+            (&b"a,b\n1,2\n"[..], Format::Text),
+            (b"\x93NUMPY\x01\0", Format::Npy),
+            (b"PAR1\x15\x04", Format::Parquet),
+            (b"PK\x03\x04\0", Format::Zip),
+            (b"\0\0\x08\x03\0\0", Format::Idx),
+            (b"\xff\xfea\0", Format::Utf16),
+            (b"ORC,BZh\n1,2\n", Format::Text),
+            (b"\x89PNG\r\n", Format::Foreign("a PNG image")),
+            (b"abc\0def", Format::Foreign("binary data")),
+            (b"na\xefve,1\n", Format::Text),
+        ] {
+            assert_eq!(sniff(start), want, "{start:?}");
+        }
+    }
+
+    #[test]
+    fn names_must_not_lie() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content, part) in [
+            ("a.csv", &b"\x93NUMPY\x01\0"[..], "NumPy"),
+            ("a.csv", b"1,2\0\n", "binary"),
+            ("b.txt", b"\0\0\x08\x01\0\0\0\0", "IDX"),
+            ("a.npy", b"1,2\n", "not a NumPy array"),
+            ("a.parquet", b"1,2\n", "not Parquet"),
+            ("a.csv", b"", "empty"),
+            ("a.csv", b" \r\n\n", "empty"),
+            ("a.csv", b"\xef\xbb\xbf", "empty"),
+            ("a.csv", b"\xff\xfea\0", "UTF-16"),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            let e = Input::open(&path).unwrap().format().unwrap_err();
+            assert!(e.to_string().contains(part), "{e}");
+            assert!(e.file().is_some() && e.hint_text().is_some(), "{e}");
+        }
+        assert!(Input::open(folder.path()).is_err());
+        assert!(Input::open(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn gzip_is_transparent_and_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv.gz");
+        let text: Vec<u8> = (0..50_000)
+            .flat_map(|i| format!("{i},1\n").into_bytes())
+            .collect();
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(&text).unwrap();
+        let packed = gz.finish().unwrap();
+        std::fs::write(&path, &packed).unwrap();
+        let mut back = Vec::new();
+        let input = Input::open(&path).unwrap();
+        assert_eq!(input.format().unwrap(), Format::Text);
+        input.into_read(0).read_to_end(&mut back).unwrap();
+        assert_eq!(back, text);
+        std::fs::write(&path, &packed[..20]).unwrap();
+        let Err(e) = Input::open(&path) else { panic!() };
+        assert!(e.to_string().contains("cut short") && e.hint_text().is_some());
+    }
+}

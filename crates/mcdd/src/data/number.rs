@@ -1,0 +1,238 @@
+//! Numbers from text: exact, and fast for the short decimals that tables are made of.
+
+/// What a cell of a text file holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Cell {
+    /// A finite number.
+    Number(f64),
+    /// Nothing: see [`is_missing`].
+    Missing,
+    /// Infinity, spelled out or by a number too large for an `f64`.
+    Infinite,
+    /// Anything else.
+    Text,
+}
+
+/// The powers of ten that an `f64` holds exactly.
+const TENS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+
+/// Whether a cell (without surrounding spaces) counts as missing.
+///
+/// That is: empty, `NA`, `N/A`, `NaN` in any case, `null`, `None` and `?`.
+pub(crate) fn is_missing(cell: &[u8]) -> bool {
+    match cell.len() {
+        0 => true,
+        1 => cell == b"?",
+        2 => cell == b"NA",
+        3 => cell == b"N/A" || cell.eq_ignore_ascii_case(b"nan"),
+        4 => cell == b"null" || cell == b"None",
+        _ => false,
+    }
+}
+
+/// Reads a whole cell; spaces around it do not count.
+pub(crate) fn parse(cell: &[u8]) -> Cell {
+    let cell = cell.trim_ascii();
+    if let Some((value, used)) = prefix(cell)
+        && used == cell.len()
+    {
+        return Cell::Number(value);
+    }
+    if is_missing(cell) {
+        return Cell::Missing;
+    }
+    match std::str::from_utf8(cell)
+        .ok()
+        .and_then(|text| text.parse::<f64>().ok())
+    {
+        Some(value) if value.is_finite() => Cell::Number(value),
+        Some(value) if value.is_nan() => Cell::Missing,
+        Some(_) => Cell::Infinite,
+        None => Cell::Text,
+    }
+}
+
+/// Reads the number at the start of `text` and says how many bytes it took, where that can be done exactly
+/// with one rounding: a mantissa below 2^53 times or over a power of ten that is itself exact. `None` is not
+/// a verdict: the slow path decides.
+#[inline]
+pub(crate) fn prefix(text: &[u8]) -> Option<(f64, usize)> {
+    let negative = text.first() == Some(&b'-');
+    let mut at = usize::from(negative);
+    let mut mantissa = 0u64;
+    let first = at;
+    while let Some(digit) = digit(text, at) {
+        mantissa = mantissa.wrapping_mul(10).wrapping_add(digit);
+        at += 1;
+    }
+    let mut digits = at - first;
+    let mut exponent = 0i32;
+    if text.get(at) == Some(&b'.') {
+        at += 1;
+        let point = at;
+        while let Some(digit) = digit(text, at) {
+            mantissa = mantissa.wrapping_mul(10).wrapping_add(digit);
+            at += 1;
+        }
+        digits += at - point;
+        // More than 19 digits are refused below, so that neither cast nor mantissa can have wrapped.
+        exponent = -((at - point).min(100) as i32);
+    }
+    if digits == 0 || digits > 19 || mantissa >= 1 << 53 {
+        return None;
+    }
+    if matches!(text.get(at), Some(b'e' | b'E')) {
+        at += 1;
+        let minus = match text.get(at) {
+            Some(b'-') => {
+                at += 1;
+                true
+            }
+            Some(b'+') => {
+                at += 1;
+                false
+            }
+            _ => false,
+        };
+        let start = at;
+        let mut value = 0i32;
+        while let Some(digit) = digit(text, at) {
+            value = value * 10 + digit as i32;
+            at += 1;
+            if at - start > 3 {
+                return None;
+            }
+        }
+        if at == start {
+            return None;
+        }
+        exponent += if minus { -value } else { value };
+    }
+    let power = *TENS.get(exponent.unsigned_abs() as usize)?;
+    let value = if exponent < 0 {
+        mantissa as f64 / power
+    } else {
+        mantissa as f64 * power
+    };
+    Some((if negative { -value } else { value }, at))
+}
+
+#[inline]
+fn digit(text: &[u8], at: usize) -> Option<u64> {
+    let digit = text.get(at)?.wrapping_sub(b'0');
+    (digit < 10).then_some(u64::from(digit))
+}
+
+/// A number as the text of a label or category: `1.0` is `1`.
+pub(crate) fn show(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    format!("{value}")
+}
+
+/// A label or category in its one spelling: spaces around it go, and a number that is integral loses its
+/// decimal point (`1.0` and `1.` are `1`), so that files written by different tools agree.
+pub(crate) fn normal(text: &str) -> &str {
+    let text = text.trim();
+    if let Some((whole, fraction)) = text.split_once('.')
+        && fraction.bytes().all(|b| b == b'0')
+        && !whole.is_empty()
+    {
+        let digits = whole.strip_prefix('-').unwrap_or(whole);
+        if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
+            return if digits.bytes().all(|b| b == b'0') && digits.len() == 1 {
+                digits
+            } else {
+                whole
+            };
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn cells() {
+        for (text, want) in [
+            ("1", Cell::Number(1.0)),
+            (" +2.5e3 ", Cell::Number(2500.0)),
+            ("-.5", Cell::Number(-0.5)),
+            ("5.", Cell::Number(5.0)),
+            ("-0.0", Cell::Number(-0.0)),
+            ("1e308", Cell::Number(1e308)),
+            (
+                "123456789012345678901234567890",
+                Cell::Number(123456789012345678901234567890.0),
+            ),
+            ("", Cell::Missing),
+            ("  ", Cell::Missing),
+            ("NA", Cell::Missing),
+            ("N/A", Cell::Missing),
+            ("nAn", Cell::Missing),
+            ("null", Cell::Missing),
+            ("None", Cell::Missing),
+            ("?", Cell::Missing),
+            ("inf", Cell::Infinite),
+            ("-Infinity", Cell::Infinite),
+            ("1e999", Cell::Infinite),
+            ("1,5", Cell::Text),
+            ("1e", Cell::Text),
+            ("-", Cell::Text),
+            (".", Cell::Text),
+            ("1 2", Cell::Text),
+            ("0x10", Cell::Text),
+            ("na", Cell::Text),
+        ] {
+            assert_eq!(parse(text.as_bytes()), want, "{text:?}");
+        }
+        assert_eq!(parse(b"\xff\xfe"), Cell::Text);
+    }
+
+    #[test]
+    fn labels_have_one_spelling() {
+        for (text, want) in [
+            ("1.0", "1"),
+            (" 1. ", "1"),
+            ("-3.00", "-3"),
+            ("-0.0", "0"),
+            ("1.5", "1.5"),
+            ("v1.0", "v1.0"),
+            ("1", "1"),
+            (".0", ".0"),
+            ("red", "red"),
+        ] {
+            assert_eq!(normal(text), want, "{text:?}");
+        }
+        assert_eq!(
+            (show(1.0), show(-0.0), show(2.5)),
+            ("1".into(), "0".into(), "2.5".into())
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_fast_path_equals_the_standard_library(text in "[-]?[0-9]{0,20}[.]?[0-9]{0,20}([eE][-+]?[0-9]{0,4})?") {
+            let want = text.parse::<f64>();
+            match parse(text.as_bytes()) {
+                Cell::Number(value) => prop_assert_eq!(Ok(value.to_bits()), want.map(f64::to_bits)),
+                Cell::Infinite => prop_assert!(want.unwrap().is_infinite()),
+                Cell::Missing => prop_assert!(text.is_empty()),
+                Cell::Text => prop_assert!(want.is_err()),
+            }
+        }
+
+        #[test]
+        fn any_double_comes_back(value in proptest::num::f64::NORMAL | proptest::num::f64::ZERO) {
+            prop_assert_eq!(parse(value.to_string().as_bytes()), Cell::Number(value));
+            prop_assert_eq!(parse(format!("{value:e}").as_bytes()), Cell::Number(value));
+        }
+    }
+}

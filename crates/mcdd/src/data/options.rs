@@ -1,0 +1,99 @@
+//! How a file is to be read.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// What is known about a file beforehand; everything else is found from its content.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReadOptions {
+    /// Where the labels are (default: [`Label::Auto`]).
+    pub label: Label,
+    /// Whether a text file's first row holds the column names (default: found).
+    pub header: Option<bool>,
+    /// A text file's separator; a space stands for any run of spaces and tabs (default: found).
+    pub separator: Option<u8>,
+    /// Columns that are categories even where their cells are numbers; names, or positions from 1.
+    pub categorical: Vec<String>,
+    /// Columns to leave out; names, or positions from 1.
+    pub drop: Vec<String>,
+}
+
+/// Where the labels are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Label {
+    /// A column called `label`, `labels`, `class`, `target` or `y` (in any case); the first token of the
+    /// `label index:value` form; the labels file beside an IDX images file; the array of that name in an NPZ.
+    #[default]
+    Auto,
+    /// There are none.
+    None,
+    /// The first column.
+    First,
+    /// The last column.
+    Last,
+    /// The column at this position, counted from 1; a column that has this number as its name goes before.
+    Index(usize),
+    /// The column (or the NPZ array) of this name.
+    Name(String),
+    /// A file of its own, one label a row (NPY, IDX or text).
+    File(PathBuf),
+}
+
+impl FromStr for Label {
+    type Err = Infallible;
+
+    /// `auto`, `none`, `first` and `last` are words; digits are a position; an existing file that ends in
+    /// `.npy`, `.idx`, `.gz`, `.txt` or `ubyte` is a file of labels; anything else is a name.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "auto" => Label::Auto,
+            "none" => Label::None,
+            "first" => Label::First,
+            "last" => Label::Last,
+            _ => match text.parse::<usize>() {
+                Ok(index) if index.to_string() == text => Label::Index(index),
+                _ => {
+                    let path = Path::new(text);
+                    let ending = [".npy", ".idx", ".gz", ".txt", "ubyte"]
+                        .iter()
+                        .any(|e| text.ends_with(e));
+                    if ending && path.is_file() {
+                        Label::File(path.to_owned())
+                    } else {
+                        Label::Name(text.to_owned())
+                    }
+                }
+            },
+        })
+    }
+}
+
+/// The names that [`Label::Auto`] looks for, in this order.
+pub(crate) const LABEL_NAMES: [&str; 5] = ["label", "labels", "class", "target", "y"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_from_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("labels.npy");
+        std::fs::write(&file, b"").unwrap();
+        let file = file.to_str().unwrap();
+        for (text, want) in [
+            ("auto", Label::Auto),
+            ("none", Label::None),
+            ("first", Label::First),
+            ("last", Label::Last),
+            ("3", Label::Index(3)),
+            ("03", Label::Name("03".into())),
+            ("species", Label::Name("species".into())),
+            ("not there.npy", Label::Name("not there.npy".into())),
+            (file, Label::File(file.into())),
+        ] {
+            assert_eq!(text.parse(), Ok(want), "{text}");
+        }
+    }
+}

@@ -1,0 +1,655 @@
+//! Preprocessing: what the columns were in training, and how they become the network's inputs.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::cell::{Column, MISSING, list, quoted, shown};
+use super::delimited::MAX_COLUMNS;
+use super::number;
+use super::options::ReadOptions;
+use super::reader::Reader;
+use super::table::{LabelColumn, Table};
+use crate::error::{Error, Result};
+
+/// Sentences for the user about what was done to the data.
+pub type Notices = Vec<String>;
+
+/// Standardised values are held within this many deviations, so that sums of squares stay finite in `f32`.
+pub const CLAMP: f64 = 1e9;
+
+/// More categories are taken for an identifier.
+pub const MAX_CATEGORIES: usize = 1000;
+
+/// The columns of the training data and their statistics. It is stored in the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schema {
+    /// Whether columns are matched by name; else by position.
+    pub named: bool,
+    /// The feature columns in the order of the training data.
+    pub columns: Vec<SchemaColumn>,
+    /// The column that held the labels.
+    #[serde(default)]
+    pub label: Option<LabelColumn>,
+}
+
+/// One column of the training data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SchemaColumn {
+    /// Its name.
+    pub name: String,
+    /// What becomes of it.
+    #[serde(flatten)]
+    pub kind: ColumnKind,
+}
+
+/// What becomes of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ColumnKind {
+    /// One input: `(value - mean) / std`, 0 for a missing cell, held within ±[`CLAMP`].
+    Numeric {
+        /// Over the training rows.
+        mean: f64,
+        /// Over the training rows, with the divisor n.
+        std: f64,
+        /// Whether a second input is 1 where the cell is missing: training had missing cells.
+        indicator: bool,
+    },
+    /// One input for each category, 1 for the cell's own; all 0 for a missing cell or one not seen in training.
+    Categorical {
+        /// The categories in training, in the order of their texts.
+        categories: Vec<String>,
+        /// Whether a last input is 1 where the cell is missing.
+        indicator: bool,
+    },
+    /// No input.
+    Dropped {
+        /// Why: `constant`, `empty` or `asked`.
+        why: String,
+    },
+}
+
+impl ColumnKind {
+    /// How many inputs it makes.
+    pub fn width(&self) -> usize {
+        match self {
+            ColumnKind::Numeric { indicator, .. } => 1 + usize::from(*indicator),
+            ColumnKind::Categorical {
+                categories,
+                indicator,
+            } => categories.len() + usize::from(*indicator),
+            ColumnKind::Dropped { .. } => 0,
+        }
+    }
+}
+
+/// What prediction met in a column.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub missing: usize,
+    pub unseen: usize,
+    /// A few of the unseen categories.
+    pub examples: Vec<String>,
+}
+
+impl Schema {
+    /// Learns the columns from exactly these rows of a table.
+    ///
+    /// # Errors
+    /// Where a text column has more than [`MAX_CATEGORIES`] categories, or no column is left.
+    ///
+    /// # Panics
+    /// Where a row is not below [`Table::rows`].
+    pub fn fit(table: &Table, rows: &[usize]) -> Result<(Schema, Notices)> {
+        let place = |error: Error| match table.files().next() {
+            Some(file) => error.at_file(file),
+            None => error,
+        };
+        if rows.is_empty() {
+            return Err(
+                place(Error::data("there are no training rows")).hint("give a file with rows")
+            );
+        }
+        let mut columns = Vec::with_capacity(table.columns.len() + table.dropped.len());
+        let mut dropped = table.dropped.iter().peekable();
+        let (mut constant, mut empty) = (Vec::new(), Vec::new());
+        let (mut missing_numbers, mut missing_texts) = ((0, 0), (0, 0));
+        for (name, column) in table.names.iter().zip(&table.columns) {
+            while let Some((_, name)) = dropped.next_if(|(at, _)| *at == columns.len()) {
+                columns.push(asked(name));
+            }
+            let (kind, missing) = match column {
+                Column::Number(values) => fit_number(values, rows),
+                Column::Text { codes, names } => {
+                    let (kind, missing) = fit_text(codes, names, rows);
+                    if let ColumnKind::Categorical { categories, .. } = &kind
+                        && categories.len() > MAX_CATEGORIES
+                    {
+                        return Err(place(Error::data(format!(
+                            "the column has {} different texts in {} rows: it looks like an identifier, not a category",
+                            categories.len(),
+                            rows.len()
+                        )))
+                        .at_column(shown(name))
+                        .hint(format!("leave it out by --drop \"{}\"", shown(name))));
+                    }
+                    (kind, missing)
+                }
+            };
+            match (&kind, column) {
+                (ColumnKind::Dropped { why }, _) if why == "empty" => empty.push(shown(name)),
+                (ColumnKind::Dropped { .. }, _) => constant.push(shown(name)),
+                (_, Column::Number(_)) => {
+                    missing_numbers.0 += missing;
+                    missing_numbers.1 += usize::from(missing > 0);
+                }
+                _ => {
+                    missing_texts.0 += missing;
+                    missing_texts.1 += usize::from(missing > 0);
+                }
+            }
+            columns.push(SchemaColumn {
+                name: name.clone(),
+                kind,
+            });
+        }
+        columns.extend(dropped.map(|(_, name)| asked(name)));
+
+        let mut notices = Notices::new();
+        if !constant.is_empty() {
+            notices.push(format!(
+                "{} dropped: {}",
+                count(constant.len(), "constant column"),
+                list(&constant)
+            ));
+        }
+        if !empty.is_empty() {
+            notices.push(format!(
+                "{} without any value dropped: {}",
+                count(empty.len(), "column"),
+                list(&empty)
+            ));
+        }
+        if missing_numbers.0 > 0 {
+            notices.push(format!(
+                "{} in {} imputed by the training mean",
+                count(missing_numbers.0, "missing cell"),
+                count(missing_numbers.1, "column")
+            ));
+        }
+        if missing_texts.0 > 0 {
+            notices.push(format!(
+                "{} in {} of categories taken as no category",
+                count(missing_texts.0, "missing cell"),
+                count(missing_texts.1, "column")
+            ));
+        }
+        let schema = Schema {
+            named: table.named,
+            columns,
+            label: table.label_column.clone(),
+        };
+        if schema.width() == 0 {
+            return Err(place(Error::data(
+                "no column is left: every one is constant, empty or dropped",
+            ))
+            .hint("give columns that differ between rows"));
+        }
+        Ok((schema, notices))
+    }
+
+    /// The number of network inputs.
+    pub fn width(&self) -> usize {
+        self.columns.iter().map(|c| c.kind.width()).sum()
+    }
+
+    /// The names of the inputs: `petal width`, `colour=red`, `age missing`.
+    pub fn input_names(&self) -> Vec<String> {
+        let mut names = Vec::with_capacity(self.width());
+        for SchemaColumn { name, kind } in &self.columns {
+            let indicator = match kind {
+                ColumnKind::Numeric { indicator, .. } => {
+                    names.push(name.clone());
+                    *indicator
+                }
+                ColumnKind::Categorical {
+                    categories,
+                    indicator,
+                } => {
+                    names.extend(
+                        categories
+                            .iter()
+                            .map(|category| format!("{name}={category}")),
+                    );
+                    *indicator
+                }
+                ColumnKind::Dropped { .. } => false,
+            };
+            if indicator {
+                names.push(format!("{name} missing"));
+            }
+        }
+        names
+    }
+
+    /// The network inputs of a table's rows (all of them without `rows`), row-major. Columns are matched as
+    /// prediction does: by name, or by position where the training data had no names.
+    ///
+    /// # Errors
+    /// Where a column is missing or holds text instead of numbers.
+    ///
+    /// # Panics
+    /// Where a row is not below [`Table::rows`].
+    pub fn transform(&self, table: &Table, rows: Option<&[usize]>) -> Result<Vec<f32>> {
+        let columns = self.bind_table(table)?;
+        let width = self.width();
+        let count = rows.map_or(table.rows(), <[usize]>::len);
+        let mut out = vec![0.0f32; count * width];
+        let mut offset = 0;
+        for (column, at) in self.columns.iter().zip(columns) {
+            let mut tally = Tally::default();
+            if let Some(at) = at {
+                let cells = &table.columns[at];
+                if let (ColumnKind::Numeric { .. }, Column::Text { codes, names }) =
+                    (&column.kind, cells)
+                {
+                    return Err(text_for_number(table, column, codes, names));
+                }
+                let encoder = Encoder::new(&column.kind, offset, width);
+                match rows {
+                    Some(rows) => encoder.write(cells, rows.iter().copied(), &mut out, &mut tally),
+                    None => encoder.write(cells, 0..table.rows(), &mut out, &mut tally),
+                }
+            }
+            offset += column.kind.width();
+        }
+        Ok(out)
+    }
+
+    /// For each of the schema's columns the table's.
+    fn bind_table(&self, table: &Table) -> Result<Vec<Option<usize>>> {
+        let place = |error: Error| match table.files().next() {
+            Some(file) => error.at_file(file),
+            None => error,
+        };
+        if self.named {
+            if !table.named {
+                return Err(place(no_names()));
+            }
+            let found: HashMap<&str, usize> = table
+                .names
+                .iter()
+                .enumerate()
+                .map(|(i, n)| (n.as_str(), i))
+                .collect();
+            return self.bind_names(&found, &table.names).map_err(place);
+        }
+        let mut full: Vec<Option<usize>> = Vec::new();
+        let mut dropped = table.dropped.iter().peekable();
+        for at in 0..table.columns.len() {
+            while dropped
+                .next_if(|(position, _)| *position == full.len())
+                .is_some()
+            {
+                full.push(None);
+            }
+            full.push(Some(at));
+        }
+        full.extend(dropped.map(|_| None));
+        if full.len() != self.columns.len() {
+            return Err(place(self.wrong_count(full.len(), "feature columns")));
+        }
+        for (column, at) in self.columns.iter().zip(&full) {
+            if at.is_none() && column.kind.width() > 0 {
+                return Err(place(
+                    Error::data("the column is dropped, but the model needs it")
+                        .at_column(shown(&column.name))
+                        .hint("leave --drop out"),
+                ));
+            }
+        }
+        Ok(full)
+    }
+
+    /// For each column the position of its name; an error lists the names that are missing.
+    pub(crate) fn bind_names(
+        &self,
+        found: &HashMap<&str, usize>,
+        names: &[String],
+    ) -> Result<Vec<Option<usize>>> {
+        let mut bound = Vec::with_capacity(self.columns.len());
+        let mut missing = Vec::new();
+        for column in &self.columns {
+            let at = found.get(column.name.as_str()).copied();
+            if column.kind.width() == 0 {
+                bound.push(None);
+                continue;
+            }
+            if at.is_none() {
+                missing.push(&column.name);
+            }
+            bound.push(at);
+        }
+        match missing.first() {
+            None => Ok(bound),
+            Some(first) => Err(Error::data(format!(
+                "{} of the model {} missing: {}; the file has: {}",
+                if missing.len() == 1 { "a column" } else { "columns" },
+                if missing.len() == 1 { "is" } else { "are" },
+                list(&missing),
+                list(names)
+            ))
+            .at_column(first.as_str())
+            .hint("give a file with the columns of the training data, under the same names in its first row")),
+        }
+    }
+
+    pub(crate) fn wrong_count(&self, found: usize, what: &str) -> Error {
+        let needed = self.columns.len();
+        Error::data(format!(
+            "there are {found} {what} where the model needs {needed}"
+        ))
+        .at_column((found.min(needed) + 1).to_string())
+        .hint(format!(
+            "give {needed} columns in the order of the training data, or {} with the label",
+            needed + 1
+        ))
+    }
+
+    /// Opens a file for prediction.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or lacks a column of the model.
+    pub fn reader(&self, path: &Path, options: &ReadOptions) -> Result<Reader> {
+        Reader::open(self, path, options)
+    }
+
+    /// Checks a schema that comes from a file nobody vouches for.
+    ///
+    /// # Errors
+    /// Where it could not have been made by [`Schema::fit`].
+    pub fn validate(&self) -> Result<()> {
+        let bad = |message: String| {
+            Error::format(message).hint("the model file is damaged: train or fetch it again")
+        };
+        if self.columns.len() > MAX_COLUMNS || self.width() > 2 * MAX_COLUMNS {
+            return Err(bad("the model has too many columns".into()));
+        }
+        if self.width() == 0 {
+            return Err(bad("the model has no input".into()));
+        }
+        let mut names = HashSet::new();
+        for SchemaColumn { name, kind } in &self.columns {
+            if !names.insert(name) {
+                return Err(bad(format!("the model has two columns {}", quoted(name))));
+            }
+            match kind {
+                ColumnKind::Numeric { mean, std, .. } => {
+                    if !mean.is_finite() || !std.is_finite() || *std <= 0.0 {
+                        return Err(bad(format!(
+                            "the statistics of the column {} are impossible",
+                            quoted(name)
+                        )));
+                    }
+                }
+                ColumnKind::Categorical { categories, .. } => {
+                    let distinct: HashSet<_> = categories.iter().collect();
+                    if categories.is_empty()
+                        || categories.len() > MAX_CATEGORIES
+                        || distinct.len() != categories.len()
+                    {
+                        return Err(bad(format!(
+                            "the categories of the column {} are impossible",
+                            quoted(name)
+                        )));
+                    }
+                }
+                ColumnKind::Dropped { .. } => {}
+            }
+        }
+        if let Some(label) = &self.label {
+            if self.named && names.contains(&label.name) && label.position.is_some() {
+                return Err(bad("the label is a feature as well".into()));
+            }
+            if label.position.is_some_and(|at| at > self.columns.len()) {
+                return Err(bad("the label's position is impossible".into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn no_names() -> Error {
+    Error::data("it has no column names, and the model's columns are matched by name")
+        .hint("give a file with the training data's column names in its first row, or Parquet")
+}
+
+/// `1 column`, `2 columns`.
+pub(crate) fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn asked(name: &str) -> SchemaColumn {
+    SchemaColumn {
+        name: name.to_owned(),
+        kind: ColumnKind::Dropped {
+            why: "asked".into(),
+        },
+    }
+}
+
+fn text_for_number(table: &Table, column: &SchemaColumn, codes: &[u32], names: &[String]) -> Error {
+    let first = codes.iter().position(|&code| code != MISSING);
+    let text = first.and_then(|row| names.get(codes[row] as usize));
+    let error = Error::data(format!(
+        "{} is not a number, and the column was numeric in training",
+        quoted(text.map_or("", String::as_str))
+    ))
+    .at_column(shown(&column.name))
+    .hint("give numbers in this column, or leave the cells empty");
+    match table.files().next() {
+        Some(file) => error.at_file(file),
+        None => error,
+    }
+}
+
+fn dropped(why: &str) -> ColumnKind {
+    ColumnKind::Dropped { why: why.into() }
+}
+
+/// Mean and deviation of the present values, in two passes. Values beyond the square root of the range are
+/// scaled by a power of two first, which is exact, so that nothing overflows.
+fn fit_number(values: &[f64], rows: &[usize]) -> (ColumnKind, usize) {
+    let present = || rows.iter().map(|&row| values[row]).filter(|v| !v.is_nan());
+    let Some(first) = present().next() else {
+        return (dropped("empty"), rows.len());
+    };
+    let (mut n, mut largest, mut differs) = (0usize, 0.0f64, false);
+    for value in present() {
+        n += 1;
+        largest = largest.max(value.abs());
+        differs |= value != first;
+    }
+    let missing = rows.len() - n;
+    if !differs {
+        return (dropped("constant"), missing);
+    }
+    let scale = if largest > 1e140 {
+        2f64.powi(-600)
+    } else if largest < 1e-140 {
+        2f64.powi(600)
+    } else {
+        1.0
+    };
+    let mean = present().map(|v| v * scale).sum::<f64>() / n as f64;
+    let square = present()
+        .map(|v| v * scale - mean)
+        .map(|d| d * d)
+        .sum::<f64>()
+        / n as f64;
+    let (mean, std) = (mean / scale, square.sqrt() / scale);
+    if !std.is_finite() || std <= 0.0 {
+        // Differences too small for the arithmetic carry nothing.
+        return (dropped("constant"), missing);
+    }
+    let indicator = missing > 0;
+    (
+        ColumnKind::Numeric {
+            mean,
+            std,
+            indicator,
+        },
+        missing,
+    )
+}
+
+fn fit_text(codes: &[u32], names: &[String], rows: &[usize]) -> (ColumnKind, usize) {
+    let mut seen = vec![false; names.len()];
+    let mut missing = 0;
+    for &row in rows {
+        match seen.get_mut(codes[row] as usize) {
+            Some(seen) => *seen = true,
+            None => missing += 1,
+        }
+    }
+    let mut categories: Vec<String> = names
+        .iter()
+        .zip(seen)
+        .filter(|(_, seen)| *seen)
+        .map(|(name, _)| name.clone())
+        .collect();
+    categories.sort_unstable();
+    let kind = match categories.len() {
+        0 => dropped("empty"),
+        1 => dropped("constant"),
+        _ => ColumnKind::Categorical {
+            categories,
+            indicator: missing > 0,
+        },
+    };
+    (kind, missing)
+}
+
+/// Writes one column's inputs into row-major rows.
+pub(crate) struct Encoder<'a> {
+    kind: &'a ColumnKind,
+    offset: usize,
+    width: usize,
+    places: HashMap<&'a str, usize>,
+}
+
+impl<'a> Encoder<'a> {
+    /// For inputs from `offset` on in rows of `width`.
+    pub fn new(kind: &'a ColumnKind, offset: usize, width: usize) -> Self {
+        let places = match kind {
+            ColumnKind::Categorical { categories, .. } => categories
+                .iter()
+                .enumerate()
+                .map(|(i, c)| (c.as_str(), i))
+                .collect(),
+            _ => HashMap::new(),
+        };
+        Encoder {
+            kind,
+            offset,
+            width,
+            places,
+        }
+    }
+
+    /// Writes the cells of `rows` into `out`, which is zero there.
+    pub fn write(
+        &self,
+        cells: &Column,
+        rows: impl Iterator<Item = usize>,
+        out: &mut [f32],
+        tally: &mut Tally,
+    ) {
+        match cells {
+            Column::Number(values) => self.write_numbers(values, rows, out, tally),
+            Column::Text { codes, names } => self.write_texts(codes, names, rows, out, tally),
+        }
+    }
+
+    pub fn write_numbers(
+        &self,
+        values: &[f64],
+        rows: impl Iterator<Item = usize>,
+        out: &mut [f32],
+        tally: &mut Tally,
+    ) {
+        match *self.kind {
+            ColumnKind::Numeric {
+                mean,
+                std,
+                indicator,
+            } => {
+                for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
+                    let value = values[row];
+                    if value.is_nan() {
+                        tally.missing += 1;
+                        if indicator {
+                            to[self.offset + 1] = 1.0;
+                        }
+                    } else {
+                        to[self.offset] = ((value - mean) / std).clamp(-CLAMP, CLAMP) as f32;
+                    }
+                }
+            }
+            ColumnKind::Categorical { .. } => {
+                // Categories that are numbers, in a file that stores them as such.
+                for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
+                    let value = values[row];
+                    let text = (!value.is_nan()).then(|| number::show(value));
+                    self.write_text(text.as_deref(), to, tally);
+                }
+            }
+            ColumnKind::Dropped { .. } => {}
+        }
+    }
+
+    pub fn write_texts(
+        &self,
+        codes: &[u32],
+        names: &[String],
+        rows: impl Iterator<Item = usize>,
+        out: &mut [f32],
+        tally: &mut Tally,
+    ) {
+        if !matches!(self.kind, ColumnKind::Categorical { .. }) {
+            return;
+        }
+        for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
+            self.write_text(
+                names.get(codes[row] as usize).map(String::as_str),
+                to,
+                tally,
+            );
+        }
+    }
+
+    fn write_text(&self, text: Option<&str>, to: &mut [f32], tally: &mut Tally) {
+        let Some(text) = text else {
+            tally.missing += 1;
+            if let ColumnKind::Categorical {
+                categories,
+                indicator: true,
+            } = self.kind
+            {
+                to[self.offset + categories.len()] = 1.0;
+            }
+            return;
+        };
+        match self.places.get(text) {
+            Some(&place) => to[self.offset + place] = 1.0,
+            None => {
+                tally.unseen += 1;
+                if tally.examples.len() < 3 && !tally.examples.iter().any(|e| e == text) {
+                    tally.examples.push(text.to_owned());
+                }
+            }
+        }
+    }
+}

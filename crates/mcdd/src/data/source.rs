@@ -1,0 +1,363 @@
+//! A file that is opened and not yet read: its columns, and where its labels are.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::cell::{Builder, list, positional_name, quoted};
+use super::delimited;
+use super::idx::{self, Idx};
+use super::input::{Format, Input, Rows};
+use super::libsvm;
+use super::npy::{Archive, Npy, SideBySide};
+use super::options::{LABEL_NAMES, Label, ReadOptions};
+use super::parquet::Parquet;
+use crate::error::{Error, Result};
+
+/// An opened file: its format is known and its header read, its rows are not.
+pub struct Source {
+    file: Arc<Path>,
+    names: Vec<String>,
+    named: bool,
+    kind: Kind,
+    rows: Box<dyn Rows>,
+}
+
+/// What matters of a format once it is open.
+enum Kind {
+    /// All there is are the columns.
+    Columns,
+    /// Column 0 is the label, the others come as they appear.
+    Libsvm,
+    /// An array of features in an archive with other arrays.
+    Archive(Archive, String),
+    /// An IDX file.
+    Idx,
+}
+
+/// Labels that stand apart from the features.
+pub(crate) struct Side {
+    pub file: Arc<Path>,
+    pub name: String,
+    rows: Box<dyn Rows>,
+}
+
+/// Where a file's labels are.
+pub(crate) enum LabelAt {
+    /// Nowhere.
+    None,
+    /// In this column, counted from 0.
+    Column(usize),
+    /// In another file or array.
+    Side(Side),
+}
+
+impl Source {
+    /// Opens a file, or stdin for `-`, and reads its header.
+    pub fn open(path: &Path, options: &ReadOptions) -> Result<Source> {
+        let input = Input::open(path)?;
+        let file = Arc::clone(&input.file);
+        let positional = |width: usize| (0..width).map(positional_name).collect::<Vec<_>>();
+        let (names, named, kind, rows): (_, _, _, Box<dyn Rows>) = match input.format()? {
+            Format::Npy => {
+                let length = input.length;
+                let array = Npy::open(input.into_read(0), length, &file)?;
+                (
+                    positional(array.width()),
+                    false,
+                    Kind::Columns,
+                    Box::new(array),
+                )
+            }
+            Format::Idx => {
+                let idx = Idx::open(input)?;
+                (positional(idx.width()), false, Kind::Idx, Box::new(idx))
+            }
+            Format::Parquet => {
+                let (names, rows) = Parquet::open(&file)?;
+                (names, true, Kind::Columns, Box::new(rows))
+            }
+            Format::Zip => return Self::open_archive(Archive::open(&file)?, file),
+            _ => {
+                let skip = if input.prefix.starts_with(b"\xef\xbb\xbf") {
+                    3
+                } else {
+                    0
+                };
+                if options.separator.is_none()
+                    && libsvm::looks_like(&input.prefix[skip..], input.whole)
+                {
+                    let rows = libsvm::open(input, skip);
+                    (
+                        vec!["label".to_owned()],
+                        false,
+                        Kind::Libsvm,
+                        Box::new(rows),
+                    )
+                } else {
+                    let opened = delimited::open(input, skip, options)?;
+                    (
+                        opened.names,
+                        opened.named,
+                        Kind::Columns,
+                        Box::new(opened.rows),
+                    )
+                }
+            }
+        };
+        if names.is_empty() {
+            return Err(Error::data("the file has no columns")
+                .at_file(&file)
+                .hint("give a file with a column for each feature"));
+        }
+        Ok(Source {
+            file,
+            names,
+            named,
+            kind,
+            rows,
+        })
+    }
+
+    fn open_archive(archive: Archive, file: Arc<Path>) -> Result<Source> {
+        let names: Vec<String> = archive.names().into_iter().map(str::to_owned).collect();
+        let features = ["x", "X", "data", "features", "arr_0"]
+            .into_iter()
+            .find(|want| names.iter().any(|name| name == want))
+            .or(match names.as_slice() {
+                [only] => Some(only.as_str()),
+                _ => None,
+            })
+            .map(str::to_owned);
+        if let Some(features) = features {
+            let array = archive.array(&features)?;
+            return Ok(Source {
+                file,
+                names: (0..array.width()).map(positional_name).collect(),
+                named: false,
+                kind: Kind::Archive(archive, features),
+                rows: Box::new(array),
+            });
+        }
+        let arrays = names
+            .iter()
+            .map(|name| archive.array(name))
+            .collect::<Result<Vec<_>>>()?;
+        let first = arrays.first().map_or(0, Npy::rows);
+        if arrays.iter().any(|a| a.width() != 1 || a.rows() != first) {
+            return Err(Error::data(format!(
+                "it is not clear which array holds the features; the arrays are: {}",
+                list(&names)
+            ))
+            .at_file(&file)
+            .hint("name the arrays x and y, or give arrays of one dimension and equal length as columns"));
+        }
+        Ok(Source {
+            file,
+            names,
+            named: true,
+            kind: Kind::Columns,
+            rows: Box::new(SideBySide(arrays)),
+        })
+    }
+
+    /// The names of the columns in the file's order, the label's among them where it is a column. Those of
+    /// the `label index:value` form are known after reading only; here they are just `label`.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether the file has names of its own; else columns count by position.
+    pub fn named(&self) -> bool {
+        self.named
+    }
+
+    /// The file's path; `-` is stdin.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+
+    pub(crate) fn file(&self) -> &Arc<Path> {
+        &self.file
+    }
+
+    pub(crate) fn is_libsvm(&self) -> bool {
+        matches!(self.kind, Kind::Libsvm)
+    }
+
+    pub(crate) fn fix_width(&mut self) {
+        self.rows.fix_width();
+    }
+
+    pub(crate) fn grows(&self) -> bool {
+        self.rows.grows()
+    }
+
+    pub(crate) fn left_out(&self) -> usize {
+        self.rows.left_out()
+    }
+
+    /// Appends up to `max` rows to `columns` (which stand in the file's order); fewer only at the end.
+    pub(crate) fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize> {
+        self.rows.fill(max, columns)
+    }
+
+    /// Finds the labels. `Ok(None)`: nothing was said about them, and none were found.
+    pub(crate) fn find_label(&self, label: &Label) -> Result<Option<LabelAt>> {
+        if let Label::None = label {
+            return Ok(Some(LabelAt::None));
+        }
+        if let Label::File(path) = label {
+            return Side::open(path).map(|side| Some(LabelAt::Side(side)));
+        }
+        match &self.kind {
+            Kind::Libsvm => {
+                return match label {
+                    Label::Auto | Label::First | Label::Index(1) => Ok(Some(LabelAt::Column(0))),
+                    _ => Err(Error::data(
+                        "in the `label index:value` form the label is the first word of a line",
+                    )
+                    .at_file(&self.file)
+                    .hint("leave --label out, or give --label first")),
+                };
+            }
+            Kind::Archive(archive, features) => {
+                let names = archive.names();
+                let side = match label {
+                    Label::Auto => ["y", "labels", "label", "target", "Y", "class", "arr_1"]
+                        .into_iter()
+                        .find(|want| names.contains(want) && want != features),
+                    Label::Name(name) => Some(name.as_str()),
+                    _ => None,
+                };
+                if let Some(name) = side {
+                    let array = archive.array(name)?;
+                    return Side::new(&self.file, name, array.width(), Box::new(array))
+                        .map(|side| Some(LabelAt::Side(side)));
+                }
+            }
+            Kind::Idx => {
+                if let (Label::Auto, Some(path)) = (label, idx::sibling(&self.file)) {
+                    return Side::open(&path).map(|side| Some(LabelAt::Side(side)));
+                }
+            }
+            Kind::Columns => {}
+        }
+        let width = self.names.len();
+        let found = match label {
+            Label::Auto => {
+                if !self.named {
+                    return Ok(None);
+                }
+                let found = LABEL_NAMES
+                    .iter()
+                    .find_map(|want| self.names.iter().position(|n| n.eq_ignore_ascii_case(want)));
+                match found {
+                    Some(index) => index,
+                    None => return Ok(None),
+                }
+            }
+            Label::First => 0,
+            Label::Last => width - 1,
+            Label::Index(index) => {
+                let name = index.to_string();
+                let named = self.names.iter().position(|n| *n == name);
+                match named.filter(|_| self.named).or(index.checked_sub(1)) {
+                    Some(at) if at < width => at,
+                    _ => {
+                        return Err(Error::data(format!(
+                            "there is no column {index} for the label: the file has {width}"
+                        ))
+                        .at_file(&self.file)
+                        .at_column(name)
+                        .hint("columns count from 1; --label last is the last one"));
+                    }
+                }
+            }
+            Label::Name(name) => match self.names.iter().position(|n| n == name) {
+                Some(at) if self.named => at,
+                _ => {
+                    let known = if self.named {
+                        format!("; the columns are: {}", list(&self.names))
+                    } else {
+                        "; the file has no column names".to_owned()
+                    };
+                    return Err(Error::data(format!("there is no column {}{known}", quoted(name)))
+                        .at_file(&self.file)
+                        .at_column(name)
+                        .hint("give --label NAME as it is in the file, a position from 1, first or last"));
+                }
+            },
+            Label::None | Label::File(_) => return Ok(None),
+        };
+        Ok(Some(LabelAt::Column(found)))
+    }
+
+    /// The error that a training table has no labels.
+    pub(crate) fn no_label(&self) -> Error {
+        let known = if self.named {
+            format!("the columns are: {}", list(&self.names))
+        } else {
+            format!("the file has {} columns without names", self.names.len())
+        };
+        Error::data(format!("it is not clear where the labels are; {known}"))
+            .at_file(&self.file)
+            .hint("give --label NAME, or --label last if the label is the last column")
+    }
+}
+
+impl Side {
+    fn open(path: &Path) -> Result<Side> {
+        // The one column of a list of class names would else lose its first row to a header.
+        let options = ReadOptions {
+            header: Some(false),
+            separator: Some(b','),
+            ..ReadOptions::default()
+        };
+        let source = Source::open(path, &options)?;
+        if let Kind::Archive(..) = source.kind {
+            return Err(Error::data("labels are not read from an archive of arrays")
+                .at_file(path)
+                .hint("put the labels beside the features in one NPZ as y, or give an NPY, IDX or text file"));
+        }
+        Side::new(&source.file, "label", source.names.len(), source.rows)
+    }
+
+    fn new(file: &Arc<Path>, name: &str, width: usize, rows: Box<dyn Rows>) -> Result<Side> {
+        if width != 1 {
+            return Err(
+                Error::data(format!("a row of labels has {width} values instead of one"))
+                    .at_file(file)
+                    .at_column(name)
+                    .hint("give one label for each row"),
+            );
+        }
+        Ok(Side {
+            file: Arc::clone(file),
+            name: name.to_owned(),
+            rows,
+        })
+    }
+
+    /// Appends exactly `count` labels.
+    pub(crate) fn fill(&mut self, count: usize, column: &mut Vec<Builder>) -> Result<()> {
+        let got = self.rows.fill(count, column)?;
+        if got < count {
+            return Err(Error::data("there are fewer labels than rows")
+                .at_file(&self.file)
+                .at_column(&self.name)
+                .hint("give one label for each row, in the same order"));
+        }
+        Ok(())
+    }
+
+    /// Checks that no labels are left over.
+    pub(crate) fn at_end(&mut self, column: &mut Vec<Builder>) -> Result<()> {
+        if self.rows.fill(1, column)? > 0 {
+            return Err(Error::data("there are more labels than rows")
+                .at_file(&self.file)
+                .at_column(&self.name)
+                .hint("give one label for each row, in the same order"));
+        }
+        Ok(())
+    }
+}

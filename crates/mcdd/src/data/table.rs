@@ -1,0 +1,773 @@
+//! A table in memory: columns, labels, and the ways to divide it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::cell::{Builder, Column, MISSING, Want, list, positional_name, quoted, shown};
+use super::number;
+use super::options::{Label, ReadOptions};
+use super::source::{LabelAt, Side, Source};
+use crate::error::{Error, Result};
+use crate::seed::Stream;
+
+/// How many rows are read at a time.
+const BLOCK: usize = 4096;
+
+/// The class of each row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labels {
+    /// For each row an index into `names`.
+    pub codes: Vec<u32>,
+    /// The classes: in numeric order if all are numbers, else in the order of their texts.
+    pub names: Vec<String>,
+}
+
+/// The column that held the labels.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LabelColumn {
+    /// Its name.
+    pub name: String,
+    /// Its position among the file's columns, from 0; none where the labels were not in a column.
+    pub position: Option<usize>,
+}
+
+/// Columns of numbers and categories, with a label for each row where there are labels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// The names of the feature columns.
+    pub names: Vec<String>,
+    /// Whether the names are the data's own; else columns count by position.
+    pub named: bool,
+    /// The feature columns, all of the same length.
+    pub columns: Vec<Column>,
+    /// The classes of the rows.
+    pub labels: Option<Labels>,
+    /// Columns left out by [`ReadOptions::drop`]: the position among the feature columns, and the name.
+    pub(crate) dropped: Vec<(usize, String)>,
+    pub(crate) label_column: Option<LabelColumn>,
+    rows: usize,
+    files: Vec<Arc<Path>>,
+}
+
+impl Table {
+    /// Reads files and puts their rows one after the other. Columns are matched by name where the files have
+    /// names, else by position.
+    ///
+    /// # Errors
+    /// Where a file cannot be read or used; where no labels are found, unless [`Label::None`] is asked for.
+    pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Table> {
+        let mut reading: Option<Reading> = None;
+        // A file of labels covers all files of features.
+        let mut shared: Option<Side> = None;
+        for (index, path) in paths.iter().enumerate() {
+            let mut source = Source::open(path, options)?;
+            let mut own: Option<Side> = None;
+            let label = match (&options.label, index) {
+                (Label::File(_), 1..) => LabelAt::None,
+                _ => source
+                    .find_label(&options.label)?
+                    .ok_or_else(|| source.no_label())?,
+            };
+            let label = match label {
+                LabelAt::Side(side) if matches!(options.label, Label::File(_)) => {
+                    shared = Some(side);
+                    None
+                }
+                LabelAt::Side(side) => {
+                    own = Some(side);
+                    None
+                }
+                LabelAt::Column(at) => Some(at),
+                LabelAt::None => None,
+            };
+            let side = own.as_mut().or(shared.as_mut());
+            let reading = match &mut reading {
+                Some(reading) => reading,
+                None => reading.insert(Reading::new(&source, label, side.as_deref(), options)?),
+            };
+            reading.file(&mut source, label, side)?;
+            if let Some(side) = &mut own {
+                side.at_end(&mut reading.side)?;
+            }
+        }
+        let Some(mut reading) = reading else {
+            return Err(Error::setting("no data file is given").hint("give at least one file"));
+        };
+        if let Some(side) = &mut shared {
+            side.at_end(&mut reading.side)?;
+        }
+        reading.finish(options)
+    }
+
+    /// A table from an array in row-major order. NaN is a missing cell.
+    ///
+    /// # Errors
+    /// Where the lengths do not fit each other, or a value is infinite.
+    pub fn from_rows<S: AsRef<str>>(
+        x: &[f32],
+        columns: usize,
+        labels: Option<&[S]>,
+    ) -> Result<Table> {
+        if columns == 0 || x.is_empty() || x.len() % columns != 0 {
+            return Err(
+                Error::data(format!("{} values are not rows of {columns}", x.len()))
+                    .hint("give rows * columns values, and at least one row"),
+            );
+        }
+        let rows = x.len() / columns;
+        if let Some(at) = x.iter().position(|v| v.is_infinite()) {
+            return Err(Error::data("the value is infinite")
+                .at_row((at / columns + 1) as u64)
+                .at_column((at % columns + 1).to_string())
+                .hint("replace it by a finite number, or by NaN if it is missing"));
+        }
+        let labels =
+            match labels {
+                Some(labels) if labels.len() != rows => {
+                    return Err(
+                        Error::data(format!("{} labels for {rows} rows", labels.len()))
+                            .hint("give one label for each row"),
+                    );
+                }
+                Some(labels) => {
+                    let mut column = Builder::new("label", Want::Label, Path::new("").into());
+                    for (row, label) in labels.iter().enumerate() {
+                        column
+                            .push(label.as_ref().as_bytes(), row as u64 + 1)
+                            .map_err(|_| {
+                                Error::data("the label is missing")
+                            .at_row(row as u64 + 1)
+                            .hint("give a label that is not empty, NA, N/A, NaN, null, None or ?")
+                            })?;
+                    }
+                    column.finish().and_then(Labels::sorted)
+                }
+                None => None,
+            };
+        Ok(Table {
+            names: (0..columns).map(positional_name).collect(),
+            named: false,
+            columns: (0..columns)
+                .map(|c| {
+                    Column::Number(
+                        x.iter()
+                            .skip(c)
+                            .step_by(columns)
+                            .map(|&v| f64::from(v))
+                            .collect(),
+                    )
+                })
+                .collect(),
+            labels,
+            dropped: Vec::new(),
+            label_column: None,
+            rows,
+            files: Vec::new(),
+        })
+    }
+
+    /// A table of columns of equal length, whose names are its own.
+    pub(crate) fn assemble(
+        names: Vec<String>,
+        columns: Vec<Column>,
+        labels: Option<Labels>,
+        label_column: Option<LabelColumn>,
+    ) -> Table {
+        Table {
+            rows: columns.first().map_or(0, Column::len),
+            names,
+            named: true,
+            columns,
+            labels,
+            dropped: Vec::new(),
+            label_column,
+            files: Vec::new(),
+        }
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The classes; empty without labels.
+    pub fn classes(&self) -> &[String] {
+        self.labels.as_ref().map_or(&[], |labels| &labels.names)
+    }
+
+    /// The class of a row, as an index into [`Table::classes`].
+    pub fn label(&self, row: usize) -> Option<u32> {
+        self.labels.as_ref()?.codes.get(row).copied()
+    }
+
+    /// The class name of a row.
+    pub fn label_name(&self, row: usize) -> Option<&str> {
+        let labels = self.labels.as_ref()?;
+        labels
+            .names
+            .get(*labels.codes.get(row)? as usize)
+            .map(String::as_str)
+    }
+
+    /// How many rows each class has.
+    pub fn class_sizes(&self) -> Vec<usize> {
+        let mut sizes = vec![0; self.classes().len()];
+        if let Some(labels) = &self.labels {
+            for &code in &labels.codes {
+                sizes[code as usize] += 1;
+            }
+        }
+        sizes
+    }
+
+    /// The files that the rows came from.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(AsRef::as_ref)
+    }
+
+    /// Checks that there are at least two classes, each with at least `rows` rows.
+    pub fn check_classes(&self, rows: usize) -> Result<()> {
+        let place = |error: Error| {
+            let error = match self.files.first() {
+                Some(file) => error.at_file(file),
+                None => error,
+            };
+            match &self.label_column {
+                Some(label) => error.at_column(shown(&label.name)),
+                None => error,
+            }
+        };
+        let classes = self.classes();
+        if self.labels.is_none() {
+            return Err(place(Error::data("there are no labels")).hint("give --label NAME"));
+        }
+        if classes.len() < 2 {
+            return Err(place(Error::data(format!(
+                "there is one class only ({}), and at least two are needed",
+                list(classes)
+            )))
+            .hint("check --label, or add rows of other classes"));
+        }
+        let small: Vec<String> = classes
+            .iter()
+            .zip(self.class_sizes())
+            .filter(|(_, size)| *size < rows)
+            .map(|(class, size)| format!("{class} ({size})"))
+            .collect();
+        if small.is_empty() {
+            return Ok(());
+        }
+        let error = if classes.len() * 2 > self.rows && classes.len() > 20 {
+            Error::data(format!(
+                "the labels have {} different values in {} rows: they look like numbers, not classes",
+                classes.len(),
+                self.rows
+            ))
+        } else {
+            Error::data(format!(
+                "each class needs at least {rows} rows; too few have: {}",
+                list(&small)
+            ))
+        };
+        Err(place(error).hint("check --label; add rows to these classes, or remove them"))
+    }
+
+    /// The rows with these indices, in this order; the classes stay.
+    ///
+    /// # Panics
+    /// Where an index is not below [`Table::rows`].
+    pub fn select(&self, rows: &[usize]) -> Table {
+        Table {
+            names: self.names.clone(),
+            named: self.named,
+            columns: self
+                .columns
+                .iter()
+                .map(|column| match column {
+                    Column::Number(values) => {
+                        Column::Number(rows.iter().map(|&r| values[r]).collect())
+                    }
+                    Column::Text { codes, names } => Column::Text {
+                        codes: rows.iter().map(|&r| codes[r]).collect(),
+                        names: names.clone(),
+                    },
+                })
+                .collect(),
+            labels: self.labels.as_ref().map(|labels| Labels {
+                codes: rows.iter().map(|&r| labels.codes[r]).collect(),
+                names: labels.names.clone(),
+            }),
+            dropped: self.dropped.clone(),
+            label_column: self.label_column.clone(),
+            rows: rows.len(),
+            files: self.files.clone(),
+        }
+    }
+
+    /// Takes a class out: the other rows, without that class among the classes, and the rows of the class.
+    ///
+    /// # Errors
+    /// Where there is no such class.
+    pub fn leave_out(&self, class: &str) -> Result<(Table, Table)> {
+        let wanted = number::normal(class);
+        let Some(out) = self.classes().iter().position(|c| c == wanted) else {
+            return Err(Error::data(format!(
+                "there is no class {}; the classes are: {}",
+                quoted(class),
+                list(self.classes())
+            ))
+            .hint("give the class as it stands in the data"));
+        };
+        let (rest, held): (Vec<usize>, Vec<usize>) =
+            (0..self.rows).partition(|&row| self.label(row) != Some(out as u32));
+        let (mut rest, mut held) = (self.select(&rest), self.select(&held));
+        if let Some(labels) = &mut rest.labels {
+            labels.names.remove(out);
+            for code in &mut labels.codes {
+                *code -= u32::from(*code > out as u32);
+            }
+        }
+        if let Some(labels) = &mut held.labels {
+            labels.names = vec![labels.names.swap_remove(out)];
+            labels.codes.fill(0);
+        }
+        Ok((rest, held))
+    }
+
+    /// The rows of each class (all rows as one group without labels), each group in a random order that
+    /// depends on the seed and the class only.
+    fn shuffled_groups(&self, seed: u64, purpose: &str) -> Vec<Vec<usize>> {
+        let mut groups = vec![Vec::new(); self.classes().len().max(1)];
+        for row in 0..self.rows {
+            groups[self.label(row).unwrap_or(0) as usize].push(row);
+        }
+        for (class, group) in groups.iter_mut().enumerate() {
+            Stream::new(seed, &format!("{purpose}/{class}")).shuffle(group);
+        }
+        groups
+    }
+
+    /// Divides the rows at random, class by class, into parts of `1 - share` and `share`; every class keeps at
+    /// least one row in the first part. Rows keep their order.
+    ///
+    /// # Errors
+    /// Where `share` is not between 0 and 1.
+    pub fn split(&self, share: f64, seed: u64) -> Result<(Table, Table)> {
+        let (first, second) = self.split_rows(share, seed)?;
+        Ok((self.select(&first), self.select(&second)))
+    }
+
+    /// The row indices of [`Table::split`].
+    ///
+    /// # Errors
+    /// Where `share` is not between 0 and 1.
+    pub fn split_rows(&self, share: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
+        if !(share > 0.0 && share < 1.0) {
+            return Err(
+                Error::setting(format!("a share of {share} cannot be split off"))
+                    .hint("give a share between 0 and 1, such as 0.2"),
+            );
+        }
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for group in self.shuffled_groups(seed, "split") {
+            let count = (group.len() as f64 * share).round() as usize;
+            let count = count.min(group.len().saturating_sub(1));
+            let (a, b) = group.split_at(count);
+            second.extend_from_slice(a);
+            first.extend_from_slice(b);
+        }
+        first.sort_unstable();
+        second.sort_unstable();
+        Ok((first, second))
+    }
+
+    /// Deals the rows into `k` folds at random, class by class, so that folds differ by at most one row in size
+    /// and in each class. Each fold is in ascending order.
+    pub fn folds(&self, k: usize, seed: u64) -> Vec<Vec<usize>> {
+        let mut folds = vec![Vec::new(); k];
+        if k == 0 {
+            return folds;
+        }
+        let mut next = 0;
+        for group in self.shuffled_groups(seed, "folds") {
+            for row in group {
+                folds[next % k].push(row);
+                next += 1;
+            }
+        }
+        for fold in &mut folds {
+            fold.sort_unstable();
+        }
+        folds
+    }
+
+    /// Writes the table as CSV with a header; the labels are the last column, called `label` unless they had a
+    /// name in the data.
+    ///
+    /// # Errors
+    /// Where writing fails.
+    pub fn write_csv(&self, w: impl Write) -> Result<()> {
+        let failed = |error: csv::Error| match error.into_kind() {
+            csv::ErrorKind::Io(error) => Error::io(error, Path::new("output")),
+            other => Error::data(format!("the table cannot be written: {other:?}")),
+        };
+        let mut writer = csv::Writer::from_writer(w);
+        let mut label = match &self.label_column {
+            Some(column) if shown(&column.name) == column.name => column.name.clone(),
+            _ => "label".to_owned(),
+        };
+        while self.names.contains(&label) {
+            label.push('_');
+        }
+        let labelled = self.labels.is_some();
+        for name in &self.names {
+            writer.write_field(name).map_err(failed)?;
+        }
+        if labelled {
+            writer.write_field(&label).map_err(failed)?;
+        }
+        writer.write_record(None::<&[u8]>).map_err(failed)?;
+        let mut text = String::new();
+        for row in 0..self.rows {
+            for column in &self.columns {
+                text.clear();
+                match column {
+                    Column::Number(values) if values[row].is_nan() => {}
+                    Column::Number(values) => {
+                        use std::fmt::Write as _;
+                        // Writing to a string does not fail.
+                        let _ = write!(text, "{}", values[row]);
+                    }
+                    Column::Text { codes, .. } if codes[row] == MISSING => {}
+                    Column::Text { codes, names } => text.push_str(&names[codes[row] as usize]),
+                }
+                writer.write_field(&text).map_err(failed)?;
+            }
+            if labelled {
+                writer
+                    .write_field(self.label_name(row).unwrap_or(""))
+                    .map_err(failed)?;
+            }
+            writer.write_record(None::<&[u8]>).map_err(failed)?;
+        }
+        writer
+            .flush()
+            .map_err(|e| Error::io(e, Path::new("output")))
+    }
+}
+
+impl Labels {
+    /// Labels from a column of texts, with their classes in order. `None` where a label is missing.
+    fn sorted(column: Column) -> Option<Labels> {
+        let Column::Text { mut codes, names } = column else {
+            return None;
+        };
+        let value = |name: &String| match number::parse(name.as_bytes()) {
+            number::Cell::Number(value) => Some(value),
+            _ => None,
+        };
+        let values: Option<Vec<f64>> = names.iter().map(value).collect();
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        match &values {
+            Some(values) => order.sort_by(|&a, &b| {
+                values[a]
+                    .total_cmp(&values[b])
+                    .then_with(|| names[a].cmp(&names[b]))
+            }),
+            None => order.sort_by(|&a, &b| names[a].cmp(&names[b])),
+        }
+        let mut place = vec![0u32; names.len()];
+        for (new, &old) in order.iter().enumerate() {
+            place[old] = new as u32;
+        }
+        for code in &mut codes {
+            *code = *place.get(*code as usize)?;
+        }
+        let names = order.iter().map(|&old| names[old].clone()).collect();
+        Some(Labels { codes, names })
+    }
+}
+
+/// The state of [`Table::read`] between files.
+struct Reading {
+    names: Vec<String>,
+    named: bool,
+    /// In the order of the first file.
+    columns: Vec<Builder>,
+    /// The labels' builder, where they stand apart.
+    side: Vec<Builder>,
+    label: Option<usize>,
+    label_column: Option<LabelColumn>,
+    rows: usize,
+    files: Vec<Arc<Path>>,
+}
+
+impl Reading {
+    fn new(
+        source: &Source,
+        label: Option<usize>,
+        side: Option<&Side>,
+        options: &ReadOptions,
+    ) -> Result<Reading> {
+        let names = source.names().to_vec();
+        let mut wants = vec![Want::Auto; names.len()];
+        if !source.grows() {
+            for (list, want) in [
+                (&options.categorical, Want::Text),
+                (&options.drop, Want::Skip),
+            ] {
+                for wanted in list {
+                    wants[find_column(source, wanted)?] = want;
+                }
+            }
+        } else if let Some(first) = options.categorical.first() {
+            return Err(
+                Error::data("the `label index:value` form has no categories")
+                    .at_file(source.path())
+                    .at_column(first)
+                    .hint("leave --categorical out"),
+            );
+        }
+        if let Some(at) = label {
+            wants[at] = Want::Label;
+        } else if source.grows() {
+            wants[0] = Want::Skip;
+        }
+        let build =
+            |(name, want): (&String, Want)| Builder::new(name, want, Arc::clone(source.file()));
+        let label_column = match (label, side) {
+            (Some(at), _) => Some(LabelColumn {
+                name: names[at].clone(),
+                position: (!source.grows()).then_some(at),
+            }),
+            (None, Some(side)) => Some(LabelColumn {
+                name: side.name.clone(),
+                position: None,
+            }),
+            (None, None) => None,
+        };
+        Ok(Reading {
+            columns: names.iter().zip(wants).map(build).collect(),
+            side: side
+                .map(|side| Builder::new(&side.name, Want::Label, Arc::clone(&side.file)))
+                .into_iter()
+                .collect(),
+            names,
+            named: source.named(),
+            label,
+            label_column,
+            rows: 0,
+            files: Vec::new(),
+        })
+    }
+
+    /// Appends a file's rows.
+    fn file(
+        &mut self,
+        source: &mut Source,
+        label: Option<usize>,
+        mut side: Option<&mut Side>,
+    ) -> Result<()> {
+        let order = self.order(source, label, side.is_some())?;
+        let mut columns: Vec<Builder> = if source.grows() {
+            std::mem::take(&mut self.columns)
+        } else {
+            let mut taken: Vec<Option<Builder>> = self.columns.drain(..).map(Some).collect();
+            order.iter().filter_map(|&at| taken[at].take()).collect()
+        };
+        for column in &mut columns {
+            column.set_file(source.file());
+        }
+        if let (Some(side), Some(column)) = (&side, self.side.first_mut()) {
+            column.set_file(&side.file);
+        }
+        let before = self.rows;
+        loop {
+            let count = source.fill(BLOCK, &mut columns)?;
+            if let Some(side) = &mut side {
+                side.fill(count, &mut self.side)?;
+            }
+            self.rows += count;
+            if count < BLOCK {
+                break;
+            }
+        }
+        if self.rows == before {
+            let message = if source.named() {
+                "the file has a header and no rows"
+            } else {
+                "the file has no rows"
+            };
+            return Err(Error::data(message).at_file(source.path()).at_row(1).hint(
+                "give a file with a row for each example; --header no if the first row holds data",
+            ));
+        }
+        if source.grows() {
+            for at in self.names.len()..columns.len() {
+                self.names.push(super::libsvm::feature_name(at));
+            }
+            self.columns = columns;
+        } else {
+            let mut back: Vec<Option<Builder>> = order.iter().map(|_| None).collect();
+            for (column, &at) in columns.into_iter().zip(&order) {
+                back[at] = Some(column);
+            }
+            self.columns = back.into_iter().flatten().collect();
+        }
+        self.files.push(Arc::clone(source.file()));
+        Ok(())
+    }
+
+    /// For each column of the file its place in the first file.
+    fn order(&self, source: &Source, label: Option<usize>, side: bool) -> Result<Vec<usize>> {
+        let Some(first) = self.files.first() else {
+            return Ok((0..source.names().len()).collect());
+        };
+        let first_name = first.display();
+        let fail = |message: String| {
+            Error::data(message)
+                .at_file(source.path())
+                .hint("give files with the same columns")
+        };
+        if source.grows() != self.is_growing() {
+            return Err(fail(format!("it is not of the same form as {first_name}")));
+        }
+        if source.grows() {
+            return Ok(Vec::new());
+        }
+        if source.named() != self.named {
+            return Err(fail(if self.named {
+                format!("it has no column names, and {first_name} has")
+            } else {
+                format!("it has column names, and {first_name} has none")
+            }));
+        }
+        if side == self.side.is_empty() || label.is_some() != self.label.is_some() {
+            return Err(fail(format!(
+                "its labels are not where those of {first_name} are"
+            )));
+        }
+        let names = source.names();
+        if !self.named {
+            if names.len() != self.names.len() {
+                return Err(fail(format!(
+                    "it has {} columns, and {first_name} has {}",
+                    names.len(),
+                    self.names.len()
+                )));
+            }
+            return Ok((0..names.len()).collect());
+        }
+        let missing: Vec<&String> = self.names.iter().filter(|n| !names.contains(n)).collect();
+        if let Some(name) = missing.first() {
+            return Err(fail(format!(
+                "it lacks columns of {first_name}: {}",
+                list(&missing)
+            ))
+            .at_column(*name));
+        }
+        let extra: Vec<&String> = names.iter().filter(|n| !self.names.contains(n)).collect();
+        if let Some(name) = extra.first() {
+            return Err(fail(format!(
+                "it has columns that {first_name} has not: {}",
+                list(&extra)
+            ))
+            .at_column(*name));
+        }
+        Ok(names
+            .iter()
+            .filter_map(|name| self.names.iter().position(|n| n == name))
+            .collect())
+    }
+
+    fn is_growing(&self) -> bool {
+        !self.named && self.names.first().is_some_and(|n| n == "label")
+    }
+
+    fn finish(mut self, options: &ReadOptions) -> Result<Table> {
+        let growing = self.is_growing();
+        let file = self.files.first().cloned();
+        if growing {
+            // The names of this form are known only now.
+            for wanted in &options.drop {
+                let name = format!("column {}", shown(wanted));
+                match self.names.iter().position(|n| *n == name) {
+                    Some(at) => {
+                        self.columns[at] = Builder::new(&name, Want::Skip, Path::new("").into())
+                    }
+                    None => {
+                        let error =
+                            Error::data(format!("there is no feature {} to drop", quoted(wanted)))
+                                .at_column(wanted)
+                                .hint(format!("the features are 1 to {}", self.names.len() - 1));
+                        return Err(match file {
+                            Some(file) => error.at_file(&file),
+                            None => error,
+                        });
+                    }
+                }
+            }
+        }
+        let mut table = Table {
+            names: Vec::new(),
+            named: self.named,
+            columns: Vec::new(),
+            labels: None,
+            dropped: Vec::new(),
+            label_column: self.label_column,
+            rows: self.rows,
+            files: self.files,
+        };
+        let mut position = 0;
+        for (at, (name, column)) in self.names.into_iter().zip(self.columns).enumerate() {
+            if Some(at) == self.label {
+                table.labels = column.finish().and_then(Labels::sorted);
+                continue;
+            }
+            if growing && at == 0 {
+                continue;
+            }
+            match column.finish() {
+                Some(column) => {
+                    table.names.push(name);
+                    table.columns.push(column);
+                }
+                None => table.dropped.push((position, name)),
+            }
+            position += 1;
+        }
+        if let Some(column) = self.side.pop() {
+            table.labels = column.finish().and_then(Labels::sorted);
+        }
+        if table.columns.is_empty() {
+            let error = Error::data("there is no column beside the label")
+                .hint("check --label, --drop and --separator");
+            return Err(match file {
+                Some(file) => error.at_file(&file),
+                None => error,
+            });
+        }
+        Ok(table)
+    }
+}
+
+/// The position of a column that an option names: by its name, else by its position from 1.
+fn find_column(source: &Source, wanted: &str) -> Result<usize> {
+    let names = source.names();
+    let by_name = || names.iter().position(|name| name == wanted);
+    let by_position = || {
+        let at = shown(wanted).parse::<usize>().ok()?.checked_sub(1)?;
+        (at < names.len()).then_some(at)
+    };
+    by_name().or_else(by_position).ok_or_else(|| {
+        Error::data(format!(
+            "there is no column {}; the columns are: {}",
+            quoted(wanted),
+            list(names)
+        ))
+        .at_file(source.path())
+        .at_column(wanted)
+        .hint("give a name as it is in the file, or a position from 1")
+    })
+}
