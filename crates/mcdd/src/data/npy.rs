@@ -10,8 +10,7 @@ use super::delimited::MAX_COLUMNS;
 use super::input::{Rows, read_error};
 use crate::error::{Error, Result};
 
-const AGAIN: &str =
-    "write the array again with numpy.save, as numbers of a plain type such as float32";
+const AGAIN: &str = "write the array again with numpy.save, as numbers of a plain type such as float32";
 
 /// A header is a line of text; the format allows more than anyone writes.
 const MAX_HEADER: usize = 1 << 16;
@@ -48,9 +47,7 @@ impl Header {
         let mut start = [0u8; 8];
         take(input, &mut start, file)?;
         if &start[..6] != b"\x93NUMPY" {
-            return Err(Error::data("it is not a NumPy array")
-                .at_file(file)
-                .hint(AGAIN));
+            return Err(Error::data("it is not a NumPy array").at_file(file).hint(AGAIN));
         }
         let length = match start[6] {
             1 => {
@@ -64,17 +61,13 @@ impl Header {
                 u32::from_le_bytes(bytes) as usize
             }
             other => {
-                return Err(
-                    Error::data(format!("version {other} of the NPY format is not known"))
-                        .at_file(file)
-                        .hint(AGAIN),
-                );
+                return Err(Error::data(format!("version {other} of the NPY format is not known"))
+                    .at_file(file)
+                    .hint(AGAIN));
             }
         };
         if length > MAX_HEADER {
-            return Err(Error::data("the array's header is too long")
-                .at_file(file)
-                .hint(AGAIN));
+            return Err(Error::data("the array's header is too long").at_file(file).hint(AGAIN));
         }
         let mut header = vec![0u8; length];
         take(input, &mut header, file)?;
@@ -99,11 +92,7 @@ impl Header {
         } else {
             return Err(bad());
         };
-        let shape = value("shape")?
-            .strip_prefix('(')
-            .and_then(|s| s.split_once(')'))
-            .ok_or_else(bad)?
-            .0;
+        let shape = value("shape")?.strip_prefix('(').and_then(|s| s.split_once(')')).ok_or_else(bad)?.0;
         let mut dims = Vec::new();
         for part in shape.split(',') {
             let part = part.trim().trim_end_matches('L');
@@ -124,12 +113,12 @@ impl Header {
         let mut letters = plain.chars();
         let letter = letters.next().ok_or_else(bad)?;
         if letter == 'O' {
-            return Err("the array holds Python objects (a pickle), which are not read because they can run code".into());
+            return Err(
+                "the array holds Python objects (a pickle), which are not read because they can run code".into()
+            );
         }
-        let count: usize = letters
-            .as_str()
-            .parse()
-            .map_err(|_| format!("values of the type {descr:?} are not supported"))?;
+        let count: usize =
+            letters.as_str().parse().map_err(|_| format!("values of the type {descr:?} are not supported"))?;
         let (kind, size) = match (letter, count) {
             ('b', 1) => (Kind::Bool, 1),
             ('i', 1 | 2 | 4 | 8) => (Kind::Int, count),
@@ -147,9 +136,7 @@ impl Header {
             .try_fold(1u64, |n, &d| n.checked_mul(d))
             .filter(|&n| n <= MAX_COLUMNS as u64)
             .ok_or_else(|| format!("a row of the array has more than {MAX_COLUMNS} values"))?;
-        let total = rows
-            .checked_mul(width)
-            .and_then(|n| n.checked_mul(size as u64));
+        let total = rows.checked_mul(width).and_then(|n| n.checked_mul(size as u64));
         if total.is_none() {
             return Err(bad());
         }
@@ -182,11 +169,7 @@ impl Header {
                 let mut text = String::new();
                 for unit in value.chunks_exact(4) {
                     let unit: [u8; 4] = unit.try_into().unwrap_or_default();
-                    let unit = if self.big_endian {
-                        u32::from_be_bytes(unit)
-                    } else {
-                        u32::from_le_bytes(unit)
-                    };
+                    let unit = if self.big_endian { u32::from_be_bytes(unit) } else { u32::from_le_bytes(unit) };
                     if unit == 0 {
                         break;
                     }
@@ -270,11 +253,7 @@ pub(crate) struct Npy {
 
 impl Npy {
     /// Reads the header; `length` is that of the file where it is known, and is held against the header.
-    pub fn open(
-        mut input: Box<dyn Read + Send>,
-        length: Option<u64>,
-        file: &Arc<Path>,
-    ) -> Result<Npy> {
+    pub fn open(mut input: Box<dyn Read + Send>, length: Option<u64>, file: &Arc<Path>) -> Result<Npy> {
         let header = Header::read(&mut input, file)?;
         if let Some(length) = length
             && header.bytes() > length
@@ -286,14 +265,7 @@ impl Npy {
             .at_file(file)
             .hint("the file is cut short: fetch or make it again"));
         }
-        Ok(Npy {
-            header,
-            input,
-            file: Arc::clone(file),
-            row: 0,
-            buffer: Vec::new(),
-            whole: None,
-        })
+        Ok(Npy { header, input, file: Arc::clone(file), row: 0, buffer: Vec::new(), whole: None })
     }
 
     pub fn width(&self) -> usize {
@@ -308,11 +280,9 @@ impl Npy {
         let mut one = [0u8; 1];
         match self.input.read(&mut one) {
             Ok(0) => Ok(()),
-            Ok(_) => Err(
-                Error::data("there is more data than the array's shape tells")
-                    .at_file(&self.file)
-                    .hint("the file is damaged, or holds more than one array: make it again"),
-            ),
+            Ok(_) => Err(Error::data("there is more data than the array's shape tells")
+                .at_file(&self.file)
+                .hint("the file is damaged, or holds more than one array: make it again")),
             Err(error) => Err(read_error(error, &self.file)),
         }
     }
@@ -322,10 +292,7 @@ impl Npy {
         if self.whole.is_none() {
             let mut data = Vec::new();
             // Grows with what is there, whatever the header says.
-            (&mut self.input)
-                .take(header.bytes())
-                .read_to_end(&mut data)
-                .map_err(|e| read_error(e, &self.file))?;
+            (&mut self.input).take(header.bytes()).read_to_end(&mut data).map_err(|e| read_error(e, &self.file))?;
             if (data.len() as u64) < header.bytes() {
                 take(&mut std::io::empty(), &mut [0], &self.file)?;
             }
@@ -386,10 +353,7 @@ impl Npy {
             take(&mut self.input, &mut self.buffer, &self.file)?;
             for values in self.buffer.chunks_exact(bytes) {
                 self.row += 1;
-                for (value, column) in values
-                    .chunks_exact(self.header.size)
-                    .zip(columns.iter_mut())
-                {
+                for (value, column) in values.chunks_exact(self.header.size).zip(columns.iter_mut()) {
                     self.header.push(value, column, self.row)?;
                 }
             }
@@ -434,15 +398,11 @@ impl Archive {
     /// Reads the directory only.
     pub fn open(file: &Arc<Path>) -> Result<Archive> {
         let bad = |message: String| {
-            Error::data(message)
-                .at_file(file)
-                .hint("write it again with numpy.savez or numpy.savez_compressed")
+            Error::data(message).at_file(file).hint("write it again with numpy.savez or numpy.savez_compressed")
         };
-        let zip_error =
-            |e: zip::result::ZipError| bad(format!("the archive is damaged or cut short ({e})"));
+        let zip_error = |e: zip::result::ZipError| bad(format!("the archive is damaged or cut short ({e})"));
         let handle = File::open(file).map_err(|e| Error::io(e, file))?;
-        let mut archive =
-            zip::ZipArchive::new(std::io::BufReader::new(handle)).map_err(zip_error)?;
+        let mut archive = zip::ZipArchive::new(std::io::BufReader::new(handle)).map_err(zip_error)?;
         let mut members = Vec::new();
         let mut others = Vec::new();
         for index in 0..archive.len() {
@@ -462,9 +422,7 @@ impl Archive {
                     return Err(bad(format!("the member {name} is compressed by {other}")));
                 }
             };
-            let start = entry
-                .data_start()
-                .ok_or_else(|| bad(format!("the member {name} has no data")))?;
+            let start = entry.data_start().ok_or_else(|| bad(format!("the member {name} has no data")))?;
             members.push(Member {
                 name: array.to_owned(),
                 start,
@@ -484,10 +442,7 @@ impl Archive {
                 .at_file(file)
                 .hint("export the table as CSV, or write the arrays with numpy.savez"));
         }
-        Ok(Archive {
-            file: Arc::clone(file),
-            members,
-        })
+        Ok(Archive { file: Arc::clone(file), members })
     }
 
     pub fn names(&self) -> Vec<&str> {
@@ -496,34 +451,20 @@ impl Archive {
 
     /// Opens the array of this name; its data is read as it is needed.
     pub fn array(&self, name: &str) -> Result<Npy> {
-        let member = self
-            .members
-            .iter()
-            .find(|m| m.name == name)
-            .ok_or_else(|| {
-                Error::data(format!(
-                    "there is no array {name:?}; the arrays are: {}",
-                    list(&self.names())
-                ))
+        let member = self.members.iter().find(|m| m.name == name).ok_or_else(|| {
+            Error::data(format!("there is no array {name:?}; the arrays are: {}", list(&self.names())))
                 .at_file(&self.file)
                 .hint("name the arrays x and y")
-            })?;
+        })?;
         let mut handle = File::open(&self.file).map_err(|e| Error::io(e, &self.file))?;
-        handle
-            .seek(SeekFrom::Start(member.start))
-            .map_err(|e| Error::io(e, &self.file))?;
+        handle.seek(SeekFrom::Start(member.start)).map_err(|e| Error::io(e, &self.file))?;
         let raw = std::io::BufReader::new(handle).take(member.packed);
         let (length, data): (_, Box<dyn Read + Send>) = if member.deflated {
             (None, Box::new(flate2::bufread::DeflateDecoder::new(raw)))
         } else {
             (Some(member.packed), Box::new(raw))
         };
-        let checked = Checked {
-            input: data,
-            crc: flate2::Crc::new(),
-            want: (member.size, member.crc),
-            seen: 0,
-        };
+        let checked = Checked { input: data, crc: flate2::Crc::new(), want: (member.size, member.crc), seen: 0 };
         Npy::open(Box::new(checked), length, &self.file).map_err(|e| e.at_column(name))
     }
 }
@@ -542,10 +483,7 @@ impl Read for Checked {
         self.crc.update(&out[..count]);
         self.seen += count as u64;
         if count == 0 && !out.is_empty() && (self.seen, self.crc.sum()) != self.want {
-            return Err(std::io::Error::new(
-                std::io::ErrorKind::InvalidData,
-                "length or checksum differ",
-            ));
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "length or checksum differ"));
         }
         Ok(count)
     }
@@ -558,46 +496,21 @@ mod tests {
     #[test]
     fn headers() {
         let parse = |text: &str| Header::parse(text.as_bytes());
-        let h =
-            parse("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2, 4), }  \n").unwrap();
+        let h = parse("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2, 4), }  \n").unwrap();
         assert_eq!((h.rows, h.width, h.size, h.kind), (3, 8, 4, Kind::Float));
         let h = parse("{'descr': '|S5', 'fortran_order': True, 'shape': (3,), }").unwrap();
         assert_eq!((h.rows, h.width, h.fortran), (3, 1, false));
         let h = parse("{'shape': (2, 3), 'fortran_order': True, 'descr': '>i2'}").unwrap();
         assert!(h.big_endian && h.fortran);
         for (text, part) in [
-            (
-                "{'descr': '|O', 'fortran_order': False, 'shape': (3,), }",
-                "pickle",
-            ),
-            (
-                "{'descr': '<c16', 'fortran_order': False, 'shape': (3,), }",
-                "c16",
-            ),
-            (
-                "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }",
-                "fields",
-            ),
-            (
-                "{'descr': '<f4', 'fortran_order': False, 'shape': (), }",
-                "no dimension",
-            ),
-            (
-                "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }",
-                "empty",
-            ),
-            (
-                "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 99999999999), }",
-                "more than",
-            ),
-            (
-                "{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551615, 9), }",
-                "damaged",
-            ),
-            (
-                "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }",
-                "damaged",
-            ),
+            ("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", "pickle"),
+            ("{'descr': '<c16', 'fortran_order': False, 'shape': (3,), }", "c16"),
+            ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }", "fields"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "no dimension"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }", "empty"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 99999999999), }", "more than"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551615, 9), }", "damaged"),
+            ("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }", "damaged"),
             ("nonsense", "damaged"),
         ] {
             let e = parse(text).unwrap_err();

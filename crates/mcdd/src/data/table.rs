@@ -65,9 +65,7 @@ impl Table {
             let mut own: Option<Side> = None;
             let label = match (&options.label, index) {
                 (Label::File(_), 1..) => LabelAt::None,
-                _ => source
-                    .find_label(&options.label)?
-                    .ok_or_else(|| source.no_label())?,
+                _ => source.find_label(&options.label)?.ok_or_else(|| source.no_label())?,
             };
             let label = match label {
                 LabelAt::Side(side) if matches!(options.label, Label::File(_)) => {
@@ -104,16 +102,10 @@ impl Table {
     ///
     /// # Errors
     /// Where the lengths do not fit each other, or a value is infinite.
-    pub fn from_rows<S: AsRef<str>>(
-        x: &[f32],
-        columns: usize,
-        labels: Option<&[S]>,
-    ) -> Result<Table> {
+    pub fn from_rows<S: AsRef<str>>(x: &[f32], columns: usize, labels: Option<&[S]>) -> Result<Table> {
         if columns == 0 || x.is_empty() || x.len() % columns != 0 {
-            return Err(
-                Error::data(format!("{} values are not rows of {columns}", x.len()))
-                    .hint("give rows * columns values, and at least one row"),
-            );
+            return Err(Error::data(format!("{} values are not rows of {columns}", x.len()))
+                .hint("give rows * columns values, and at least one row"));
         }
         let rows = x.len() / columns;
         if let Some(at) = x.iter().position(|v| v.is_infinite()) {
@@ -122,42 +114,30 @@ impl Table {
                 .at_column((at % columns + 1).to_string())
                 .hint("replace it by a finite number, or by NaN if it is missing"));
         }
-        let labels =
-            match labels {
-                Some(labels) if labels.len() != rows => {
-                    return Err(
-                        Error::data(format!("{} labels for {rows} rows", labels.len()))
-                            .hint("give one label for each row"),
-                    );
-                }
-                Some(labels) => {
-                    let mut column = Builder::new("label", Want::Label, Path::new("").into());
-                    for (row, label) in labels.iter().enumerate() {
-                        column
-                            .push(label.as_ref().as_bytes(), row as u64 + 1)
-                            .map_err(|_| {
-                                Error::data("the label is missing")
+        let labels = match labels {
+            Some(labels) if labels.len() != rows => {
+                return Err(
+                    Error::data(format!("{} labels for {rows} rows", labels.len())).hint("give one label for each row")
+                );
+            }
+            Some(labels) => {
+                let mut column = Builder::new("label", Want::Label, Path::new("").into());
+                for (row, label) in labels.iter().enumerate() {
+                    column.push(label.as_ref().as_bytes(), row as u64 + 1).map_err(|_| {
+                        Error::data("the label is missing")
                             .at_row(row as u64 + 1)
                             .hint("give a label that is not empty, NA, N/A, NaN, null, None or ?")
-                            })?;
-                    }
-                    column.finish().and_then(Labels::sorted)
+                    })?;
                 }
-                None => None,
-            };
+                column.finish().and_then(Labels::sorted)
+            }
+            None => None,
+        };
         Ok(Table {
             names: (0..columns).map(positional_name).collect(),
             named: false,
             columns: (0..columns)
-                .map(|c| {
-                    Column::Number(
-                        x.iter()
-                            .skip(c)
-                            .step_by(columns)
-                            .map(|&v| f64::from(v))
-                            .collect(),
-                    )
-                })
+                .map(|c| Column::Number(x.iter().skip(c).step_by(columns).map(|&v| f64::from(v)).collect()))
                 .collect(),
             labels,
             dropped: Vec::new(),
@@ -204,10 +184,7 @@ impl Table {
     /// The class name of a row.
     pub fn label_name(&self, row: usize) -> Option<&str> {
         let labels = self.labels.as_ref()?;
-        labels
-            .names
-            .get(*labels.codes.get(row)? as usize)
-            .map(String::as_str)
+        labels.names.get(*labels.codes.get(row)? as usize).map(String::as_str)
     }
 
     /// How many rows each class has.
@@ -265,10 +242,7 @@ impl Table {
                 self.rows
             ))
         } else {
-            Error::data(format!(
-                "each class needs at least {rows} rows; too few have: {}",
-                list(&small)
-            ))
+            Error::data(format!("each class needs at least {rows} rows; too few have: {}", list(&small)))
         };
         Err(place(error).hint("check --label; add rows to these classes, or remove them"))
     }
@@ -285,13 +259,10 @@ impl Table {
                 .columns
                 .iter()
                 .map(|column| match column {
-                    Column::Number(values) => {
-                        Column::Number(rows.iter().map(|&r| values[r]).collect())
+                    Column::Number(values) => Column::Number(rows.iter().map(|&r| values[r]).collect()),
+                    Column::Text { codes, names } => {
+                        Column::Text { codes: rows.iter().map(|&r| codes[r]).collect(), names: names.clone() }
                     }
-                    Column::Text { codes, names } => Column::Text {
-                        codes: rows.iter().map(|&r| codes[r]).collect(),
-                        names: names.clone(),
-                    },
                 })
                 .collect(),
             labels: self.labels.as_ref().map(|labels| Labels {
@@ -364,10 +335,8 @@ impl Table {
     /// Where `share` is not between 0 and 1.
     pub fn split_rows(&self, share: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
         if !(share > 0.0 && share < 1.0) {
-            return Err(
-                Error::setting(format!("a share of {share} cannot be split off"))
-                    .hint("give a share between 0 and 1, such as 0.2"),
-            );
+            return Err(Error::setting(format!("a share of {share} cannot be split off"))
+                .hint("give a share between 0 and 1, such as 0.2"));
         }
         let (mut first, mut second) = (Vec::new(), Vec::new());
         for group in self.shuffled_groups(seed, "split") {
@@ -445,15 +414,11 @@ impl Table {
                 writer.write_field(&text).map_err(failed)?;
             }
             if labelled {
-                writer
-                    .write_field(self.label_name(row).unwrap_or(""))
-                    .map_err(failed)?;
+                writer.write_field(self.label_name(row).unwrap_or("")).map_err(failed)?;
             }
             writer.write_record(None::<&[u8]>).map_err(failed)?;
         }
-        writer
-            .flush()
-            .map_err(|e| Error::io(e, Path::new("output")))
+        writer.flush().map_err(|e| Error::io(e, Path::new("output")))
     }
 }
 
@@ -470,11 +435,9 @@ impl Labels {
         let values: Option<Vec<f64>> = names.iter().map(value).collect();
         let mut order: Vec<usize> = (0..names.len()).collect();
         match &values {
-            Some(values) => order.sort_by(|&a, &b| {
-                values[a]
-                    .total_cmp(&values[b])
-                    .then_with(|| names[a].cmp(&names[b]))
-            }),
+            Some(values) => {
+                order.sort_by(|&a, &b| values[a].total_cmp(&values[b]).then_with(|| names[a].cmp(&names[b])))
+            }
             None => order.sort_by(|&a, &b| names[a].cmp(&names[b])),
         }
         let mut place = vec![0u32; names.len()];
@@ -504,55 +467,35 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(
-        source: &Source,
-        label: Option<usize>,
-        side: Option<&Side>,
-        options: &ReadOptions,
-    ) -> Result<Reading> {
+    fn new(source: &Source, label: Option<usize>, side: Option<&Side>, options: &ReadOptions) -> Result<Reading> {
         let names = source.names().to_vec();
         let mut wants = vec![Want::Auto; names.len()];
         if !source.grows() {
-            for (list, want) in [
-                (&options.categorical, Want::Text),
-                (&options.drop, Want::Skip),
-            ] {
+            for (list, want) in [(&options.categorical, Want::Text), (&options.drop, Want::Skip)] {
                 for wanted in list {
                     wants[find_column(source, wanted)?] = want;
                 }
             }
         } else if let Some(first) = options.categorical.first() {
-            return Err(
-                Error::data("the `label index:value` form has no categories")
-                    .at_file(source.path())
-                    .at_column(first)
-                    .hint("leave --categorical out"),
-            );
+            return Err(Error::data("the `label index:value` form has no categories")
+                .at_file(source.path())
+                .at_column(first)
+                .hint("leave --categorical out"));
         }
         if let Some(at) = label {
             wants[at] = Want::Label;
         } else if source.grows() {
             wants[0] = Want::Skip;
         }
-        let build =
-            |(name, want): (&String, Want)| Builder::new(name, want, Arc::clone(source.file()));
+        let build = |(name, want): (&String, Want)| Builder::new(name, want, Arc::clone(source.file()));
         let label_column = match (label, side) {
-            (Some(at), _) => Some(LabelColumn {
-                name: names[at].clone(),
-                position: (!source.grows()).then_some(at),
-            }),
-            (None, Some(side)) => Some(LabelColumn {
-                name: side.name.clone(),
-                position: None,
-            }),
+            (Some(at), _) => Some(LabelColumn { name: names[at].clone(), position: (!source.grows()).then_some(at) }),
+            (None, Some(side)) => Some(LabelColumn { name: side.name.clone(), position: None }),
             (None, None) => None,
         };
         Ok(Reading {
             columns: names.iter().zip(wants).map(build).collect(),
-            side: side
-                .map(|side| Builder::new(&side.name, Want::Label, Arc::clone(&side.file)))
-                .into_iter()
-                .collect(),
+            side: side.map(|side| Builder::new(&side.name, Want::Label, Arc::clone(&side.file))).into_iter().collect(),
             names,
             named: source.named(),
             label,
@@ -563,12 +506,7 @@ impl Reading {
     }
 
     /// Appends a file's rows.
-    fn file(
-        &mut self,
-        source: &mut Source,
-        label: Option<usize>,
-        mut side: Option<&mut Side>,
-    ) -> Result<()> {
+    fn file(&mut self, source: &mut Source, label: Option<usize>, mut side: Option<&mut Side>) -> Result<()> {
         let order = self.order(source, label, side.is_some())?;
         let mut columns: Vec<Builder> = if source.grows() {
             std::mem::take(&mut self.columns)
@@ -594,14 +532,11 @@ impl Reading {
             }
         }
         if self.rows == before {
-            let message = if source.named() {
-                "the file has a header and no rows"
-            } else {
-                "the file has no rows"
-            };
-            return Err(Error::data(message).at_file(source.path()).at_row(1).hint(
-                "give a file with a row for each example; --header no if the first row holds data",
-            ));
+            let message = if source.named() { "the file has a header and no rows" } else { "the file has no rows" };
+            return Err(Error::data(message)
+                .at_file(source.path())
+                .at_row(1)
+                .hint("give a file with a row for each example; --header no if the first row holds data"));
         }
         if source.grows() {
             for at in self.names.len()..columns.len() {
@@ -625,11 +560,8 @@ impl Reading {
             return Ok((0..source.names().len()).collect());
         };
         let first_name = first.display();
-        let fail = |message: String| {
-            Error::data(message)
-                .at_file(source.path())
-                .hint("give files with the same columns")
-        };
+        let fail =
+            |message: String| Error::data(message).at_file(source.path()).hint("give files with the same columns");
         if source.grows() != self.is_growing() {
             return Err(fail(format!("it is not of the same form as {first_name}")));
         }
@@ -644,41 +576,24 @@ impl Reading {
             }));
         }
         if side == self.side.is_empty() || label.is_some() != self.label.is_some() {
-            return Err(fail(format!(
-                "its labels are not where those of {first_name} are"
-            )));
+            return Err(fail(format!("its labels are not where those of {first_name} are")));
         }
         let names = source.names();
         if !self.named {
             if names.len() != self.names.len() {
-                return Err(fail(format!(
-                    "it has {} columns, and {first_name} has {}",
-                    names.len(),
-                    self.names.len()
-                )));
+                return Err(fail(format!("it has {} columns, and {first_name} has {}", names.len(), self.names.len())));
             }
             return Ok((0..names.len()).collect());
         }
         let missing: Vec<&String> = self.names.iter().filter(|n| !names.contains(n)).collect();
         if let Some(name) = missing.first() {
-            return Err(fail(format!(
-                "it lacks columns of {first_name}: {}",
-                list(&missing)
-            ))
-            .at_column(*name));
+            return Err(fail(format!("it lacks columns of {first_name}: {}", list(&missing))).at_column(*name));
         }
         let extra: Vec<&String> = names.iter().filter(|n| !self.names.contains(n)).collect();
         if let Some(name) = extra.first() {
-            return Err(fail(format!(
-                "it has columns that {first_name} has not: {}",
-                list(&extra)
-            ))
-            .at_column(*name));
+            return Err(fail(format!("it has columns that {first_name} has not: {}", list(&extra))).at_column(*name));
         }
-        Ok(names
-            .iter()
-            .filter_map(|name| self.names.iter().position(|n| n == name))
-            .collect())
+        Ok(names.iter().filter_map(|name| self.names.iter().position(|n| n == name)).collect())
     }
 
     fn is_growing(&self) -> bool {
@@ -693,14 +608,11 @@ impl Reading {
             for wanted in &options.drop {
                 let name = format!("column {}", shown(wanted));
                 match self.names.iter().position(|n| *n == name) {
-                    Some(at) => {
-                        self.columns[at] = Builder::new(&name, Want::Skip, Path::new("").into())
-                    }
+                    Some(at) => self.columns[at] = Builder::new(&name, Want::Skip, Path::new("").into()),
                     None => {
-                        let error =
-                            Error::data(format!("there is no feature {} to drop", quoted(wanted)))
-                                .at_column(wanted)
-                                .hint(format!("the features are 1 to {}", self.names.len() - 1));
+                        let error = Error::data(format!("there is no feature {} to drop", quoted(wanted)))
+                            .at_column(wanted)
+                            .hint(format!("the features are 1 to {}", self.names.len() - 1));
                         return Err(match file {
                             Some(file) => error.at_file(&file),
                             None => error,
@@ -741,8 +653,8 @@ impl Reading {
             table.labels = column.finish().and_then(Labels::sorted);
         }
         if table.columns.is_empty() {
-            let error = Error::data("there is no column beside the label")
-                .hint("check --label, --drop and --separator");
+            let error =
+                Error::data("there is no column beside the label").hint("check --label, --drop and --separator");
             return Err(match file {
                 Some(file) => error.at_file(&file),
                 None => error,
@@ -761,13 +673,9 @@ fn find_column(source: &Source, wanted: &str) -> Result<usize> {
         (at < names.len()).then_some(at)
     };
     by_name().or_else(by_position).ok_or_else(|| {
-        Error::data(format!(
-            "there is no column {}; the columns are: {}",
-            quoted(wanted),
-            list(names)
-        ))
-        .at_file(source.path())
-        .at_column(wanted)
-        .hint("give a name as it is in the file, or a position from 1")
+        Error::data(format!("there is no column {}; the columns are: {}", quoted(wanted), list(names)))
+            .at_file(source.path())
+            .at_column(wanted)
+            .hint("give a name as it is in the file, or a position from 1")
     })
 }

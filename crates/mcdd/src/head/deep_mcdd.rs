@@ -43,20 +43,18 @@ const BIAS: usize = 2;
 const LANES: usize = 16;
 
 impl DeepMcdd {
+    /// Its parameters for so many classes on so many latent features.
+    pub(super) fn specs(sigma: Sigma, classes: usize, latent: usize) -> Vec<ParamSpec> {
+        vec![
+            ParamSpec::of_head("mu", vec![classes, latent]),
+            ParamSpec { trained: sigma == Sigma::Learned, ..ParamSpec::of_head("log_sigma", vec![classes]) },
+            ParamSpec::of_head("bias", vec![classes]),
+        ]
+    }
+
     /// Xavier-uniform means, sigma 1, biases 0.
     pub fn new(nu: f64, sigma: Sigma, classes: usize, latent: usize, seed: &mut Stream) -> DeepMcdd {
-        let spec = |name: &str, shape: Vec<usize>, trained| ParamSpec {
-            name: format!("head.{name}"),
-            shape,
-            transposed: false,
-            decay: false,
-            trained,
-        };
-        let mut params = Params::new(vec![
-            spec("mu", vec![classes, latent], true),
-            spec("log_sigma", vec![classes], sigma == Sigma::Learned),
-            spec("bias", vec![classes], true),
-        ]);
+        let mut params = Params::new(Self::specs(sigma, classes, latent));
         xavier(params.get_mut(MEANS), latent, classes, seed);
         DeepMcdd { nu, sigma, latent, params }
     }

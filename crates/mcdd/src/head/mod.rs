@@ -13,8 +13,8 @@ pub use deep_mcdd::{DeepMcdd, Sigma};
 pub use softmax::Softmax;
 
 use crate::error::{Error, Result};
-use crate::net::Params;
 use crate::net::cpu::pool::Pool;
+use crate::net::{ParamSpec, Params};
 use crate::seed::Stream;
 
 /// An objective with its parameters.
@@ -116,6 +116,14 @@ impl HeadConfig {
                 Err(Error::setting(format!("nu is {nu}")).hint("nu is a number above 0; the paper uses 1 for tables"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The parameters of a head for so many classes on so many latent features, without values.
+    pub fn specs(&self, classes: usize, latent: usize) -> Vec<ParamSpec> {
+        match *self {
+            HeadConfig::DeepMcdd { sigma, .. } => DeepMcdd::specs(sigma, classes, latent),
+            HeadConfig::Softmax => Softmax::specs(classes, latent),
         }
     }
 

@@ -19,17 +19,15 @@ const WEIGHT: usize = 0;
 const BIAS: usize = 1;
 
 impl Softmax {
+    /// Its parameters for so many classes on so many latent features.
+    pub(super) fn specs(classes: usize, latent: usize) -> Vec<ParamSpec> {
+        let weight = ParamSpec { decay: true, ..ParamSpec::of_head("weight", vec![classes, latent]) };
+        vec![weight, ParamSpec::of_head("bias", vec![classes])]
+    }
+
     /// Xavier-uniform weights, biases 0.
     pub fn new(classes: usize, latent: usize, seed: &mut Stream) -> Softmax {
-        let spec = |name: &str, shape: Vec<usize>, decay| ParamSpec {
-            name: format!("head.{name}"),
-            shape,
-            transposed: false,
-            decay,
-            trained: true,
-        };
-        let mut params =
-            Params::new(vec![spec("weight", vec![classes, latent], true), spec("bias", vec![classes], false)]);
+        let mut params = Params::new(Self::specs(classes, latent));
         xavier(params.get_mut(WEIGHT), latent, classes, seed);
         Softmax { latent, params }
     }

@@ -1,1 +1,195 @@
-//! To come.
+//! The artifact: what training makes, one file keeps, and prediction uses.
+
+mod calibration;
+mod doctor;
+mod file;
+mod predict;
+
+pub use calibration::{Calibration, Threshold};
+pub use predict::{Predictions, Scratch};
+
+use crate::data::{Notices, Schema, Table};
+use crate::error::{Error, Result};
+use crate::head::Head;
+use crate::net::cpu::{self, Predictor};
+use crate::net::{Graph, mlp};
+use crate::train::{self, Epoch, Rows, Run, Settings};
+
+/// Rows that each class needs: some to learn from, and a chance of one to calibrate with.
+pub const MIN_CLASS_ROWS: usize = 5;
+
+/// One network with its head.
+struct ModelMember {
+    net: Predictor,
+    head: Box<dyn Head>,
+    history: Vec<Epoch>,
+    /// The epoch that was kept, counted from 0.
+    epoch: Option<usize>,
+}
+
+/// A classifier that can say "unknown".
+pub struct Model {
+    schema: Schema,
+    classes: Vec<String>,
+    graph: Graph,
+    members: Vec<ModelMember>,
+    calibration: Calibration,
+    settings: Settings,
+    /// Rows trained on.
+    rows: usize,
+    findings: Vec<String>,
+    version: String,
+}
+
+/// What training gives.
+pub struct Fitted {
+    /// The model.
+    pub model: Model,
+    /// What was done to the data.
+    pub notices: Notices,
+    /// Whether the watcher stopped it.
+    pub interrupted: bool,
+}
+
+impl Model {
+    /// Trains on a table with labels, on all cores and without a watcher.
+    ///
+    /// # Errors
+    /// If the data or the settings cannot be used, or training diverges.
+    pub fn fit(table: &Table, settings: &Settings) -> Result<Model> {
+        Self::fit_with(table, settings, &Run::default()).map(|f| f.model)
+    }
+
+    /// Trains on a table with labels.
+    ///
+    /// # Errors
+    /// As for [`Model::fit`], or if a checkpoint cannot be written or read.
+    pub fn fit_with(table: &Table, settings: &Settings, run: &Run) -> Result<Fitted> {
+        settings.check()?;
+        table.check_classes(MIN_CLASS_ROWS)?;
+        let (train_rows, held_rows) = table.split_rows(settings.holdout, settings.seed)?;
+        if held_rows.is_empty() {
+            return Err(Error::setting("no row is held out: the classes are too small for this share")
+                .hint("raise --holdout, e.g. to 0.2"));
+        }
+        let (schema, mut notices) = Schema::fit(table, &train_rows)?;
+        if schema.width() == 0 {
+            return Err(Error::data("no column is left to learn from: every one is constant or empty")
+                .hint("check the file, --label and --drop"));
+        }
+        let x = schema.transform(table, Some(&train_rows))?;
+        let held_x = schema.transform(table, Some(&held_rows))?;
+        let labels = |rows: &[usize]| rows.iter().filter_map(|&r| table.label(r)).collect::<Vec<u32>>();
+        let (y, held_y) = (labels(&train_rows), labels(&held_rows));
+        let (train, held) = (Rows { x: &x, y: &y }, Rows { x: &held_x, y: &held_y });
+
+        let classes = table.classes().to_vec();
+        let graph = mlp(schema.width(), &settings.hidden, settings.latent);
+        let trained = train::fit(&graph, settings, classes.len(), train, held, run)?;
+        let interrupted = trained.iter().any(|m| m.interrupted);
+        if interrupted {
+            let epochs = trained.iter().filter_map(|m| m.epoch).min().map_or(0, |e| e + 1);
+            notices.push(format!("training was stopped: the weights are the best so far, of epoch {epochs}"));
+        }
+
+        let members = trained
+            .into_iter()
+            .map(|m| {
+                let net = Predictor::new(&graph, &m.net)?;
+                Ok(ModelMember { net, head: m.head, history: m.history, epoch: m.epoch })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let scores = predict::confidences(&members, held.x, held.y.len(), classes.len());
+        let calibration = Calibration::new(scores)?;
+        let findings = doctor::examine(&members, held, &calibration, &classes, settings.tpr);
+        let model = Model {
+            schema,
+            classes,
+            graph,
+            members,
+            calibration,
+            settings: settings.clone(),
+            rows: y.len(),
+            findings,
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        Ok(Fitted { model, notices, interrupted })
+    }
+
+    /// The columns and what becomes of them.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The names of the classes.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// The network's shape.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The held-out confidences.
+    pub fn calibration(&self) -> &Calibration {
+        &self.calibration
+    }
+
+    /// The settings that it was trained with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How many rows it was trained on, the held-out ones not counted.
+    pub fn training_rows(&self) -> usize {
+        self.rows
+    }
+
+    /// What its user should know about it; empty if nothing was found.
+    pub fn findings(&self) -> &[String] {
+        &self.findings
+    }
+
+    /// The version of the program that trained it.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// How many networks it has.
+    pub fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The epochs of a member, and which was kept.
+    pub fn history(&self, member: usize) -> Option<(&[Epoch], Option<usize>)> {
+        self.members.get(member).map(|m| (&m.history[..], m.epoch))
+    }
+
+    /// The head of a member.
+    pub fn head(&self, member: usize) -> Option<&dyn Head> {
+        self.members.get(member).map(|m| m.head.as_ref())
+    }
+
+    /// The latent vectors of rows that are ready for the network, under one member.
+    pub fn latents(&self, member: usize, x: &[f32]) -> Option<Vec<f32>> {
+        let mut scratch = cpu::Scratch::default();
+        self.members.get(member).map(|m| m.net.latents(x, &mut scratch).to_vec())
+    }
+
+    /// Whether predictions have distances.
+    pub fn has_distances(&self) -> bool {
+        self.members.iter().all(|m| m.head.has_distances())
+    }
+
+    /// The threshold that was set at training.
+    ///
+    /// # Errors
+    /// Never for a model that was trained or loaded.
+    pub fn threshold(&self) -> Result<Threshold> {
+        self.calibration.threshold(self.settings.tpr)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,11 @@ pub struct ParamSpec {
 }
 
 impl ParamSpec {
+    /// A trained parameter of a head, without decay.
+    pub(crate) fn of_head(name: &str, shape: Vec<usize>) -> ParamSpec {
+        ParamSpec { name: format!("head.{name}"), shape, transposed: false, decay: false, trained: true }
+    }
+
     /// The number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()

@@ -1,8 +1,299 @@
-//! The training loop.
+//! The training loop: a network and a head on the rows of a table.
 
+mod checkpoint;
 pub mod optim;
+mod settings;
 
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+pub use settings::{Select, Settings};
+
+use self::checkpoint::Keeper;
+use self::optim::{State, update};
+use crate::error::{Error, Kind, Result};
+use crate::head::{Head, Scratch};
+use crate::net::cpu::Trainer;
 use crate::net::cpu::pool::{Pool, chunks};
+use crate::net::{Graph, Params};
+use crate::seed::Stream;
+
+/// Rows ready for a network.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// By rows.
+    pub x: &'a [f32],
+    /// A label for each row.
+    pub y: &'a [u32],
+}
+
+/// How training is run; nothing in here changes what comes out.
+pub struct Run<'a> {
+    /// Threads to use, at least 1.
+    pub threads: usize,
+    /// Where checkpoints go.
+    pub checkpoint: Option<PathBuf>,
+    /// Whether to go on from a checkpoint that is there.
+    pub resume: bool,
+    /// Who watches.
+    pub watch: &'a dyn Watch,
+}
+
+impl Default for Run<'_> {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, Into::into);
+        Run { threads, checkpoint: None, resume: false, watch: &Quiet }
+    }
+}
+
+/// Sees training go by, and may stop it.
+pub trait Watch: Sync {
+    /// An epoch of a member is over.
+    fn epoch(&self, _member: usize, _epoch: &Epoch) {}
+    /// Asked after each step; `true` ends training with the best weights so far.
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+/// A [`Watch`] that does nothing.
+pub struct Quiet;
+impl Watch for Quiet {}
+
+/// What is known after an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Counted from 0.
+    pub epoch: usize,
+    /// Mean loss over the training rows, during the epoch.
+    pub loss: f64,
+    /// Mean loss over the held-out rows, after it.
+    pub held_out_loss: f64,
+    /// Share of the held-out rows that were put in their class.
+    pub held_out_accuracy: f64,
+}
+
+/// A trained member of the ensemble.
+pub struct Member {
+    /// The network's parameters.
+    pub net: Params,
+    /// The head with its own.
+    pub head: Box<dyn Head>,
+    /// Epoch by epoch.
+    pub history: Vec<Epoch>,
+    /// Whose weights these are, counted from 0; none if training was stopped before the first was over.
+    pub epoch: Option<usize>,
+    /// Whether training was stopped by its watcher.
+    pub interrupted: bool,
+}
+
+/// Trains all members, side by side where there are threads for it, with the same result as one after the other.
+///
+/// # Errors
+/// If the loss stops being finite, or a checkpoint cannot be written or read.
+pub fn fit(
+    graph: &Graph,
+    settings: &Settings,
+    classes: usize,
+    train: Rows,
+    held: Rows,
+    run: &Run,
+) -> Result<Vec<Member>> {
+    settings.check()?;
+    if let Some(folder) = &run.checkpoint {
+        checkpoint::prepare(folder, run.resume)?;
+    }
+    let fingerprint = match &run.checkpoint {
+        Some(_) => checkpoint::fingerprint(graph, settings, &[train, held])?,
+        None => String::new(),
+    };
+    let side_by_side = settings.members.min(run.threads).max(1);
+    let one = |member: usize, pool: &Arc<Pool>| {
+        let keeper = run.checkpoint.as_ref().map(|folder| Keeper::new(folder, member, fingerprint.clone()));
+        fit_member(graph, settings, classes, train, held, member, keeper, run, Arc::clone(pool))
+    };
+    if side_by_side == 1 {
+        let pool = Arc::new(Pool::new(run.threads));
+        return (0..settings.members).map(|m| one(m, &pool)).collect();
+    }
+    let results: Vec<Mutex<Option<Result<Member>>>> = (0..settings.members).map(|_| Mutex::new(None)).collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..side_by_side {
+            scope.spawn(|| {
+                let pool = Arc::new(Pool::new(1));
+                loop {
+                    let member = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(slot) = results.get(member) else { return };
+                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(one(member, &pool));
+                }
+            });
+        }
+    });
+    let taken = results.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+    taken.collect()
+}
+
+/// Weights worth keeping.
+struct Best {
+    epoch: usize,
+    loss: f64,
+    net: Vec<f32>,
+    head: Vec<f32>,
+}
+
+/// The state of a run between two steps.
+struct Progress {
+    net: Params,
+    head: Box<dyn Head>,
+    states: (State, State),
+    step: u64,
+    history: Vec<Epoch>,
+    best: Option<Best>,
+}
+
+impl Progress {
+    fn snapshot(&self, epoch: usize, loss: f64) -> Best {
+        Best { epoch, loss, net: self.net.data.clone(), head: self.head.params().data.clone() }
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn fit_member(
+    graph: &Graph,
+    settings: &Settings,
+    classes: usize,
+    train: Rows,
+    held: Rows,
+    member: usize,
+    mut keeper: Option<Keeper>,
+    run: &Run,
+    pool: Arc<Pool>,
+) -> Result<Member> {
+    let (width, n) = (graph.input, train.y.len());
+    let net = graph.init(&mut Stream::new(settings.seed, &format!("init/net/{member}")));
+    let head =
+        settings.head.build(classes, graph.latent()?, &mut Stream::new(settings.seed, &format!("init/head/{member}")));
+    let states = (State::new(&settings.optimizer, &net), State::new(&settings.optimizer, head.params()));
+    let mut p = Progress { net, head, states, step: 0, history: Vec::new(), best: None };
+    let mut done = false;
+    if let Some(keeper) = keeper.as_ref().filter(|_| run.resume) {
+        done = keeper.resume(&mut p)?;
+        p.history.iter().for_each(|e| run.watch.epoch(member, e));
+    }
+    let batch = settings.batch.min(n);
+    let steps = (settings.epochs * n.div_ceil(batch)) as u64;
+    let mut engine = Trainer::new(graph, Arc::clone(&pool))?;
+    engine.load(&p.net);
+    let mut gradients = (vec![0.0; p.net.data.len()], vec![0.0; p.head.params().data.len()]);
+    let mut scratch = Scratch::default();
+    let (mut xb, mut yb) = (vec![0.0; batch * width], vec![0; batch]);
+    let mut order: Vec<usize> = Vec::with_capacity(n);
+    let mut interrupted = false;
+
+    'epochs: for epoch in p.history.len()..settings.epochs {
+        if done || interrupted {
+            break;
+        }
+        // The order depends on the epoch alone, so a resumed run needs nothing but its number.
+        order.clear();
+        order.extend(0..n);
+        Stream::new(settings.seed, &format!("shuffle/{member}/{epoch}")).shuffle(&mut order);
+        let mut loss = 0.0;
+        for rows in order.chunks(batch) {
+            let (xb, yb) = (&mut xb[..rows.len() * width], &mut yb[..rows.len()]);
+            gather(train.x, train.y, width, rows, xb, yb, &pool);
+            engine.forward(xb, &p.net);
+            let (z, dz) = engine.latents_and_gradient();
+            let here = p.head.loss(z, yb, dz, &mut gradients.1, &mut scratch, &pool);
+            if !here.is_finite() {
+                return Err(Error::new(
+                    Kind::Diverged,
+                    format!("the loss is not finite any more in epoch {}", epoch + 1),
+                )
+                .hint("lower --lr"));
+            }
+            loss += here * rows.len() as f64;
+            engine.backward(xb, &p.net, &mut gradients.0);
+            let rate = settings.lr * settings.schedule.at(p.step, steps);
+            p.step += 1;
+            let (o, decay) = (&settings.optimizer, settings.weight_decay);
+            update(o, rate, decay, p.step, &mut p.net, &gradients.0, &mut p.states.0, &pool);
+            update(o, rate, decay, p.step, p.head.params_mut(), &gradients.1, &mut p.states.1, &pool);
+            p.head.project();
+            engine.load(&p.net);
+            if run.watch.stop() {
+                interrupted = true;
+                break;
+            }
+        }
+        let (held_out_loss, held_out_accuracy) = watch_held(&mut engine, &p, held, batch, &mut scratch, &pool);
+        // An epoch that was cut short counts only if it brought something better.
+        if !interrupted || p.best.as_ref().is_none_or(|b| held_out_loss < b.loss) {
+            let record = Epoch { epoch, loss: loss / n as f64, held_out_loss, held_out_accuracy };
+            if !interrupted {
+                p.history.push(record);
+                run.watch.epoch(member, &record);
+            }
+            if p.best.as_ref().is_none_or(|b| held_out_loss < b.loss) {
+                p.best = Some(p.snapshot(epoch, held_out_loss));
+            }
+        }
+        let since = p.best.as_ref().map_or(0, |b| epoch.saturating_sub(b.epoch));
+        let early = settings.patience.is_some_and(|patience| since >= patience);
+        if let Some(keeper) = keeper.as_mut().filter(|_| !interrupted) {
+            keeper.save(&p, early || epoch + 1 == settings.epochs)?;
+        }
+        if early {
+            break 'epochs;
+        }
+    }
+    let mut kept = p.history.len().checked_sub(1);
+    if let Some(best) = p.best.take().filter(|_| interrupted || settings.select == Select::Best) {
+        p.net.data = best.net;
+        p.head.params_mut().data = best.head;
+        kept = Some(best.epoch).filter(|&e| e < p.history.len());
+    }
+    if p.net.data.iter().chain(&p.head.params().data).any(|v| !v.is_finite()) {
+        return Err(Error::new(Kind::Diverged, "training ended in weights that are not finite").hint("lower --lr"));
+    }
+    Ok(Member { net: p.net, head: p.head, history: p.history, epoch: kept, interrupted })
+}
+
+/// Mean loss and accuracy on the held-out rows.
+fn watch_held(
+    engine: &mut Trainer,
+    p: &Progress,
+    held: Rows,
+    batch: usize,
+    scratch: &mut Scratch,
+    pool: &Pool,
+) -> (f64, f64) {
+    let Some(width) = held.x.len().checked_div(held.y.len()) else { return (0.0, 0.0) };
+    let classes = p.head.classes();
+    let mut ignored = vec![0.0; p.head.params().data.len()];
+    let (mut logits, mut distances) = (vec![0.0; classes], vec![0.0; classes]);
+    let (mut loss, mut right) = (0.0, 0usize);
+    for (x, y) in held.x.chunks(batch * width).zip(held.y.chunks(batch)) {
+        engine.forward(x, &p.net);
+        let (z, dz) = engine.latents_and_gradient();
+        loss += p.head.loss(z, y, dz, &mut ignored, scratch, pool) * y.len() as f64;
+        for (z, &y) in z.chunks_exact(z.len() / y.len()).zip(y) {
+            p.head.score(z, &mut logits, &mut distances);
+            right += usize::from(largest(&logits) == y as usize);
+        }
+    }
+    let n = held.y.len() as f64;
+    // A loss that overflowed is worse than any other.
+    (if loss.is_nan() { f64::MAX } else { (loss / n).min(f64::MAX) }, right as f64 / n)
+}
+
+/// The index of the largest value, the first of equals.
+pub fn largest(values: &[f64]) -> usize {
+    (1..values.len()).fold(0, |best, k| if values[k] > values[best] { k } else { best })
+}
 
 /// Copies the rows `batch` of `x` (and of `y`) into `xb` and `yb`.
 pub fn gather(x: &[f32], y: &[u32], width: usize, batch: &[usize], xb: &mut [f32], yb: &mut [u32], pool: &Pool) {

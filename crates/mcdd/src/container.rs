@@ -1,0 +1,272 @@
+//! The container of models and checkpoints: a safetensors file with a JSON text and a checksum in its metadata.
+//!
+//! Reading runs nothing and trusts nothing: lengths and offsets are checked before anything is allocated, and the
+//! SHA-256 sum covers the text, the table of tensors and the data. `docs/file-format.md` describes the layout.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use safetensors::{Dtype, SafeTensors};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::files::write_beside;
+
+/// Numbers of one tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// 32 bits each.
+    F32(Vec<f32>),
+    /// 64 bits each.
+    F64(Vec<f64>),
+}
+
+impl Values {
+    fn dtype(&self) -> Dtype {
+        match self {
+            Values::F32(_) => Dtype::F32,
+            Values::F64(_) => Dtype::F64,
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Values::F32(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Values::F64(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        }
+    }
+}
+
+/// A text and named tensors.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Container {
+    /// What the tensors mean.
+    pub text: String,
+    /// Name, shape and values.
+    pub tensors: BTreeMap<String, (Vec<usize>, Values)>,
+}
+
+impl Container {
+    /// Adds a tensor.
+    pub fn put(&mut self, name: impl Into<String>, shape: &[usize], values: Values) {
+        self.tensors.insert(name.into(), (shape.to_vec(), values));
+    }
+
+    /// The shape of a tensor.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn shape(&self, name: &str) -> Result<&[usize]> {
+        self.tensors.get(name).map(|t| &t.0[..]).ok_or_else(|| missing(name))
+    }
+
+    /// Takes out a tensor of 32-bit numbers, all finite, of the given shape.
+    ///
+    /// # Errors
+    /// If there is no such tensor.
+    pub fn take_f32(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        match self.take(name, shape)? {
+            Values::F32(v) if v.iter().all(|v| v.is_finite()) => Ok(v),
+            _ => Err(Error::format(format!("tensor {name} holds something else than finite 32-bit numbers"))),
+        }
+    }
+
+    /// Takes out a tensor of 64-bit numbers, all finite, of the given shape.
+    ///
+    /// # Errors
+    /// If there is no such tensor.
+    pub fn take_f64(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>> {
+        match self.take(name, shape)? {
+            Values::F64(v) if v.iter().all(|v| v.is_finite()) => Ok(v),
+            _ => Err(Error::format(format!("tensor {name} holds something else than finite 64-bit numbers"))),
+        }
+    }
+
+    fn take(&mut self, name: &str, shape: &[usize]) -> Result<Values> {
+        let (found, values) = self.tensors.remove(name).ok_or_else(|| missing(name))?;
+        if found != shape {
+            return Err(Error::format(format!("tensor {name} has the shape {found:?}, not {shape:?}")));
+        }
+        Ok(values)
+    }
+
+    /// The file's bytes; `format` names what it is and its version, as in `mcdd model 1`.
+    pub fn to_bytes(&self, format: &str) -> Vec<u8> {
+        let mut header = serde_json::Map::new();
+        let mut data = Vec::new();
+        for (name, (shape, values)) in &self.tensors {
+            let from = data.len();
+            data.extend(values.bytes());
+            let dtype = if values.dtype() == Dtype::F32 { "F32" } else { "F64" };
+            header.insert(name.clone(), json!({ "dtype": dtype, "shape": shape, "data_offsets": [from, data.len()] }));
+        }
+        let table = self.tensors.iter().map(|(n, (s, v))| (n.as_str(), s.as_slice(), v.dtype()));
+        let checksum = checksum(&self.text, table, &data);
+        header.insert("__metadata__".into(), json!({ "format": format, "checksum": checksum, "mcdd": self.text }));
+        let mut json = serde_json::Value::Object(header).to_string().into_bytes();
+        while !json.len().is_multiple_of(8) {
+            json.push(b' ');
+        }
+        let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(json);
+        bytes.extend(data);
+        bytes
+    }
+
+    /// Writes the file beside its place and renames it.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write(&self, path: &Path, format: &str) -> Result<()> {
+        let bytes = self.to_bytes(format);
+        write_beside(path, |w| w.write_all(&bytes).map_err(|e| Error::io(e, path)))
+    }
+
+    /// Reads a file that must be of this format.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or is something else.
+    pub fn read(path: &Path, format: &str) -> Result<Container> {
+        let is_file = std::fs::metadata(path).map_err(|e| Error::io(e, path))?.is_file();
+        if !is_file {
+            return Err(Error::format("is not a file").at_file(path));
+        }
+        let bytes = std::fs::read(path).map_err(|e| Error::io(e, path))?;
+        Self::from_bytes(&bytes, format).map_err(|e| e.at_file(path))
+    }
+
+    /// The same from memory.
+    ///
+    /// # Errors
+    /// If it is damaged or something else.
+    pub fn from_bytes(bytes: &[u8], format: &str) -> Result<Container> {
+        let (kind, version) = format.rsplit_once(' ').unwrap_or((format, ""));
+        let foreign = || Error::format(format!("this is no {kind}")).hint("give a file that mcdd has written");
+        let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|_| foreign())?;
+        let texts = metadata.metadata().as_ref().ok_or_else(foreign)?;
+        let get = |key: &str| texts.get(key).ok_or_else(foreign);
+        let found = get("format")?;
+        if found != format {
+            let newer = found.rsplit_once(' ').filter(|(k, _)| *k == kind).and_then(|(_, v)| v.parse::<u64>().ok());
+            return Err(match (newer, version.parse::<u64>()) {
+                (Some(theirs), Ok(ours)) if theirs > ours => {
+                    Error::format(format!("the file has format version {theirs}, and this program knows {ours}"))
+                        .hint("use a newer version of mcdd")
+                }
+                _ => foreign(),
+            });
+        }
+        let damaged = || Error::format("the file is damaged").hint("copy it again, or train again");
+        let tensors = SafeTensors::deserialize(bytes).map_err(|_| damaged())?;
+        let mut container = Container { text: get("mcdd")?.clone(), tensors: BTreeMap::new() };
+        for (name, view) in tensors.iter() {
+            let values = match view.dtype() {
+                Dtype::F32 => Values::F32(numbers(view.data(), f32::from_le_bytes)),
+                Dtype::F64 => Values::F64(numbers(view.data(), f64::from_le_bytes)),
+                _ => return Err(damaged()),
+            };
+            container.put(name, view.shape(), values);
+        }
+        let table = container.tensors.iter().map(|(n, (s, v))| (n.as_str(), s.as_slice(), v.dtype()));
+        let data = bytes.get(8 + header..).ok_or_else(damaged)?;
+        if *get("checksum")? != checksum(&container.text, table, data) {
+            return Err(damaged());
+        }
+        Ok(container)
+    }
+}
+
+fn numbers<T, const N: usize>(bytes: &[u8], convert: fn([u8; N]) -> T) -> Vec<T> {
+    bytes.as_chunks::<N>().0.iter().map(|&b| convert(b)).collect()
+}
+
+fn missing(name: &str) -> Error {
+    Error::format(format!("tensor {name} is missing")).hint("copy the file again, or train again")
+}
+
+fn checksum<'a>(text: &str, table: impl Iterator<Item = (&'a str, &'a [usize], Dtype)>, data: &[u8]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(text.as_bytes());
+    for (name, shape, dtype) in table {
+        hash.update(format!("\n{name} {dtype:?} {shape:?}").as_bytes());
+    }
+    hash.update(b"\n");
+    hash.update(data);
+    hex(&hash.finalize())
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut s, b| {
+        let _ = write!(s, "{b:02x}");
+        s
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FORMAT: &str = "mcdd test 1";
+
+    fn example() -> Container {
+        let mut c = Container { text: "{\"a\": \"ü\"}".into(), ..Default::default() };
+        c.put("w", &[2, 3], Values::F32(vec![1.0, -2.5, 0.0, 4.0, 5.0, 6.0]));
+        c.put("s", &[2], Values::F64(vec![0.1, 1e300]));
+        c.put("none", &[0], Values::F32(vec![]));
+        c
+    }
+
+    #[test]
+    fn comes_back_as_it_was() {
+        let bytes = example().to_bytes(FORMAT);
+        assert_eq!(bytes, example().to_bytes(FORMAT));
+        assert_eq!(Container::from_bytes(&bytes, FORMAT).unwrap(), example());
+    }
+
+    #[test]
+    fn every_truncation_and_every_flipped_bit_is_found() {
+        let bytes = example().to_bytes(FORMAT);
+        for n in 0..bytes.len() {
+            assert!(Container::from_bytes(&bytes[..n], FORMAT).is_err(), "cut at {n}");
+        }
+        for i in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[i / 8] ^= 1 << (i % 8);
+            assert!(Container::from_bytes(&damaged, FORMAT).is_err(), "bit {i}");
+        }
+        assert!(Container::from_bytes(&[bytes, vec![0]].concat(), FORMAT).is_err());
+    }
+
+    #[test]
+    fn versions_and_kinds_are_told_apart() {
+        let newer = example().to_bytes("mcdd test 2");
+        assert!(Container::from_bytes(&newer, FORMAT).unwrap_err().to_string().contains("version 2"));
+        let other = example().to_bytes("mcdd cake 1");
+        assert!(Container::from_bytes(&other, FORMAT).unwrap_err().to_string().contains("no mcdd test"));
+    }
+
+    #[test]
+    fn absurd_headers_are_errors() {
+        let file = |header: &str| [(header.len() as u64).to_le_bytes().to_vec(), header.into()].concat();
+        for header in [
+            r#"{"w":{"dtype":"F32","shape":[9223372036854775807,9223372036854775807],"data_offsets":[0,4]}}"#,
+            r#"{"w":{"dtype":"F32","shape":[1000000000000],"data_offsets":[0,4000000000000]}}"#,
+            r#"{"__metadata__":{"format":"mcdd test 1"}}"#,
+            "[]",
+        ] {
+            assert!(Container::from_bytes(&file(header), FORMAT).is_err(), "{header}");
+        }
+        assert!(Container::from_bytes(&u64::MAX.to_le_bytes(), FORMAT).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Container::from_bytes(&bytes, FORMAT);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What the held-out rows say about a confidence: p-values, and the threshold for a wanted rate.
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// The confidences of rows that training did not see, in ascending order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibration {
+    scores: Vec<f64>,
+}
+
+/// Where "unknown" begins.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Threshold {
+    /// A row with this confidence or more is known.
+    pub confidence: f64,
+    /// The share of known rows that was asked for.
+    pub wanted: f64,
+    /// The share that the held-out rows can vouch for: below `wanted` where they are too few.
+    pub tpr: f64,
+}
+
+impl Threshold {
+    /// Whether a row with this confidence is known.
+    pub fn known(&self, confidence: f64) -> bool {
+        confidence >= self.confidence
+    }
+
+    /// What to tell the user where the wanted rate cannot be vouched for.
+    pub fn shortfall(&self, held_out: usize) -> Option<String> {
+        let needed = (1.0 / (1.0 - self.wanted) - 1e-9).ceil() as usize - 1;
+        (self.tpr < self.wanted).then(|| {
+            format!(
+                "{held_out} held-out rows are too few for a threshold that keeps {}% of known rows: {needed} are needed. \
+                 The threshold is the lowest confidence among them, which keeps {:.1}%",
+                self.wanted * 100.0,
+                self.tpr * 100.0
+            )
+        })
+    }
+}
+
+impl Calibration {
+    /// From confidences in any order.
+    ///
+    /// # Errors
+    /// If there are none, or one is not finite.
+    pub fn new(mut scores: Vec<f64>) -> Result<Calibration> {
+        if scores.is_empty() || scores.iter().any(|s| !s.is_finite()) {
+            return Err(Error::data("calibration needs the finite confidences of at least one held-out row"));
+        }
+        scores.sort_by(f64::total_cmp);
+        Ok(Calibration { scores })
+    }
+
+    /// The confidences, in ascending order.
+    pub fn scores(&self) -> &[f64] {
+        &self.scores
+    }
+
+    /// The conformal p-value: `(1 + held-out confidences <= this one) / (n + 1)`. Among rows like the held-out ones,
+    /// at most a share `a` has a p-value of `a` or less.
+    pub fn p_value(&self, confidence: f64) -> f64 {
+        let below = self.scores.partition_point(|&s| s <= confidence);
+        (1 + below) as f64 / (self.scores.len() + 1) as f64
+    }
+
+    /// The threshold that keeps a share `tpr` of known rows: unknown is what has a p-value of `1 - tpr` or less.
+    ///
+    /// # Errors
+    /// If `tpr` is not between 0 and 1.
+    pub fn threshold(&self, tpr: f64) -> Result<Threshold> {
+        if !(tpr > 0.0 && tpr < 1.0) {
+            return Err(Error::setting(format!("a share of {tpr} known rows cannot be kept"))
+                .hint("give a share between 0 and 1, such as 0.95"));
+        }
+        let n = self.scores.len();
+        // 1 - 0.9 is a little less than 0.1: what is meant is the number that was typed.
+        let rejected = ((1.0 - tpr) * (n + 1) as f64 + 1e-9).floor() as usize;
+        let reached = if rejected == 0 { n as f64 / (n + 1) as f64 } else { tpr };
+        let confidence = self.scores[rejected.clamp(1, n) - 1];
+        Ok(Threshold { confidence, wanted: tpr, tpr: reached })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn by_hand() {
+        let c = Calibration::new((1..=19).rev().map(f64::from).collect()).unwrap();
+        assert_eq!(c.p_value(0.0), 1.0 / 20.0);
+        assert_eq!(c.p_value(1.0), 2.0 / 20.0);
+        assert_eq!(c.p_value(99.0), 1.0);
+        // 5% of 20 is one: what is below the lowest of the 19 is unknown.
+        let t = c.threshold(0.95).unwrap();
+        assert_eq!((t.confidence, t.tpr), (1.0, 0.95));
+        assert!(t.known(1.0) && !t.known(0.999) && t.shortfall(19).is_none());
+        assert_eq!(c.threshold(0.9).unwrap().confidence, 2.0);
+        let t = c.threshold(0.96).unwrap();
+        assert_eq!((t.confidence, t.tpr), (1.0, 0.95));
+        assert!(t.shortfall(19).unwrap().contains("24 are needed"));
+        assert!(c.threshold(1.0).is_err() && c.threshold(f64::NAN).is_err());
+        assert!(Calibration::new(vec![]).is_err() && Calibration::new(vec![f64::NAN]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn the_threshold_is_the_p_value(
+            scores in proptest::collection::vec(-5i32..5, 1..60), at in -6i32..6, tpr in 0.01f64..0.99,
+        ) {
+            let c = Calibration::new(scores.iter().map(|&s| f64::from(s)).collect()).unwrap();
+            let t = c.threshold(tpr).unwrap();
+            if t.tpr == t.wanted {
+                prop_assert_eq!(!t.known(f64::from(at)), c.p_value(f64::from(at)) <= 1.0 - tpr + 1e-9);
+            } else {
+                prop_assert_eq!(t.confidence, c.scores()[0]);
+            }
+        }
+    }
+}

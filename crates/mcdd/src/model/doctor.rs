@@ -1,0 +1,106 @@
+//! Findings about a trained model that its user should know.
+
+use super::{Calibration, ModelMember};
+use crate::head::{Head, HeadConfig, Sigma};
+use crate::net::cpu::Scratch;
+use crate::train::Rows;
+
+/// Classes and rows are named by their first few.
+fn some(names: &[String]) -> String {
+    let shown = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > 5 { format!("{shown} and {} more", names.len() - 5) } else { shown }
+}
+
+/// Looks at the members, at the latent vectors of the held-out rows and at the calibration.
+pub(super) fn examine(
+    members: &[ModelMember],
+    held: Rows,
+    calibration: &Calibration,
+    classes: &[String],
+    tpr: f64,
+) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut scratch = Scratch::default();
+    for (i, member) in members.iter().enumerate() {
+        let z = member.net.latents(held.x, &mut scratch);
+        let who = if members.len() > 1 { format!("member {}: ", i + 1) } else { String::new() };
+        let mut found = vec![];
+        found.extend(floor(member.head.as_ref()));
+        found.extend(dead(z, held.y.len()));
+        found.extend(overlap(member.head.as_ref(), z, held.y, classes));
+        findings.extend(found.into_iter().map(|f| format!("{who}{f}")));
+    }
+    findings.extend(ties(calibration));
+    if let Ok(threshold) = calibration.threshold(tpr) {
+        findings.extend(
+            threshold.shortfall(calibration.scores().len()).map(|s| format!("{s}; a larger --holdout gives more")),
+        );
+    }
+    let mut held_rows = vec![0usize; classes.len()];
+    held.y.iter().for_each(|&y| held_rows[y as usize] += 1);
+    let small: Vec<String> =
+        classes.iter().zip(&held_rows).filter(|(_, n)| **n < 5).map(|(c, n)| format!("{c} ({n})")).collect();
+    if !small.is_empty() {
+        findings.push(format!(
+            "classes with fewer than 5 held-out rows: {}; the threshold says little about them",
+            some(&small)
+        ));
+    }
+    findings
+}
+
+/// A learned sigma that ended at its floor.
+fn floor(head: &dyn Head) -> Option<String> {
+    let HeadConfig::DeepMcdd { sigma: Sigma::Learned, .. } = head.config() else { return None };
+    let log_sigma = head.params().get(1);
+    let at = log_sigma.iter().filter(|&&s| s == 0.0).count();
+    (at > 0).then(|| {
+        format!("sigma is at its floor of 1 for {at} of {} classes: learning it does nothing there", log_sigma.len())
+    })
+}
+
+/// Latent features that are the same for every held-out row.
+fn dead(z: &[f32], rows: usize) -> Option<String> {
+    let latent = z.len().checked_div(rows)?;
+    if rows < 2 {
+        return None;
+    }
+    let column = |d: usize| z.iter().skip(d).step_by(latent.max(1));
+    let dead = (0..latent).filter(|&d| column(d).all(|&v| v == z[d])).count();
+    (dead > 0).then(|| format!("{dead} of {latent} latent features are the same for every held-out row"))
+}
+
+/// Class means that are closer together than their rows are scattered.
+fn overlap(head: &dyn Head, z: &[f32], y: &[u32], classes: &[String]) -> Option<String> {
+    if !head.has_distances() {
+        return None;
+    }
+    let means = head.params().get(0);
+    let latent = means.len() / classes.len();
+    let mean = |k: usize| &means[k * latent..(k + 1) * latent];
+    let square = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+    // Root mean squared distance of a class's rows from its mean.
+    let mut radius = vec![(0.0, 0usize); classes.len()];
+    for (z, &y) in z.chunks_exact(latent).zip(y) {
+        let r = &mut radius[y as usize];
+        *r = (r.0 + square(z, mean(y as usize)), r.1 + 1);
+    }
+    let radius: Vec<f64> = radius.into_iter().map(|(s, n)| (s / n.max(1) as f64).sqrt()).collect();
+    let mut pairs = Vec::new();
+    for a in 0..classes.len() {
+        for b in a + 1..classes.len() {
+            if square(mean(a), mean(b)).sqrt() < radius[a].max(radius[b]) {
+                pairs.push(format!("{} and {}", classes[a], classes[b]));
+            }
+        }
+    }
+    (!pairs.is_empty()).then(|| format!("class means closer than their rows are scattered: {}", some(&pairs)))
+}
+
+/// Few distinct confidences: the threshold cannot be fine, and ties blur every metric.
+fn ties(calibration: &Calibration) -> Option<String> {
+    let scores = calibration.scores();
+    let distinct = 1 + scores.windows(2).filter(|w| w[0] != w[1]).count();
+    (scores.len() >= 20 && distinct < scores.len() / 2)
+        .then(|| format!("only {distinct} distinct confidences among {} held-out rows", scores.len()))
+}

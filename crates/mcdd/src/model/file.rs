@@ -1,0 +1,161 @@
+//! A model in one file; `docs/file-format.md` describes it.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Calibration, Model, ModelMember};
+use crate::container::{Container, Values};
+use crate::data::Schema;
+use crate::error::{Error, Result};
+use crate::net::cpu::Predictor;
+use crate::net::{Graph, ParamSpec, Params};
+use crate::seed::Stream;
+use crate::train::{Epoch, Settings};
+
+const FORMAT: &str = "mcdd model 1";
+
+/// Everything about a model but its numbers.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    version: String,
+    classes: Vec<String>,
+    schema: Schema,
+    graph: Graph,
+    settings: Settings,
+    rows: usize,
+    held_out_rows: usize,
+    members: Vec<MemberText>,
+    findings: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemberText {
+    epoch: Option<usize>,
+    history: Vec<Epoch>,
+}
+
+fn tensor(member: usize, spec: &ParamSpec) -> String {
+    format!("members.{member}.{}", spec.name)
+}
+
+impl Model {
+    fn container(&self) -> Result<Container> {
+        let members = self.members.iter().map(|m| MemberText { epoch: m.epoch, history: m.history.clone() }).collect();
+        let text = Text {
+            version: self.version.clone(),
+            classes: self.classes.clone(),
+            schema: self.schema.clone(),
+            graph: self.graph.clone(),
+            settings: self.settings.clone(),
+            rows: self.rows,
+            held_out_rows: self.calibration.scores().len(),
+            members,
+            findings: self.findings.clone(),
+        };
+        let text = serde_json::to_string(&text).map_err(|e| Error::format(e.to_string()))?;
+        let mut container = Container { text, ..Default::default() };
+        for (m, member) in self.members.iter().enumerate() {
+            for params in [member.net.params(), member.head.params()] {
+                for (i, spec) in params.specs().iter().enumerate() {
+                    container.put(tensor(m, spec), &spec.shape, Values::F32(params.export(i)));
+                }
+            }
+        }
+        let scores = self.calibration.scores();
+        container.put("calibration.confidence", &[scores.len()], Values::F64(scores.to_vec()));
+        Ok(container)
+    }
+
+    /// The model as bytes: the same for the same data, settings and seed.
+    ///
+    /// # Errors
+    /// Never for a model that was trained or loaded.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        Ok(self.container()?.to_bytes(FORMAT))
+    }
+
+    /// Writes the model beside its place and renames it, so that a crash leaves the old file or the new one.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.container()?.write(path.as_ref(), FORMAT)
+    }
+
+    /// Reads a model; nothing in the file is run or trusted.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, something else, or of a newer version.
+    pub fn load(path: impl AsRef<Path>) -> Result<Model> {
+        let path = path.as_ref();
+        Self::from_container(Container::read(path, FORMAT)?).map_err(|e| e.at_file(path))
+    }
+
+    /// Reads a model from memory.
+    ///
+    /// # Errors
+    /// As for [`Model::load`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Model> {
+        Self::from_container(Container::from_bytes(bytes, FORMAT)?)
+    }
+
+    fn from_container(mut c: Container) -> Result<Model> {
+        let wrong = |what: &str| Error::format(format!("the model makes no sense: {what}"));
+        let text: Text = serde_json::from_str(&c.text).map_err(|e| wrong(&e.to_string()))?;
+        text.schema.validate()?;
+        text.settings.check()?;
+        let distinct: HashSet<&String> = text.classes.iter().collect();
+        if text.classes.len() < 2 || distinct.len() < text.classes.len() {
+            return Err(wrong("it needs two or more classes with different names"));
+        }
+        let latent = text.graph.latent()?;
+        if text.graph.input != text.schema.width() || text.members.len() != text.settings.members {
+            return Err(wrong("columns, network and members do not fit together"));
+        }
+        // Shapes are compared with those in the file, which its length bounds, before anything is allocated.
+        let net_specs = text.graph.specs();
+        let head_specs = text.settings.head.specs(text.classes.len(), latent);
+        for m in 0..text.members.len() {
+            for spec in net_specs.iter().chain(&head_specs) {
+                if c.shape(&tensor(m, spec))? != spec.shape {
+                    return Err(wrong(&format!("tensor {} has another shape", tensor(m, spec))));
+                }
+            }
+        }
+        let mut members = Vec::new();
+        for (m, described) in text.members.into_iter().enumerate() {
+            let mut fill = |params: &mut Params| -> Result<()> {
+                for i in 0..params.specs().len() {
+                    let spec = params.specs()[i].clone();
+                    params.import(i, &c.take_f32(&tensor(m, &spec), &spec.shape)?)?;
+                }
+                Ok(())
+            };
+            let mut params = Params::new(net_specs.clone());
+            fill(&mut params)?;
+            let mut head = text.settings.head.build(text.classes.len(), latent, &mut Stream::new(0, "load"));
+            fill(head.params_mut())?;
+            let net = Predictor::new(&text.graph, &params)?;
+            members.push(ModelMember { net, head, history: described.history, epoch: described.epoch });
+        }
+        let scores = c.take_f64("calibration.confidence", &[text.held_out_rows])?;
+        if let Some(name) = c.tensors.keys().next() {
+            return Err(wrong(&format!("tensor {name} belongs to nothing")));
+        }
+        Ok(Model {
+            schema: text.schema,
+            classes: text.classes,
+            graph: text.graph,
+            members,
+            calibration: Calibration::new(scores)?,
+            settings: text.settings,
+            rows: text.rows,
+            findings: text.findings,
+            version: text.version,
+        })
+    }
+}

@@ -1,0 +1,253 @@
+//! A model from end to end, on the embedded digits.
+
+use super::*;
+use crate::data::digits;
+use crate::head::{HeadConfig, Sigma};
+use crate::metrics;
+use crate::train::{Epoch, Select, Watch};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn quick() -> Settings {
+    Settings { hidden: vec![32], latent: 16, epochs: 8, lr: 3e-3, batch: 64, seed: 7, ..Settings::default() }
+}
+
+fn run(threads: usize) -> Run<'static> {
+    Run { threads, ..Run::default() }
+}
+
+#[test]
+fn learns_the_digits_and_notices_a_new_one() {
+    let (known, unknown) = digits().leave_out("7").unwrap();
+    let (train, test) = known.split(0.2, 1).unwrap();
+    let model = Model::fit(&train, &Settings { epochs: 30, ..quick() }).unwrap();
+    let id = model.predict(&test).unwrap();
+    let right = (0..id.rows()).filter(|&i| test.label(i) == Some(id.class[i])).count();
+    assert!(right as f64 > 0.93 * id.rows() as f64, "{right} of {}", id.rows());
+    let ood = model.predict(&unknown).unwrap();
+    let auroc = metrics::detection(&id.confidence, &ood.confidence).unwrap().auroc;
+    assert!(auroc > 0.85, "{auroc}");
+    let threshold = model.threshold().unwrap();
+    let kept = id.confidence.iter().filter(|&&c| threshold.known(c)).count();
+    assert!(kept as f64 > 0.88 * id.rows() as f64, "{kept} of {}", id.rows());
+    for i in 0..id.rows() {
+        assert!((id.posterior(i).iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        let nearest = id.distance(i).unwrap().iter().fold(f64::INFINITY, |a, &b| a.min(b));
+        assert_eq!(id.confidence[i], -nearest);
+        assert_eq!(threshold.known(id.confidence[i]), id.p_value[i] > 0.05);
+    }
+}
+
+#[test]
+fn one_seed_fixes_every_byte_for_any_number_of_threads() {
+    let (known, _) = digits().leave_out("3").unwrap();
+    for settings in [
+        Settings { epochs: 3, ..quick() },
+        Settings { epochs: 2, members: 3, select: Select::Best, ..quick() },
+        Settings { epochs: 2, head: HeadConfig::Softmax, ..quick() },
+    ] {
+        let bytes = |threads, settings: &Settings| {
+            Model::fit_with(&known, settings, &run(threads)).unwrap().model.to_bytes().unwrap()
+        };
+        let one = bytes(1, &settings);
+        assert_eq!(one, bytes(2, &settings));
+        assert_eq!(one, bytes(3, &settings));
+        assert_eq!(one, bytes(1, &settings));
+        assert_ne!(one, bytes(1, &Settings { seed: 8, ..settings.clone() }));
+    }
+}
+
+#[test]
+fn a_file_gives_back_the_same_model() {
+    let table = digits();
+    for settings in [
+        Settings { epochs: 2, members: 2, ..quick() },
+        Settings { epochs: 2, head: HeadConfig::Softmax, ..quick() },
+        Settings { epochs: 2, head: HeadConfig::DeepMcdd { nu: 0.5, sigma: Sigma::Learned }, ..quick() },
+    ] {
+        let model = Model::fit(&table, &settings).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m.mcdd");
+        model.save(&path).unwrap();
+        let loaded = Model::load(&path).unwrap();
+        assert_eq!(loaded.to_bytes().unwrap(), model.to_bytes().unwrap());
+        assert_eq!(loaded.predict(&table).unwrap(), model.predict(&table).unwrap());
+    }
+}
+
+#[test]
+fn a_row_is_the_same_alone_and_in_company() {
+    let table = digits();
+    let model = Model::fit(&table, &Settings { epochs: 1, members: 2, ..quick() }).unwrap();
+    let x = model.schema().transform(&table, None).unwrap();
+    let all = model.predict(&table).unwrap();
+    let (mut one, mut scratch) = (Predictions::default(), Scratch::default());
+    for i in [0, 1, 95, 96, 1000, 1796] {
+        let width = model.graph().input;
+        model.predict_one(&x[i * width..(i + 1) * width], &mut one, &mut scratch).unwrap();
+        assert_eq!((one.class[0], one.confidence[0]), (all.class[i], all.confidence[i]));
+        assert_eq!(one.posterior, all.posterior(i));
+        assert_eq!(Some(&one.distance[..]), all.distance(i));
+    }
+    assert!(model.predict_one(&[f32::NAN; 3], &mut one, &mut scratch).is_err());
+    let mut bad = x[..model.graph().input].to_vec();
+    bad[0] = f32::INFINITY;
+    assert!(model.predict_one(&bad, &mut one, &mut scratch).is_err());
+}
+
+#[test]
+fn damaged_files_are_errors() {
+    let settings = Settings { hidden: vec![4], latent: 2, epochs: 1, ..quick() };
+    let bytes = Model::fit(&digits(), &settings).unwrap().to_bytes().unwrap();
+    for n in (0..bytes.len()).step_by(37).chain(bytes.len() - 40..bytes.len()) {
+        assert!(Model::from_bytes(&bytes[..n]).is_err(), "cut at {n}");
+    }
+    for i in (0..bytes.len()).step_by(11) {
+        let mut damaged = bytes.clone();
+        damaged[i] ^= 1 << (i % 8);
+        assert!(Model::from_bytes(&damaged).is_err(), "byte {i}");
+    }
+}
+
+/// Files whose checksum is right and whose content makes no sense.
+#[test]
+fn absurd_files_are_errors() {
+    use crate::container::{Container, Values};
+    let settings = Settings { hidden: vec![4], latent: 2, epochs: 1, ..quick() };
+    let bytes = Model::fit(&digits(), &settings).unwrap().to_bytes().unwrap();
+    let good = Container::from_bytes(&bytes, "mcdd model 1").unwrap();
+    let text = |from: &str, to: &str| {
+        let c = Container { text: good.text.replacen(from, to, 1), ..good.clone() };
+        assert_ne!(c.text, good.text, "{from}");
+        c
+    };
+    let mut missing = good.clone();
+    missing.tensors.remove("members.0.fc1.weight");
+    let mut shape = good.clone();
+    shape.put("members.0.fc1.bias", &[2, 2], Values::F32(vec![0.0; 4]));
+    let mut infinite = good.clone();
+    infinite.put("members.0.fc1.bias", &[4], Values::F32(vec![f32::INFINITY; 4]));
+    let mut extra = good.clone();
+    extra.put("more", &[1], Values::F32(vec![0.0]));
+    let mut empty = good.clone();
+    empty.put("calibration.confidence", &[0], Values::F64(vec![]));
+    let cases = [
+        text("\"outputs\":4", "\"outputs\":4000000000000000000"),
+        text("\"inputs\":4", "\"inputs\":5"),
+        text("\"held_out_rows\":", "\"held_out_rows\":9"),
+        text("\"members\":1", "\"members\":7"),
+        text("\"latent\":2", "\"latent\":0"),
+        text("\"nu\":1.0", "\"nu\":-1.0"),
+        text("\"from\":[0]", "\"from\":[9]"),
+        text("\"classes\":[\"0\",\"1\"", "\"classes\":[\"0\",\"0\""),
+        text("\"classes\":[\"0\",", "\"classes\":["),
+        text("\"op\":\"linear\"", "\"op\":\"cake\""),
+        text("{", "["),
+        missing,
+        shape,
+        infinite,
+        extra,
+        empty,
+    ];
+    for (i, case) in cases.into_iter().enumerate() {
+        assert!(Model::from_bytes(&case.to_bytes("mcdd model 1")).is_err(), "case {i}");
+    }
+    let newer = good.to_bytes("mcdd model 2");
+    assert!(Model::from_bytes(&newer).err().unwrap().to_string().contains("version 2"));
+}
+
+/// Stops after so many steps.
+struct StopAfter(AtomicUsize, usize);
+
+impl Watch for StopAfter {
+    fn stop(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1 >= self.1
+    }
+}
+
+#[test]
+fn a_stopped_run_keeps_the_best_and_a_resumed_one_ends_in_the_same_bytes() {
+    let table = digits();
+    for settings in [
+        Settings { epochs: 6, ..quick() },
+        Settings { epochs: 5, members: 2, select: Select::Best, ..quick() },
+        Settings {
+            epochs: 30,
+            patience: Some(2),
+            lr: 0.03,
+            optimizer: crate::train::optim::Optimizer::Sgd { momentum: 0.9 },
+            ..quick()
+        },
+    ] {
+        let whole = Model::fit_with(&table, &settings, &run(1)).unwrap().model.to_bytes().unwrap();
+        let steps_per_epoch = 1617usize.div_ceil(64);
+        for stop_at in [1, steps_per_epoch + 3, 3 * steps_per_epoch] {
+            let dir = tempfile::tempdir().unwrap();
+            let checkpoint = Some(dir.path().join("c"));
+            let stop = StopAfter(AtomicUsize::new(0), stop_at);
+            let stopped = Model::fit_with(
+                &table,
+                &settings,
+                &Run { threads: 1, checkpoint: checkpoint.clone(), resume: false, watch: &stop },
+            )
+            .unwrap();
+            assert!(stopped.interrupted && stopped.notices.iter().any(|n| n.contains("stopped")));
+            // A second start without --resume must not destroy what is there.
+            if stop_at > steps_per_epoch {
+                let again = Run { threads: 1, checkpoint: checkpoint.clone(), ..Run::default() };
+                assert!(Model::fit_with(&table, &settings, &again).is_err());
+            }
+            let resumed = Run { threads: 2, checkpoint: checkpoint.clone(), resume: true, ..Run::default() };
+            let model = Model::fit_with(&table, &settings, &resumed).unwrap().model;
+            assert!(model.to_bytes().unwrap() == whole, "stopped at step {stop_at}");
+            // Once more, now from the end; and with other settings, which must be refused.
+            let model = Model::fit_with(&table, &settings, &resumed).unwrap().model;
+            assert!(model.to_bytes().unwrap() == whole);
+            let other = Settings { lr: 1e-4, ..settings.clone() };
+            assert!(Model::fit_with(&table, &other, &resumed).err().unwrap().to_string().contains("another run"));
+        }
+    }
+}
+
+#[test]
+fn best_is_the_lowest_held_out_loss_and_patience_stops() {
+    let table = digits();
+    let settings = Settings { epochs: 40, lr: 0.02, select: Select::Best, patience: Some(3), ..quick() };
+    let model = Model::fit(&table, &settings).unwrap();
+    let (history, kept) = model.history(0).unwrap();
+    let lowest = |h: &[Epoch]| h.iter().min_by(|a, b| a.held_out_loss.total_cmp(&b.held_out_loss)).map(|e| e.epoch);
+    assert_eq!(kept, lowest(history));
+    assert!(history.len() < 40 && history.len() == kept.unwrap() + 4, "{} {kept:?}", history.len());
+}
+
+#[test]
+fn diverging_is_an_error_with_a_hint() {
+    let sgd = crate::train::optim::Optimizer::Sgd { momentum: 0.9 };
+    let settings = Settings { lr: 1e6, optimizer: sgd, ..quick() };
+    let e = Model::fit(&digits(), &settings).err().unwrap();
+    assert_eq!((e.kind(), e.hint_text()), (crate::error::Kind::Diverged, Some("lower --lr")));
+}
+
+#[test]
+fn the_doctor_speaks_up() {
+    let findings = |rows: usize, settings: &Settings| {
+        let table = digits();
+        let rows: Vec<usize> = (0..rows).collect();
+        Model::fit(&table.select(&rows), settings).unwrap().findings().join("\n")
+    };
+    let few = findings(120, &quick());
+    assert!(few.contains("too few for a threshold") && few.contains("fewer than 5 held-out rows"), "{few}");
+    let learned = Settings { head: HeadConfig::DeepMcdd { nu: 1.0, sigma: Sigma::Learned }, epochs: 20, ..quick() };
+    assert!(findings(1797, &learned).contains("floor"));
+    let early = Settings { epochs: 1, lr: 1e-6, ..quick() };
+    assert!(findings(1797, &early).contains("closer than their rows"));
+}
+
+#[test]
+fn test_rows_do_not_change_the_model() {
+    // Preprocessing and weights come from the training part alone: other held-out rows give the same statistics.
+    let table = digits();
+    let (train, _) = table.split_rows(0.1, 7).unwrap();
+    let (a, _) = Schema::fit(&table, &train).unwrap();
+    let model = Model::fit(&table, &Settings { epochs: 1, ..quick() }).unwrap();
+    assert_eq!(&a, model.schema());
+}

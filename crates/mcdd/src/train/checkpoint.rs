@@ -1,0 +1,138 @@
+//! Checkpoints: everything a run needs to go on and end in the same bytes.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::optim::State;
+use super::{Epoch, Progress, Rows, Settings};
+use crate::container::{Container, Values, hex};
+use crate::error::{Error, Result};
+use crate::net::Graph;
+
+const FORMAT: &str = "mcdd checkpoint 1";
+
+/// Where a member's checkpoints go, and how often.
+pub(super) struct Keeper {
+    path: PathBuf,
+    fingerprint: String,
+    last: Instant,
+    cost: Duration,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    fingerprint: String,
+    step: u64,
+    history: Vec<Epoch>,
+    best: Option<usize>,
+    done: bool,
+}
+
+/// A name for the data and the settings of a run: a checkpoint of another run is refused.
+pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Rows]) -> Result<String> {
+    let text = serde_json::to_string(&(env!("CARGO_PKG_VERSION"), graph, settings))
+        .map_err(|e| Error::format(e.to_string()))?;
+    let mut hash = Sha256::new();
+    hash.update(text.as_bytes());
+    for part in parts {
+        for chunk in part.x.chunks(4096) {
+            let bytes: Vec<u8> = chunk.iter().flat_map(|v| v.to_le_bytes()).collect();
+            hash.update(&bytes);
+        }
+        hash.update(part.y.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+    }
+    Ok(hex(&hash.finalize()))
+}
+
+impl Keeper {
+    pub fn new(folder: &Path, member: usize, fingerprint: String) -> Keeper {
+        Keeper { path: file(folder, member), fingerprint, last: Instant::now(), cost: Duration::ZERO }
+    }
+
+    /// Saves after an epoch, unless that would take more than about a twentieth of the time.
+    pub fn save(&mut self, run: &Progress, done: bool) -> Result<()> {
+        if !done && self.last.elapsed() < 20 * self.cost {
+            return Ok(());
+        }
+        let start = Instant::now();
+        let text = Text {
+            fingerprint: self.fingerprint.clone(),
+            step: run.step,
+            history: run.history.clone(),
+            best: run.best.as_ref().map(|b| b.epoch),
+            done,
+        };
+        let text = serde_json::to_string(&text).map_err(|e| Error::format(e.to_string()))?;
+        let mut container = Container { text, ..Default::default() };
+        let mut put = |name: &str, values: &[f32]| {
+            container.put(name, &[values.len()], Values::F32(values.to_vec()));
+        };
+        put("net", &run.net.data);
+        put("head", &run.head.params().data);
+        for (name, state) in [("net", &run.states.0), ("head", &run.states.1)] {
+            put(&format!("{name}.first"), &state.first);
+            put(&format!("{name}.second"), &state.second);
+        }
+        if let Some(best) = &run.best {
+            put("best.net", &best.net);
+            put("best.head", &best.head);
+        }
+        container.write(&self.path, FORMAT)?;
+        self.cost = start.elapsed();
+        self.last = Instant::now();
+        Ok(())
+    }
+
+    /// Takes up the last checkpoint, if there is one; says whether the run was over.
+    pub fn resume(&self, run: &mut Progress) -> Result<bool> {
+        if !self.path.exists() {
+            return Ok(false);
+        }
+        let mut c = Container::read(&self.path, FORMAT)?;
+        let damaged = |e: String| Error::format(format!("the checkpoint is damaged ({e})")).at_file(&self.path);
+        let text: Text = serde_json::from_str(&c.text).map_err(|e| damaged(e.to_string()))?;
+        if text.fingerprint != self.fingerprint {
+            return Err(Error::setting("the checkpoint belongs to another run: data, settings or version differ")
+                .at_file(&self.path)
+                .hint("give the data and settings of that run, or another --checkpoint folder"));
+        }
+        let mut fill = |name: &str, to: &mut Vec<f32>| -> Result<()> {
+            *to = c.take_f32(name, &[to.len()]).map_err(|e| e.at_file(&self.path))?;
+            Ok(())
+        };
+        fill("net", &mut run.net.data)?;
+        fill("head", &mut run.head.params_mut().data)?;
+        for (name, State { first, second }) in [("net", &mut run.states.0), ("head", &mut run.states.1)] {
+            fill(&format!("{name}.first"), first)?;
+            fill(&format!("{name}.second"), second)?;
+        }
+        if let Some(epoch) = text.best {
+            let record = text.history.get(epoch).ok_or_else(|| damaged("no such epoch".into()))?;
+            let mut best = run.snapshot(epoch, record.held_out_loss);
+            fill("best.net", &mut best.net)?;
+            fill("best.head", &mut best.head)?;
+            run.best = Some(best);
+        }
+        run.step = text.step;
+        run.history = text.history;
+        Ok(text.done)
+    }
+}
+
+fn file(folder: &Path, member: usize) -> PathBuf {
+    folder.join(format!("member-{member}.checkpoint"))
+}
+
+/// Makes the folder, and refuses one with checkpoints in it unless the run is to be resumed.
+pub(super) fn prepare(folder: &Path, resume: bool) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(e, folder))?;
+    if !resume && file(folder, 0).exists() {
+        return Err(Error::setting("the folder holds the checkpoints of an earlier run")
+            .at_file(folder)
+            .hint("add --resume to go on with it, or give another folder"));
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! What a training run is told.
+
+use serde::{Deserialize, Serialize};
+
+use super::optim::{Optimizer, Schedule};
+use crate::error::{Error, Result};
+use crate::head::HeadConfig;
+
+/// Which epoch's weights are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Select {
+    /// The last one's.
+    #[default]
+    Last,
+    /// The one with the lowest loss on the held-out rows.
+    Best,
+}
+
+/// Everything that decides what comes out of training; stored in the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Widths of the hidden layers; 128, 128.
+    pub hidden: Vec<usize>,
+    /// Latent features; 128.
+    pub latent: usize,
+    /// The objective; Deep-MCDD with nu 1 and sigma 1.
+    pub head: HeadConfig,
+    /// Passes over the training rows, at least 1; 100.
+    pub epochs: usize,
+    /// Rows of a step, at least 1; 200.
+    pub batch: usize,
+    /// The first learning rate, above 0; 0.001.
+    pub lr: f64,
+    /// Adam or SGD; Adam.
+    pub optimizer: Optimizer,
+    /// L2 penalty on weights, at least 0; 0.
+    pub weight_decay: f64,
+    /// Of the learning rate; cosine.
+    pub schedule: Schedule,
+    /// Which epoch is kept; the last.
+    pub select: Select,
+    /// Stop after so many epochs without a lower loss on the held-out rows; never.
+    pub patience: Option<usize>,
+    /// Share of the rows held out for calibration and watching, between 0 and 1; 0.1.
+    pub holdout: f64,
+    /// Networks in the ensemble, 1 to 100; 1.
+    pub members: usize,
+    /// Share of known rows that the threshold should keep, between 0 and 1; 0.95.
+    pub tpr: f64,
+    /// Fixes everything random; 0.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            hidden: vec![128, 128],
+            latent: 128,
+            head: HeadConfig::default(),
+            epochs: 100,
+            batch: 200,
+            lr: 1e-3,
+            optimizer: Optimizer::default(),
+            weight_decay: 0.0,
+            schedule: Schedule::default(),
+            select: Select::default(),
+            patience: None,
+            holdout: 0.1,
+            members: 1,
+            tpr: 0.95,
+            seed: 0,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// Names the first setting that is outside its range.
+    pub fn check(&self) -> Result<()> {
+        let rules = [
+            (self.hidden.iter().all(|&h| (1..=65_536).contains(&h)), "hidden layers have 1 to 65,536 features"),
+            ((1..=65_536).contains(&self.latent), "latent is 1 to 65,536"),
+            ((1..=1_000_000).contains(&self.epochs), "epochs is 1 to 1,000,000"),
+            ((1..=1_000_000).contains(&self.batch), "batch is 1 to 1,000,000"),
+            (self.lr > 0.0 && self.lr.is_finite(), "lr is a number above 0"),
+            (self.weight_decay >= 0.0 && self.weight_decay.is_finite(), "weight decay is a number of at least 0"),
+            (self.patience != Some(0), "patience is at least 1"),
+            (self.holdout > 0.0 && self.holdout < 1.0, "holdout is a share between 0 and 1"),
+            ((1..=100).contains(&self.members), "members is 1 to 100"),
+            (self.tpr > 0.0 && self.tpr < 1.0, "tpr is a share between 0 and 1"),
+        ];
+        if let Some((_, rule)) = rules.iter().find(|(holds, _)| !holds) {
+            return Err(Error::setting(*rule).hint("--help lists the settings with their defaults"));
+        }
+        self.head.check()?;
+        self.optimizer.check()?;
+        self.schedule.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_legal_and_each_range_is_checked() {
+        Settings::default().check().unwrap();
+        let d = Settings::default;
+        for wrong in [
+            Settings { hidden: vec![128, 0], ..d() },
+            Settings { latent: 0, ..d() },
+            Settings { epochs: 0, ..d() },
+            Settings { batch: 0, ..d() },
+            Settings { lr: f64::NAN, ..d() },
+            Settings { weight_decay: -1.0, ..d() },
+            Settings { patience: Some(0), ..d() },
+            Settings { holdout: 1.0, ..d() },
+            Settings { members: 0, ..d() },
+            Settings { tpr: 1.0, ..d() },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+}
