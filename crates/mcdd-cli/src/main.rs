@@ -1,1 +1,60 @@
-fn main() {}
+//! The `mcdd` command. Data goes to stdout, talk to stderr.
+
+mod cmd;
+mod options;
+mod output;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  mcdd demo                                     see it work on data that it carries
+  mcdd train flowers.csv --label species -o flowers.mcdd
+  mcdd predict flowers.mcdd new.csv             a class or \"unknown\" for each row
+  mcdd evaluate flowers.mcdd test.csv --ood weeds.csv
+
+Exit codes: 0 done, 1 a row was unknown (predict --fail-on-unknown), 2 error.
+Colours are off where NO_COLOR is set or stderr is no terminal.";
+
+/// Train classifiers that put a class on what they know and say "unknown" to what they don't
+#[derive(Parser)]
+#[command(name = "mcdd", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Train(cmd::train::Args),
+    Predict(cmd::predict::Args),
+    Evaluate(cmd::evaluate::Args),
+    Metrics(cmd::metrics::Args),
+    Inspect(cmd::inspect::Args),
+    Demo(cmd::demo::Args),
+    Completions(cmd::completions::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Train(args) => cmd::train::run(args),
+        Command::Predict(args) => cmd::predict::run(args),
+        Command::Evaluate(args) => cmd::evaluate::run(args),
+        Command::Metrics(args) => cmd::metrics::run(args),
+        Command::Inspect(args) => cmd::inspect::run(args),
+        Command::Demo(args) => cmd::demo::run(args),
+        Command::Completions(args) => cmd::completions::run::<Cli>(args),
+    };
+    match result {
+        Ok(code) => code,
+        // Whoever read the output has seen enough.
+        Err(e) if ui::is_broken_pipe(&e) => ExitCode::SUCCESS,
+        Err(e) => {
+            ui::error(&e);
+            ExitCode::from(2)
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::ValueEnum;
 use mcdd::metrics::{self, Detection, DetectionIntervals, Row};
@@ -43,12 +44,7 @@ pub struct Args {
     pub compat: Option<Compat>,
 
     /// Replicates for the 95% intervals; 0 for no intervals
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1000,
-        conflicts_with = "compat"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "compat")]
     pub bootstrap: usize,
 
     /// Seed of the replicates
@@ -68,14 +64,8 @@ pub enum Compat {
 impl Compat {
     fn describe(self) -> (&'static str, &'static str) {
         match self {
-            Compat::Authors => (
-                "authors",
-                "the code published with Deep-MCDD; a tie counts as an error",
-            ),
-            Compat::Openood => (
-                "openood",
-                "OpenOOD 1.5; trapezoids under precision-recall curves",
-            ),
+            Compat::Authors => ("authors", "the code published with Deep-MCDD; a tie counts as an error"),
+            Compat::Openood => ("openood", "OpenOOD 1.5; trapezoids under precision-recall curves"),
         }
     }
 }
@@ -90,19 +80,13 @@ impl From<Compat> for metrics::Compat {
 }
 
 /// Runs the command.
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let id = read_scores(&args.id_scores, args.column.as_deref())?;
     let ood = read_scores(&args.ood_scores, args.column.as_deref())?;
     let report = Report::new(&id, &ood, &args)?;
-    let text = if args.json {
-        report.json()?
-    } else {
-        report.table()
-    };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
+    let text = if args.json { report.json()? } else { report.table() };
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What is printed, as a table or as JSON.
@@ -122,34 +106,15 @@ impl Report {
             let found = metrics::detection_compat(id, ood, compat.into())?;
             let (n_id, n_ood) = found.counts();
             let tie_share = found.tie_share();
-            return Ok(Report {
-                compat: args.compat,
-                n_id,
-                n_ood,
-                tie_share,
-                rows: found.rows(),
-                intervals: None,
-            });
+            return Ok(Report { compat: args.compat, n_id, n_ood, tie_share, rows: found.rows(), intervals: None });
         }
         let found = metrics::detection(id, ood)?;
         let intervals = match args.bootstrap {
             0 => None,
             n => Some((metrics::bootstrap(id, ood, n, args.seed, 0)?, n, args.seed)),
         };
-        let Detection {
-            n_id,
-            n_ood,
-            tie_share,
-            ..
-        } = found;
-        Ok(Report {
-            compat: None,
-            n_id,
-            n_ood,
-            tie_share,
-            rows: found.rows().to_vec(),
-            intervals,
-        })
+        let Detection { n_id, n_ood, tie_share, .. } = found;
+        Ok(Report { compat: None, n_id, n_ood, tie_share, rows: found.rows().to_vec(), intervals })
     }
 
     fn table(&self) -> String {
@@ -163,48 +128,26 @@ impl Report {
         if let Some((name, meaning)) = self.compat.map(Compat::describe) {
             text += &format!("definitions: {name} ({meaning})\n");
         }
-        let head = if self.intervals.is_some() {
-            "  95% interval"
-        } else {
-            ""
-        };
+        let head = if self.intervals.is_some() { "  95% interval" } else { "" };
         text += &format!("\n{:<20}{:<15}{:>7}{head}\n", "metric", "", "%");
-        let intervals = self
-            .intervals
-            .as_ref()
-            .map(|(intervals, ..)| intervals.rows());
+        let intervals = self.intervals.as_ref().map(|(intervals, ..)| intervals.rows());
         for (i, row) in self.rows.iter().enumerate() {
-            text += &format!(
-                "{:<20}positive: {:<5}{:>7}",
-                row.name,
-                row.positive,
-                percent(row.value)
-            );
+            text += &format!("{:<20}positive: {:<5}{:>7}", row.name, row.positive, percent(row.value));
             if let Some(interval) = intervals.as_ref().and_then(|all| all.get(i)) {
-                text += &format!(
-                    "  {:>6} to {:>6}",
-                    percent(interval.low),
-                    percent(interval.high)
-                );
+                text += &format!("  {:>6} to {:>6}", percent(interval.low), percent(interval.high));
             }
             text.push('\n');
         }
         if let Some((_, replicates, seed)) = &self.intervals {
-            text += &format!(
-                "\nintervals: percentile bootstrap, {replicates} replicates, seed {seed}\n"
-            );
+            text += &format!("\nintervals: percentile bootstrap, {replicates} replicates, seed {seed}\n");
         }
         text
     }
 
     fn json(&self) -> anyhow::Result<String> {
-        let intervals = self
-            .intervals
-            .as_ref()
-            .map(|(intervals, ..)| intervals.rows());
+        let intervals = self.intervals.as_ref().map(|(intervals, ..)| intervals.rows());
         let rows = self.rows.iter().enumerate().map(|(i, row)| {
-            let mut entry =
-                json!({ "name": row.name, "positive": row.positive, "value": row.value });
+            let mut entry = json!({ "name": row.name, "positive": row.positive, "value": row.value });
             if let Some(interval) = intervals.as_ref().and_then(|all| all.get(i)) {
                 entry["interval95"] = json!(interval);
             }
@@ -225,11 +168,7 @@ impl Report {
 /// Reads the scores in `path`: NPY by its first bytes, else text with or without columns.
 fn read_scores(path: &Path, column: Option<&str>) -> Result<Vec<f64>> {
     let bytes = fs::read(path).map_err(|e| Error::io(e, path))?;
-    let scores = if bytes.starts_with(b"\x93NUMPY") {
-        read_npy(&bytes)
-    } else {
-        read_text(&bytes, column)
-    };
+    let scores = if bytes.starts_with(b"\x93NUMPY") { read_npy(&bytes) } else { read_text(&bytes, column) };
     let scores = scores.map_err(|e| e.at_file(path))?;
     if scores.is_empty() {
         return Err(Error::data("there are no scores in the file").at_file(path));
@@ -249,15 +188,10 @@ fn is_missing(field: &str) -> bool {
 }
 
 fn read_text(bytes: &[u8], column: Option<&str>) -> Result<Vec<f64>> {
-    let text = std::str::from_utf8(bytes).map_err(|_| {
-        Error::data("the file is neither UTF-8 text nor NPY").hint("give text, CSV or NPY")
-    })?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| Error::data("the file is neither UTF-8 text nor NPY").hint("give text, CSV or NPY"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut lines = text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-        .peekable();
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).peekable();
     let Some(&(_, first)) = lines.peek() else {
         return Ok(Vec::new());
     };
@@ -267,9 +201,7 @@ fn read_text(bytes: &[u8], column: Option<&str>) -> Result<Vec<f64>> {
         None => vec![line.trim().trim_matches('"').to_owned()],
     };
     let first = split(first);
-    let header = first
-        .iter()
-        .any(|field| field.parse::<f64>().is_err() && !is_missing(field));
+    let header = first.iter().any(|field| field.parse::<f64>().is_err() && !is_missing(field));
     let at = find_column(&first, header, column)?;
     if header {
         lines.next();
@@ -278,8 +210,9 @@ fn read_text(bytes: &[u8], column: Option<&str>) -> Result<Vec<f64>> {
         .map(|(i, line)| {
             let row = split(line);
             let Some(field) = row.get(at) else {
-                return Err(Error::data(format!("the row has {} of {} columns", row.len(), first.len()))
-                    .at_row(i as u64 + 1));
+                return Err(
+                    Error::data(format!("the row has {} of {} columns", row.len(), first.len())).at_row(i as u64 + 1)
+                );
             };
             if is_missing(field) {
                 return Err(no_score(i + 1, "missing"));
@@ -297,41 +230,16 @@ fn read_text(bytes: &[u8], column: Option<&str>) -> Result<Vec<f64>> {
 
 /// The position of the scores among the fields of the first line.
 fn find_column(first: &[String], header: bool, column: Option<&str>) -> Result<usize> {
-    let named = |name: &str| {
-        header
-            .then(|| {
-                first
-                    .iter()
-                    .position(|field| field.eq_ignore_ascii_case(name))
-            })
-            .flatten()
-    };
-    let columns = if header {
-        format!("the columns are {}", first.join(", "))
-    } else {
-        "there is no header".into()
-    };
+    let named = |name: &str| header.then(|| first.iter().position(|field| field.eq_ignore_ascii_case(name))).flatten();
+    let columns = if header { format!("the columns are {}", first.join(", ")) } else { "there is no header".into() };
     match column {
         None if first.len() == 1 => Ok(0),
-        None => named("confidence")
-            .or_else(|| named("score"))
-            .ok_or_else(|| {
-                Error::data(format!(
-                    "there are {} columns and none is named confidence or score",
-                    first.len()
-                ))
-                .hint(format!(
-                    "{columns}; choose one with --column NAME or --column NUMBER (from 1)"
-                ))
-            }),
+        None => named("confidence").or_else(|| named("score")).ok_or_else(|| {
+            Error::data(format!("there are {} columns and none is named confidence or score", first.len()))
+                .hint(format!("{columns}; choose one with --column NAME or --column NUMBER (from 1)"))
+        }),
         Some(column) => {
-            let numbered = || {
-                column
-                    .parse::<usize>()
-                    .ok()?
-                    .checked_sub(1)
-                    .filter(|&i| i < first.len())
-            };
+            let numbered = || column.parse::<usize>().ok()?.checked_sub(1).filter(|&i| i < first.len());
             named(column).or_else(numbered).ok_or_else(|| {
                 Error::data(format!("there is no column {column}"))
                     .hint(format!("{columns}; numbers run from 1 to {}", first.len()))
@@ -355,9 +263,7 @@ fn fields(line: &str, delimiter: char) -> Vec<String> {
 }
 
 fn read_npy(bytes: &[u8]) -> Result<Vec<f64>> {
-    let damaged = || {
-        Error::data("the NPY file is damaged or cut short").hint("write it again with numpy.save")
-    };
+    let damaged = || Error::data("the NPY file is damaged or cut short").hint("write it again with numpy.save");
     // After the magic: version (2 bytes), header length (2 bytes in version 1, else 4), header, data.
     let wide = *bytes.get(6).ok_or_else(damaged)? > 1;
     let (length, start) = match (wide, bytes.get(8..12)) {
@@ -366,30 +272,14 @@ fn read_npy(bytes: &[u8]) -> Result<Vec<f64>> {
         _ => return Err(damaged()),
     };
     let end = length.checked_add(start).ok_or_else(damaged)?;
-    let header = bytes
-        .get(start..end)
-        .and_then(|h| std::str::from_utf8(h).ok())
-        .ok_or_else(damaged)?;
-    let after = |key: &str| {
-        header
-            .split_once(key)
-            .map(|(_, rest)| rest.trim_start_matches([' ', ':']))
-    };
-    let descr = after("'descr'")
-        .and_then(|rest| rest.split('\'').nth(1))
-        .ok_or_else(damaged)?;
-    let shape = after("'shape'")
-        .and_then(|rest| rest.strip_prefix('(')?.split(')').next())
-        .ok_or_else(damaged)?;
-    let shape: Vec<usize> = shape
-        .split(',')
-        .filter_map(|n| n.trim().parse().ok())
-        .collect();
+    let header = bytes.get(start..end).and_then(|h| std::str::from_utf8(h).ok()).ok_or_else(damaged)?;
+    let after = |key: &str| header.split_once(key).map(|(_, rest)| rest.trim_start_matches([' ', ':']));
+    let descr = after("'descr'").and_then(|rest| rest.split('\'').nth(1)).ok_or_else(damaged)?;
+    let shape = after("'shape'").and_then(|rest| rest.strip_prefix('(')?.split(')').next()).ok_or_else(damaged)?;
+    let shape: Vec<usize> = shape.split(',').filter_map(|n| n.trim().parse().ok()).collect();
     let &[n] = shape.as_slice() else {
-        return Err(
-            Error::data(format!("the array has {} dimensions, not one", shape.len()))
-                .hint("save the scores alone: numpy.save(file, scores.ravel())"),
-        );
+        return Err(Error::data(format!("the array has {} dimensions, not one", shape.len()))
+            .hint("save the scores alone: numpy.save(file, scores.ravel())"));
     };
 
     macro_rules! numbers {
@@ -438,9 +328,7 @@ mod tests {
     }
 
     fn parse(flags: &[&str]) -> Args {
-        Command::try_parse_from(["metrics", "id", "ood"].iter().chain(flags))
-            .unwrap()
-            .args
+        Command::try_parse_from(["metrics", "id", "ood"].iter().chain(flags)).unwrap().args
     }
 
     fn read(content: impl AsRef<[u8]>, column: Option<&str>) -> Result<Vec<f64>> {
@@ -459,10 +347,7 @@ mod tests {
 
     #[test]
     fn reads_text() {
-        assert_eq!(
-            read("1\n\n-2.5e3\r\ninf\n", None).unwrap(),
-            [1.0, -2500.0, f64::INFINITY]
-        );
+        assert_eq!(read("1\n\n-2.5e3\r\ninf\n", None).unwrap(), [1.0, -2500.0, f64::INFINITY]);
         assert_eq!(read("\u{feff}score\n1\n2\n", None).unwrap(), [1.0, 2.0]);
         assert_eq!(read("anything\n1\n", Some("anything")).unwrap(), [1.0]);
     }
@@ -483,12 +368,7 @@ mod tests {
         fails("1\nnan\n", None, Some(2), "the score is NaN");
         fails("a,score\n1,2\n1,\n", None, Some(3), "the score is missing");
         fails("1\ntwo\n", None, Some(2), "\"two\" is not a number");
-        fails(
-            "a,score\n1,2\n1\n",
-            None,
-            Some(3),
-            "the row has 1 of 2 columns",
-        );
+        fails("a,score\n1,2\n1\n", None, Some(3), "the row has 1 of 2 columns");
         fails("1,2\n", None, None, "none is named confidence or score");
         fails("1,2\n", Some("0"), None, "no column 0");
         fails("1,2\n", Some("score"), None, "no column score");
@@ -500,8 +380,7 @@ mod tests {
     }
 
     fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-        let header =
-            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
         let mut file = b"\x93NUMPY\x01\x00".to_vec();
         file.extend((header.len() as u16).to_le_bytes());
         file.extend(header.bytes());
@@ -511,21 +390,12 @@ mod tests {
 
     #[test]
     fn reads_npy() {
-        let f4: Vec<u8> = [1.5f32, -2.0]
-            .iter()
-            .flat_map(|x| x.to_le_bytes())
-            .collect();
+        let f4: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
         assert_eq!(read(npy("<f4", "(2,)", &f4), None).unwrap(), [1.5, -2.0]);
-        let f8: Vec<u8> = [0.1f64, f64::NAN]
-            .iter()
-            .flat_map(|x| x.to_be_bytes())
-            .collect();
+        let f8: Vec<u8> = [0.1f64, f64::NAN].iter().flat_map(|x| x.to_be_bytes()).collect();
         assert_eq!(read(npy(">f8", "(1,)", &f8), None).unwrap(), [0.1]);
         fails(npy(">f8", "(2,)", &f8), None, Some(2), "NaN");
-        assert_eq!(
-            read(npy("|i1", "(2,)", &[1, 255]), None).unwrap(),
-            [1.0, -1.0]
-        );
+        assert_eq!(read(npy("|i1", "(2,)", &[1, 255]), None).unwrap(), [1.0, -1.0]);
         fails(npy("<i8", "(2,)", &[0; 15]), None, None, "cut short");
         fails(npy("<f4", "(1, 2)", &f4), None, None, "2 dimensions");
         fails(npy("<U4", "(1,)", &f4), None, None, "of type <U4");
@@ -537,22 +407,12 @@ mod tests {
 
     #[test]
     fn every_line_says_which_side_is_positive() {
-        for flags in [
-            &["--compat", "authors"][..],
-            &["--compat", "openood"],
-            &["--bootstrap", "0"],
-            &[],
-        ] {
+        for flags in [&["--compat", "authors"][..], &["--compat", "openood"], &["--bootstrap", "0"], &[]] {
             let report = Report::new(&ID, &OOD, &parse(flags)).unwrap();
             let table = report.table();
-            let positive = table
-                .lines()
-                .filter(|l| l.contains("positive: ID") || l.contains("positive: OOD"));
+            let positive = table.lines().filter(|l| l.contains("positive: ID") || l.contains("positive: OOD"));
             assert_eq!(positive.count(), report.rows.len());
-            assert!(
-                table.starts_with("4 ID scores, 3 OOD scores, 16.67% of ID-OOD pairs tied"),
-                "{table}"
-            );
+            assert!(table.starts_with("4 ID scores, 3 OOD scores, 16.67% of ID-OOD pairs tied"), "{table}");
             assert_eq!(table.contains("95% interval"), flags.is_empty());
             if let [_, mode @ ("authors" | "openood")] = flags {
                 assert!(table.contains(&format!("definitions: {mode}")));

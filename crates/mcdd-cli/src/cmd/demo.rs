@@ -1,0 +1,192 @@
+//! `mcdd demo`: the main job on data that the program carries.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use mcdd::data::{Column, Table, digits};
+use mcdd::head::HeadConfig;
+use mcdd::metrics::{self, Detection};
+use mcdd::model::{Model, Predictions};
+use mcdd::train::{Run, Settings};
+
+use crate::output::verdict;
+use crate::ui::{self, percent};
+
+const EXAMPLES: &str = "\
+Examples:
+  mcdd demo
+  mcdd demo --leave-out 3 --seed 5";
+
+/// Train on handwritten digits with one digit left out, and see it called unknown
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The digit that training does not see
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(0..=9))]
+    leave_out: u8,
+
+    /// Fixes everything random
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// Where the model and the tables go
+    #[arg(short, long, value_name = "DIR", default_value = "mcdd-demo")]
+    output: PathBuf,
+
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+struct Outcome {
+    model: Model,
+    id: Predictions,
+    ood: Predictions,
+    accuracy: f64,
+    detection: Detection,
+}
+
+fn measure(train: &Table, test: &Table, unknown: &Table, settings: &Settings, quiet: bool) -> mcdd::Result<Outcome> {
+    let progress = ui::Progress::new(settings.members, settings.epochs, quiet);
+    let fitted = Model::fit_with(train, settings, &Run { watch: &progress, ..Run::default() });
+    progress.finish();
+    let model = fitted?.model;
+    let (id, ood) = (model.predict(test)?, model.predict(unknown)?);
+    let right: Vec<bool> = (0..id.rows()).map(|i| test.label(i) == Some(id.class[i])).collect();
+    let detection = metrics::detection(&id.confidence, &ood.confidence)?;
+    Ok(Outcome { accuracy: metrics::accuracy(&right)?.accuracy, model, id, ood, detection })
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let digit = args.leave_out.to_string();
+    let (known, unknown) = digits().leave_out(&digit)?;
+    let (train, test) = known.split(0.2, args.seed)?;
+    std::fs::create_dir_all(&args.output).map_err(|e| mcdd::Error::io(e, &args.output))?;
+    if !args.quiet {
+        ui::note(&format!("training Deep-MCDD on {} digits, without any {digit}", train.rows()));
+    }
+    let settings = Settings { seed: args.seed, ..Settings::default() };
+    let ours = measure(&train, &test, &unknown, &settings, args.quiet)?;
+    if !args.quiet {
+        ui::note("training a softmax classifier on the same rows");
+    }
+    let softmax = measure(&train, &test, &unknown, &Settings { head: HeadConfig::Softmax, ..settings }, args.quiet)?;
+
+    let file = |name: &str| args.output.join(name);
+    ours.model.save(file("digits.mcdd"))?;
+    for (name, table) in [("known.csv", &test), ("unknown.csv", &unknown)] {
+        mcdd::files::write_beside(&file(name), |to| table.write_csv(to))?;
+    }
+    let mut out = String::new();
+    table(&mut out, &ours, &softmax, &digit, test.rows(), unknown.rows())?;
+    verdicts(&mut out, &ours, &test, &unknown, &digit)?;
+    next(&mut out, &args.output)?;
+    io::stdout().lock().write_all(out.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(
+    out: &mut String,
+    ours: &Outcome,
+    softmax: &Outcome,
+    digit: &str,
+    known: usize,
+    unknown: usize,
+) -> std::fmt::Result {
+    writeln!(
+        out,
+        "Tested on {known} digits that training did not see, and on {unknown} sevens, eights or whatever was left out: here {digit}.\n"
+    )?;
+    writeln!(out, "{:<36}{:>10}{:>16}", "%", "Deep-MCDD", "softmax (MSP)")?;
+    let mut row = |name: &str, a: f64, b: f64| writeln!(out, "{name:<36}{:>10}{:>16}", percent(a), percent(b));
+    row("accuracy on known digits", ours.accuracy, softmax.accuracy)?;
+    for (a, b) in ours.detection.rows().iter().zip(softmax.detection.rows()) {
+        row(&format!("{}, positive: {}", a.name, a.positive), a.value, b.value)?;
+    }
+    Ok(())
+}
+
+/// Three known digits and three unknown ones, the most and the least typical among them.
+fn verdicts(out: &mut String, ours: &Outcome, test: &Table, unknown: &Table, digit: &str) -> anyhow::Result<()> {
+    let threshold = ours.model.threshold()?;
+    let kept = |p: &Predictions| p.confidence.iter().filter(|&&c| threshold.known(c)).count();
+    writeln!(
+        out,
+        "\nAt its threshold, set for {}% of known rows on held-out ones, it keeps {} of {} known digits and rejects {} of {} {digit}s.\n",
+        percent(threshold.tpr),
+        kept(&ours.id),
+        ours.id.rows(),
+        ours.ood.rows() - kept(&ours.ood),
+        ours.ood.rows()
+    )?;
+    let mut cards = Vec::new();
+    for (table, p) in [(test, &ours.id), (unknown, &ours.ood)] {
+        let mut order: Vec<usize> = (0..p.rows()).collect();
+        order.sort_by(|&a, &b| p.confidence[b].total_cmp(&p.confidence[a]));
+        for at in [0, order.len() / 2, order.len() - 1] {
+            let i = order[at];
+            let is = table.label_name(i).unwrap_or("?");
+            let says = &ours.model.classes()[p.class[i] as usize];
+            let known = threshold.known(p.confidence[i]);
+            let mut card = picture(table, i);
+            card.push(format!("is a {is}"));
+            card.push(if known { format!("says {says}") } else { format!("says {}", verdict(false)) });
+            card.push(format!("p = {:.3}", p.p_value[i]));
+            cards.push(card);
+        }
+    }
+    for line in 0..cards[0].len() {
+        let row: Vec<String> = cards.iter().map(|c| format!("{:<16}", c[line])).collect();
+        writeln!(out, "  {}", row.join("  ").trim_end())?;
+    }
+    writeln!(
+        out,
+        "\n(the most, a middling and the least confident row: known digits on the left, {digit}s on the right;\np: the share of known rows that look as strange or stranger)"
+    )?;
+    Ok(())
+}
+
+/// A digit as 8 lines of 16 characters.
+fn picture(table: &Table, row: usize) -> Vec<String> {
+    let pixel = |i: usize| match &table.columns[i] {
+        Column::Number(values) => values[row],
+        Column::Text { .. } => 0.0,
+    };
+    (0..8)
+        .map(|y| {
+            (0..8)
+                .map(|x| {
+                    let shade =
+                        [' ', '.', ':', 'o', '#'][(pixel(8 * y + x) / 16.0 * 4.0).round().clamp(0.0, 4.0) as usize];
+                    format!("{shade}{shade}")
+                })
+                .collect()
+        })
+        .collect()
+}
+
+fn next(out: &mut String, folder: &Path) -> std::fmt::Result {
+    // As it was called, so that the lines can be copied.
+    let me = std::env::args().next().unwrap_or_else(|| "mcdd".into());
+    let file = |name: &str| quoted(&folder.join(name).display().to_string());
+    let (model, known, unknown) = (file("digits.mcdd"), file("known.csv"), file("unknown.csv"));
+    let me = quoted(&me);
+    writeln!(out, "\nTry next:")?;
+    writeln!(out, "  {me} predict {model} {unknown}")?;
+    writeln!(out, "  {me} predict {model} {known} --tpr 0.99 --format jsonl --probs")?;
+    writeln!(out, "  {me} evaluate {model} {known} --ood {unknown}")?;
+    writeln!(out, "  {me} inspect {model}")?;
+    writeln!(out, "  {me} train {known} --label label -o {}", file("mine.mcdd"))
+}
+
+/// As a shell takes it.
+fn quoted(text: &str) -> String {
+    if text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}

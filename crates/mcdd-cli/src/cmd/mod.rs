@@ -1,0 +1,9 @@
+//! One file a subcommand.
+
+pub mod completions;
+pub mod demo;
+pub mod evaluate;
+pub mod inspect;
+pub mod metrics;
+pub mod predict;
+pub mod train;

@@ -1,0 +1,56 @@
+//! Options that several commands share.
+
+use clap::Args;
+use mcdd::data::{Label, ReadOptions};
+
+/// How files are read.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Reading")]
+pub struct Reading {
+    /// Column of the classes: a name, a number from 1, first, last, none, or a file of labels (NPY, IDX, text)
+    /// [default: a column called label, class, target or y]
+    #[arg(long, value_name = "NAME|NUMBER")]
+    pub label: Option<String>,
+
+    /// Whether a text file's first row holds the column names [default: found]
+    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
+    pub header: Option<bool>,
+
+    /// Separator of a text file: one character, tab or space [default: found]
+    #[arg(long, value_name = "CHAR", value_parser = separator)]
+    pub separator: Option<u8>,
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("say yes or no".into()),
+    }
+}
+
+fn separator(text: &str) -> Result<u8, String> {
+    match (text, text.as_bytes()) {
+        ("tab" | "\\t", _) => Ok(b'\t'),
+        ("space", _) => Ok(b' '),
+        (_, &[b]) if b.is_ascii() && !b.is_ascii_alphanumeric() && b != b'"' => Ok(b),
+        _ => Err("give one character that is no letter, digit or quote, or tab, or space".into()),
+    }
+}
+
+impl Reading {
+    /// As the library takes it.
+    pub fn options(&self) -> ReadOptions {
+        ReadOptions {
+            label: self.label.as_deref().map_or(Label::Auto, |l| l.parse().unwrap_or(Label::Auto)),
+            header: self.header,
+            separator: self.separator,
+            ..ReadOptions::default()
+        }
+    }
+}
+
+/// The number of threads: all cores unless told.
+pub fn threads(given: Option<usize>) -> usize {
+    given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into)).clamp(1, 256)
+}
