@@ -448,6 +448,13 @@ def print_verdicts(steps, predictions):
             print(f"| {what} | {wanted} | {got} | {verdict} |")
 
 
+def write_json(options, steps, predictions, failures):
+    """After every group, so that a run cut short keeps what it has."""
+    if options.json:
+        figures = {"steps": steps, "predictions": predictions, "failures": failures}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--torch-only", action="store_true", help="leave our own engine out")
@@ -473,6 +480,7 @@ def arguments():
 
 def main():
     options = arguments()
+    sys.stdout.reconfigure(line_buffering=True)
     ensure_venv()
     executable = None if options.torch_only else build_ours()
     check_same_loss(options)
@@ -483,18 +491,17 @@ def main():
             group = run_steps(inputs, classes, threads, executable, options, failures)
             steps.append(group)
             print_steps(group)
+            write_json(options, steps, predictions, failures)
     for inputs, classes in shapes if not options.no_predict else []:
         group = run_predict(inputs, classes, executable, options, failures)
         predictions.append(group)
         print_predict(group)
+        write_json(options, steps, predictions, failures)
     print_verdicts(steps, predictions)
     if failures:
         print("\nVariants left out:\n")
         for failure in failures:
             print(f"- {failure}")
-    if options.json:
-        options.json.write_text(json.dumps(
-            {"steps": steps, "predictions": predictions, "failures": failures}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
