@@ -28,7 +28,7 @@ SHAPES = [(128, 5), (784, 9)]
 PLAIN = "eager, broadcast, Adam default"
 CPUS = os.cpu_count() or 1
 # A measurement is disturbed when other processes used more than this share of one core.
-DISTURBED = 0.10
+DISTURBED = 0.05
 
 
 def say(text):
@@ -192,8 +192,8 @@ def measure_quietly(contender, seconds, options):
         if before is None:
             return value, True
         foreign = machine_cpu() - before - (own_cpu() - own) - cpu
-        # The kernel counts in ticks of 10 ms; two of them are allowed on every core.
-        if foreign <= DISTURBED * wall + 0.02 * CPUS:
+        # The kernel counts in ticks of 10 ms; one is allowed on every core.
+        if foreign <= DISTURBED * wall + 0.01 * CPUS:
             return value, True
         if attempt < options.retries:
             wait_for_quiet(options.patience)
@@ -233,10 +233,10 @@ def interleave(label, contenders, options):
 
 
 def summary(values):
-    """Median over the quiet rounds; over all of them, and marked, if fewer than 2 were quiet."""
+    """Median over the quiet rounds, over all if there is none; marked if fewer than 2 were quiet."""
     quiet = [v for v, q in values if q]
     marked = len(quiet) < min(2, len(values))
-    used = [v for v, _ in values] if marked else quiet
+    used = quiet or [v for v, _ in values]
     return {
         "median": statistics.median(used), "min": min(used), "max": max(used),
         "rounds": len(values), "quiet_rounds": len(quiet), "marked": marked,
