@@ -28,7 +28,7 @@ SHAPES = [(128, 5), (784, 9)]
 PLAIN = "eager, broadcast, Adam default"
 CPUS = os.cpu_count() or 1
 # A measurement is disturbed when other processes used more than this share of one core.
-DISTURBED = 0.10
+DISTURBED = 0.05
 
 
 def say(text):
@@ -192,8 +192,8 @@ def measure_quietly(contender, seconds, options):
         if before is None:
             return value, True
         foreign = machine_cpu() - before - (own_cpu() - own) - cpu
-        # The kernel counts in ticks of 10 ms; two of them are allowed on every core.
-        if foreign <= DISTURBED * wall + 0.02 * CPUS:
+        # The kernel counts in ticks of 10 ms; one is allowed on every core.
+        if foreign <= DISTURBED * wall + 0.01 * CPUS:
             return value, True
         if attempt < options.retries:
             wait_for_quiet(options.patience)
@@ -233,10 +233,10 @@ def interleave(label, contenders, options):
 
 
 def summary(values):
-    """Median over the quiet rounds; over all of them, and marked, if fewer than 2 were quiet."""
+    """Median over the quiet rounds, over all if there is none; marked if fewer than 2 were quiet."""
     quiet = [v for v, q in values if q]
     marked = len(quiet) < min(2, len(values))
-    used = [v for v, _ in values] if marked else quiet
+    used = quiet or [v for v, _ in values]
     return {
         "median": statistics.median(used), "min": min(used), "max": max(used),
         "rounds": len(values), "quiet_rounds": len(quiet), "marked": marked,
@@ -338,12 +338,16 @@ def run_steps(inputs, classes, threads, executable, options, failures):
     finally:
         for contender in opened:
             contender.close()
-    # Disturbance can only make the peak smaller, so every round counts here.
-    peak_each = {n: max(v for v, _ in results.pop(n)) for n in list(results) if n.startswith("peak")}
+    # Disturbance can only make the peak smaller, so every round counts here. But a peak that was
+    # never measured quietly is too small, and the share of it too large: nothing is decided then.
+    peak_rounds = {n: results.pop(n) for n in list(results) if n.startswith("peak")}
+    peak_each = {n: max(v for v, _ in values) for n, values in peak_rounds.items() if values}
+    peak_quiet = bool(peak_rounds) and all(any(q for _, q in v) for v in peak_rounds.values())
     return {
         "input": inputs, "classes": classes, "threads": threads, "torch": version,
         "flops_per_step": flops, "trace_gap": gap,
         "peaks": peak_each, "peak_gflops": max(peak_each.values(), default=None),
+        "peak_quiet": peak_quiet,
         **compared(results),
     }
 
@@ -395,7 +399,8 @@ def print_steps(group):
           f"{group['threads']} thread{'s' * (group['threads'] > 1)}\n")
     shares = ", ".join(f"{n[6:-1]} {v:.1f}" for n, v in group["peaks"].items())
     if peak:
-        print(f"Peak matrix product: {peak:.1f} GFLOP/s (measured: {shares}). "
+        disturbed = "" if group["peak_quiet"] else " ! disturbed: too small, shares of it too large"
+        print(f"Peak matrix product: {peak:.1f} GFLOP/s (measured: {shares}){disturbed}. "
               f"{group['flops_per_step'] / 1e6:.1f} MFLOP per step.\n")
     print("| contender | µs/step | min-max | share of peak | mcdd is faster (min-max) | quiet rounds |")
     print("|---|---:|---:|---:|---:|---:|")
@@ -433,8 +438,11 @@ def print_verdicts(steps, predictions):
                 got["marked"] |= name == g["best_torch"] and g["best_undecided"]
                 rows.append((f"{where}: against {what}", f">= {target}", times(got), got, got["median"] >= target))
         if g["peak_gflops"]:
-            share = g["flops_per_step"] / ours["median"] / 1e3 / g["peak_gflops"]
-            rows.append((f"{where}: share of peak", ">= 60%", f"{100 * share:.1f}%", ours, share >= 0.6))
+            # The best peak that any group saw with as many threads.
+            same = [h for h in steps if h["threads"] == g["threads"] and h["peak_gflops"]]
+            share = g["flops_per_step"] / ours["median"] / 1e3 / max(h["peak_gflops"] for h in same)
+            source = {"marked": ours["marked"] or not any(h["peak_quiet"] for h in same)}
+            rows.append((f"{where}: share of peak", ">= 60%", f"{100 * share:.1f}%", source, share >= 0.6))
     for g in predictions:
         ours = g["contenders"].get("mcdd")
         if ours:
@@ -446,6 +454,13 @@ def print_verdicts(steps, predictions):
             # A figure from a disturbed run proves nothing in either direction.
             verdict = "not decided: disturbed" if source["marked"] else "yes" if reached else "no"
             print(f"| {what} | {wanted} | {got} | {verdict} |")
+
+
+def write_json(options, steps, predictions, failures):
+    """After every group, so that a run cut short keeps what it has."""
+    if options.json:
+        figures = {"steps": steps, "predictions": predictions, "failures": failures}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def arguments():
@@ -473,6 +488,7 @@ def arguments():
 
 def main():
     options = arguments()
+    sys.stdout.reconfigure(line_buffering=True)
     ensure_venv()
     executable = None if options.torch_only else build_ours()
     check_same_loss(options)
@@ -483,18 +499,17 @@ def main():
             group = run_steps(inputs, classes, threads, executable, options, failures)
             steps.append(group)
             print_steps(group)
+            write_json(options, steps, predictions, failures)
     for inputs, classes in shapes if not options.no_predict else []:
         group = run_predict(inputs, classes, executable, options, failures)
         predictions.append(group)
         print_predict(group)
+        write_json(options, steps, predictions, failures)
     print_verdicts(steps, predictions)
     if failures:
         print("\nVariants left out:\n")
         for failure in failures:
             print(f"- {failure}")
-    if options.json:
-        options.json.write_text(json.dumps(
-            {"steps": steps, "predictions": predictions, "failures": failures}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
