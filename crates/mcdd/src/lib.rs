@@ -8,6 +8,7 @@ pub mod head;
 pub mod metrics;
 pub mod model;
 pub mod net;
+pub mod protocol;
 pub mod seed;
 pub mod train;
 

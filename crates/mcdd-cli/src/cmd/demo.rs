@@ -98,7 +98,7 @@ fn table(
 ) -> std::fmt::Result {
     writeln!(
         out,
-        "Tested on {known} digits that training did not see, and on {unknown} sevens, eights or whatever was left out: here {digit}.\n"
+        "Tested on {known} digits that training did not see, and on all {unknown} {digit}s, a digit that it never saw.\n"
     )?;
     writeln!(out, "{:<36}{:>10}{:>16}", "%", "Deep-MCDD", "softmax (MSP)")?;
     let mut row = |name: &str, a: f64, b: f64| writeln!(out, "{name:<36}{:>10}{:>16}", percent(a), percent(b));

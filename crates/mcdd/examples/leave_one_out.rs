@@ -1,0 +1,63 @@
+//! Each class of a table left out in turn, on one fold: the study behind `docs/decisions/0003-sigma.md`.
+//!
+//! ```text
+//! leave_one_out LABEL FILE... [-- NAME=VALUE...]
+//! leave_one_out last Sensorless_drive_diagnosis.txt -- sigma=learned nu=1 seeds=3 schedule=constant
+//! ```
+
+use std::path::PathBuf;
+
+use mcdd::data::{ReadOptions, Table};
+use mcdd::head::{HeadConfig, Sigma};
+use mcdd::protocol::leave_one_out;
+use mcdd::train::Settings;
+use mcdd::train::optim::Schedule;
+
+fn main() -> mcdd::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let cut = args.iter().position(|a| a == "--").unwrap_or(args.len());
+    let Some((label, files)) = args[..cut].split_first() else {
+        eprintln!("usage: leave_one_out LABEL FILE... [-- NAME=VALUE...]");
+        std::process::exit(2);
+    };
+    let label = label.parse().unwrap_or_default();
+    let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+    let table = Table::read(&files, &ReadOptions { label, ..ReadOptions::default() })?;
+    let mut settings = Settings::default();
+    let (mut nu, mut sigma, mut softmax, mut seeds) = (1.0, Sigma::One, false, 1u64);
+    for option in args.iter().skip(cut + 1) {
+        let number = || option.split_once('=').and_then(|(_, v)| v.parse::<f64>().ok()).unwrap_or(f64::NAN);
+        match option.as_str() {
+            "sigma=learned" => sigma = Sigma::Learned,
+            "sigma=one" => sigma = Sigma::One,
+            "method=softmax" => softmax = true,
+            "schedule=constant" => settings.schedule = Schedule::Constant,
+            "schedule=cosine" => settings.schedule = Schedule::Cosine,
+            o if o.starts_with("nu=") => nu = number(),
+            o if o.starts_with("lr=") => settings.lr = number(),
+            o if o.starts_with("epochs=") => settings.epochs = number() as usize,
+            o if o.starts_with("seeds=") => seeds = number() as u64,
+            other => {
+                eprintln!("unknown option {other}");
+                std::process::exit(2);
+            }
+        }
+    }
+    settings.head = if softmax { HeadConfig::Softmax } else { HeadConfig::DeepMcdd { nu, sigma } };
+    println!("seed  accuracy  TNR85  AUROC  AUPR   det. acc.  worst AUROC   (means over left-out classes, fold 0)");
+    for seed in 0..seeds {
+        settings.seed = seed;
+        let all = leave_one_out(&table, 0, 5, &settings, 2)?;
+        let mean = |f: fn(&mcdd::protocol::Scenario) -> f64| all.iter().map(f).sum::<f64>() * 100.0 / all.len() as f64;
+        let worst = all.iter().map(|s| s.detection.auroc).fold(1.0, f64::min) * 100.0;
+        println!(
+            "{seed:>4}  {:>8.2}  {:>5.2}  {:>5.2}  {:>5.2}  {:>8.2}  {worst:>8.2}",
+            mean(|s| s.accuracy),
+            mean(|s| s.detection.tnr85),
+            mean(|s| s.detection.auroc),
+            mean(|s| s.detection.aupr_id),
+            mean(|s| s.detection.detection_accuracy),
+        );
+    }
+    Ok(())
+}
