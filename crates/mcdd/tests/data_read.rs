@@ -10,7 +10,7 @@ use arrow_array::{
     StringArray, types::Int32Type,
 };
 use mcdd::Error;
-use mcdd::data::{Batch, Column, Label, ReadOptions, Schema, Table};
+use mcdd::data::{Batch, Column, ReadOptions, Schema, Table};
 
 struct Folder(tempfile::TempDir);
 
@@ -161,7 +161,11 @@ fn labels_where_they_are_said_to_be() {
 
     let e = read(&plain, &ReadOptions::default()).unwrap_err();
     assert!(e.hint_text().unwrap().contains("--label last"), "{e}");
-    let e = read(&named, &label("species")).unwrap_err();
+    let options = ReadOptions {
+        header: Some(true),
+        ..label("species")
+    };
+    let e = read(&named, &options).unwrap_err();
     assert!(e.to_string().contains("2, b, c"), "{e}");
     let e = read(&plain, &label("4")).unwrap_err();
     assert!(e.to_string().contains("has 3"), "{e}");
@@ -905,9 +909,4 @@ fn a_written_table_comes_back() {
     let back = read(&folder.put("n.csv", &out), &ReadOptions::default()).unwrap();
     assert_eq!((&back.names, &back.labels), (&table.names, &table.labels));
     assert_eq!(back.columns[1], table.columns[1]);
-}
-
-#[test]
-fn labels_can_be_kept_out_of_the_way() {
-    assert_eq!("none".parse::<Label>(), Ok(Label::None));
 }

@@ -208,7 +208,14 @@ pub(crate) fn read_error(error: std::io::Error, path: &Path) -> Error {
         ))
         .at_file(path)
         .hint("fetch or make the file again"),
-        _ => Error::io(error, path),
+        _ => {
+            let error = Error::io(error, path);
+            if error.hint_text().is_some() {
+                error
+            } else {
+                error.hint("check that the file can be read, and try again")
+            }
+        }
     }
 }
 

@@ -19,6 +19,7 @@
 mod cell;
 mod delimited;
 mod digits;
+mod guard;
 mod idx;
 mod input;
 mod libsvm;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::cell::{Builder, list};
 use super::delimited::MAX_COLUMNS;
+use super::guard::guard;
 use super::input::{Rows, read_error};
 use crate::error::{Error, Result};
 
@@ -433,6 +434,14 @@ struct Member {
 impl Archive {
     /// Reads the directory only.
     pub fn open(file: &Arc<Path>) -> Result<Archive> {
+        guard(|| Self::directory(file)).unwrap_or_else(|| {
+            Err(Error::data("the archive's directory is inconsistent")
+                .at_file(file)
+                .hint("write it again with numpy.savez or numpy.savez_compressed"))
+        })
+    }
+
+    fn directory(file: &Arc<Path>) -> Result<Archive> {
         let bad = |message: String| {
             Error::data(message)
                 .at_file(file)

@@ -135,23 +135,23 @@ pub(crate) fn show(value: f64) -> String {
 }
 
 /// A label or category in its one spelling: spaces around it go, and a number that is integral loses its
-/// decimal point (`1.0` and `1.` are `1`), so that files written by different tools agree.
+/// decimal point and plus sign (`1.0`, `1.` and `+1` are `1`), so that files written by different tools agree.
 pub(crate) fn normal(text: &str) -> &str {
     let text = text.trim();
-    if let Some((whole, fraction)) = text.split_once('.')
-        && fraction.bytes().all(|b| b == b'0')
-        && !whole.is_empty()
-    {
-        let digits = whole.strip_prefix('-').unwrap_or(whole);
-        if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
-            return if digits.bytes().all(|b| b == b'0') && digits.len() == 1 {
-                digits
-            } else {
-                whole
-            };
-        }
+    let plain = text.strip_prefix('+').unwrap_or(text);
+    let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
+    let digits = match text.strip_prefix('+') {
+        Some(_) => whole,
+        None => whole.strip_prefix('-').unwrap_or(whole),
+    };
+    let integral = !digits.is_empty()
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && fraction.bytes().all(|b| b == b'0');
+    match integral {
+        true if digits == "0" => digits,
+        true => whole,
+        false => text,
     }
-    text
 }
 
 #[cfg(test)]
@@ -203,6 +203,10 @@ mod tests {
             (" 1. ", "1"),
             ("-3.00", "-3"),
             ("-0.0", "0"),
+            ("+1", "1"),
+            ("+1.0", "1"),
+            ("+-1", "+-1"),
+            ("007", "007"),
             ("1.5", "1.5"),
             ("v1.0", "v1.0"),
             ("1", "1"),

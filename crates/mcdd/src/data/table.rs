@@ -1,5 +1,6 @@
 //! A table in memory: columns, labels, and the ways to divide it.
 
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -659,7 +660,9 @@ impl Reading {
             }
             return Ok((0..names.len()).collect());
         }
-        let missing: Vec<&String> = self.names.iter().filter(|n| !names.contains(n)).collect();
+        let here: HashSet<&String> = names.iter().collect();
+        let there: HashMap<&String, usize> = self.names.iter().zip(0..).collect();
+        let missing: Vec<&String> = self.names.iter().filter(|n| !here.contains(n)).collect();
         if let Some(name) = missing.first() {
             return Err(fail(format!(
                 "it lacks columns of {first_name}: {}",
@@ -667,7 +670,7 @@ impl Reading {
             ))
             .at_column(*name));
         }
-        let extra: Vec<&String> = names.iter().filter(|n| !self.names.contains(n)).collect();
+        let extra: Vec<&String> = names.iter().filter(|n| !there.contains_key(n)).collect();
         if let Some(name) = extra.first() {
             return Err(fail(format!(
                 "it has columns that {first_name} has not: {}",
@@ -677,7 +680,7 @@ impl Reading {
         }
         Ok(names
             .iter()
-            .filter_map(|name| self.names.iter().position(|n| n == name))
+            .filter_map(|name| there.get(name).copied())
             .collect())
     }
 
@@ -770,4 +773,103 @@ fn find_column(source: &Source, wanted: &str) -> Result<usize> {
         .at_column(wanted)
         .hint("give a name as it is in the file, or a position from 1")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows 0, 1, 2, ... with labels in turn.
+    fn table(rows: usize, classes: &[&str]) -> Table {
+        let x: Vec<f32> = (0..rows).map(|row| row as f32).collect();
+        let labels: Vec<&str> = classes.iter().copied().cycle().take(rows).collect();
+        Table::from_rows(&x, 1, Some(&labels)).unwrap()
+    }
+
+    fn rows(table: &Table) -> Vec<f64> {
+        match &table.columns[0] {
+            Column::Number(values) => values.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn classes_have_an_order() {
+        assert_eq!(table(3, &["10", "9", "-1"]).classes(), ["-1", "9", "10"]);
+        assert_eq!(table(3, &["10", "9", "b"]).classes(), ["10", "9", "b"]);
+        assert_eq!(table(2, &["1.0", "1"]).classes(), ["1"]);
+    }
+
+    #[test]
+    fn a_class_can_be_left_out() {
+        let all = table(7, &["a", "b", "c"]);
+        let (rest, held) = all.leave_out("b").unwrap();
+        assert_eq!(
+            (rest.classes(), rest.rows()),
+            (&["a".to_owned(), "c".into()][..], 5)
+        );
+        assert_eq!(rows(&rest), [0.0, 2.0, 3.0, 5.0, 6.0]);
+        assert_eq!(rest.label_name(1), Some("c"));
+        assert_eq!(
+            (held.classes(), rows(&held)),
+            (&["b".to_owned()][..], vec![1.0, 4.0])
+        );
+        let e = all.leave_out("d").unwrap_err();
+        assert!(e.to_string().contains("a, b, c") && e.hint_text().is_some());
+        assert!(table(3, &["1", "2"]).leave_out("2.0").is_ok());
+    }
+
+    #[test]
+    fn splits_are_stratified_and_repeatable() {
+        let all = table(90, &["a", "b", "a"]);
+        let (first, second) = all.split(0.2, 7).unwrap();
+        assert_eq!(
+            (first.class_sizes(), second.class_sizes()),
+            (vec![48, 24], vec![12, 6])
+        );
+        let mut union = [rows(&first), rows(&second)].concat();
+        union.sort_by(f64::total_cmp);
+        assert_eq!(union, rows(&all));
+        assert_eq!(all.split(0.2, 7).unwrap(), (first.clone(), second));
+        assert_ne!(all.split(0.2, 8).unwrap().0, first);
+        // A class of one row stays in the first part.
+        let (first, second) = table(3, &["a", "b", "a"]).split(0.9, 1).unwrap();
+        assert_eq!(
+            (first.class_sizes(), second.class_sizes()),
+            (vec![1, 1], vec![1, 0])
+        );
+        for share in [0.0, 1.0, -1.0, f64::NAN] {
+            assert!(all.split(share, 1).is_err());
+        }
+    }
+
+    #[test]
+    fn folds_are_stratified_and_repeatable() {
+        let all = table(31, &["a", "b", "c"]);
+        let folds = all.folds(4, 3);
+        assert_eq!(folds, all.folds(4, 3));
+        assert_ne!(folds, all.folds(4, 4));
+        let mut union = folds.concat();
+        union.sort_unstable();
+        assert_eq!(union, (0..31).collect::<Vec<_>>());
+        for fold in &folds {
+            assert!((7..=8).contains(&fold.len()));
+            let sizes = all.select(fold).class_sizes();
+            assert!(sizes.iter().all(|s| (2..=3).contains(s)), "{sizes:?}");
+        }
+        assert!(all.folds(0, 1).is_empty());
+    }
+
+    #[test]
+    fn classes_are_checked() {
+        table(6, &["a", "b"]).check_classes(3).unwrap();
+        let e = table(6, &["a", "b"]).check_classes(4).unwrap_err();
+        assert!(e.to_string().contains("a (3), b (3)"), "{e}");
+        let numbers: Vec<String> = (0..50).map(|i| format!("0.{i}1")).collect();
+        let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+        let e = table(50, &numbers).check_classes(2).unwrap_err();
+        assert!(e.to_string().contains("look like numbers"), "{e}");
+        let none = Table::from_rows(&[1.0], 1, None::<&[&str]>).unwrap();
+        assert!(none.check_classes(1).is_err());
+    }
 }
