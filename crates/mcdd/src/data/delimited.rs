@@ -18,6 +18,9 @@ pub(crate) const MAX_COLUMNS: usize = 1 << 20;
 /// How many records are looked at to find separator and header.
 const SAMPLE: usize = 50;
 
+/// The fields of a row, as they stand in the file.
+type Record = Vec<Vec<u8>>;
+
 /// The shape of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
@@ -105,7 +108,7 @@ fn empty(file: &Path) -> Error {
         .hint("give a file with a row for each example")
 }
 
-fn header_names(cells: Vec<Vec<u8>>, row: u64, file: &Path) -> Result<Vec<String>> {
+fn header_names(cells: Record, row: u64, file: &Path) -> Result<Vec<String>> {
     let mut names = Vec::with_capacity(cells.len());
     let mut seen = HashSet::new();
     for (index, cell) in cells.into_iter().enumerate() {
@@ -139,7 +142,7 @@ fn header_names(cells: Vec<Vec<u8>>, row: u64, file: &Path) -> Result<Vec<String
 
 impl Delimited {
     /// The next record that is not blank, as its fields; the slow way, for the first rows.
-    fn record(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+    fn record(&mut self) -> Result<Option<Record>> {
         if !self.next_line()? {
             return Ok(None);
         }
@@ -292,7 +295,7 @@ impl Rows for Delimited {
 }
 
 /// The first records under a separator, as the reader would split them.
-fn sample(prefix: &[u8], whole: bool, separator: u8, newline: u8) -> Vec<Vec<Vec<u8>>> {
+fn sample(prefix: &[u8], whole: bool, separator: u8, newline: u8) -> Vec<Record> {
     let input: Box<dyn Read + Send> = Box::new(Cursor::new(prefix.to_vec()));
     let mut rows = Delimited {
         lines: Lines::new(input, Path::new("").into(), newline),
@@ -333,11 +336,14 @@ pub(crate) fn detect(prefix: &[u8], whole: bool, newline: u8, options: &ReadOpti
     }
 }
 
+/// How well a separator fits: agreeing rows and number cells in thousandths, and cells in a row.
+type Score = (usize, u64, usize);
+
 /// The separator that splits the first lines into the same number of cells, at least two; among several the
 /// one that leaves the largest share of numbers, then the most cells. Spaces only come after the others,
 /// because texts contain them.
-fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Vec<Vec<u8>>>) {
-    let mut best: Option<((usize, u64, usize), u8, Vec<Vec<Vec<u8>>>)> = None;
+fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Record>) {
+    let mut best: Option<(Score, u8, Vec<Record>)> = None;
     for separator in [b',', b'\t', b';', b'|', b' '] {
         if separator == b' ' && matches!(&best, Some(((1000, ..), ..))) {
             break;
@@ -375,7 +381,7 @@ fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Vec<Vec<u
 
 /// Whether the first row holds names: it has no number while a later row has one; or no row has one at all;
 /// or it holds the name of the label column.
-fn find_header(records: &[Vec<Vec<u8>>], label: &Label) -> bool {
+fn find_header(records: &[Record], label: &Label) -> bool {
     let Some((first, later)) = records.split_first() else {
         return false;
     };

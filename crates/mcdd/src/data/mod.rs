@@ -17,14 +17,17 @@
 //! with the header; in other formats the rows from 1.
 
 mod cell;
+mod concat;
 mod delimited;
 mod digits;
+mod encode;
 mod guard;
 mod idx;
 mod input;
 mod libsvm;
 mod lines;
 mod npy;
+mod npz;
 mod number;
 mod options;
 mod parquet;

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::cell::{Builder, Cells, MISSING, Want, list, quoted, shown};
+use super::encode::{Encoder, Tally};
 use super::options::{Label, ReadOptions};
-use super::schema::{ColumnKind, Encoder, Notices, Schema, Tally, count, no_names};
+use super::schema::{ColumnKind, Notices, Schema, count, no_names};
 use super::source::{LabelAt, Side, Source};
 use crate::error::{Error, Result};
 
