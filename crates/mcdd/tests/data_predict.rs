@@ -206,3 +206,26 @@ fn a_written_table_comes_back() {
     assert_eq!((&back.names, &back.labels), (&table.names, &table.labels));
     assert_eq!(back.columns[1], table.columns[1]);
 }
+
+#[test]
+fn a_table_of_categories_without_names() {
+    let folder = Folder::new();
+    let train = folder.put("a.csv", "red,small,x\nblue,big,y\nred,big,x\n");
+    let options = ReadOptions {
+        header: Some(false),
+        ..label("last")
+    };
+    let table = read(&train, &options).unwrap();
+    let (schema, _) = fit(&table);
+    let whole = schema.transform(&table, None).unwrap();
+    // Nothing tells a header from a row here, so that there is none unless it is said.
+    let (x, y, _) = stream(&schema, &train, &ReadOptions::default(), 2).unwrap();
+    assert_eq!((x, y.len()), (whole.clone(), 3));
+    let headed = folder.put("b.csv", "c,s,y\nred,small,x\nblue,big,y\nred,big,x\n");
+    let options = ReadOptions {
+        header: Some(true),
+        ..ReadOptions::default()
+    };
+    let (x, y, _) = stream(&schema, &headed, &options, 2).unwrap();
+    assert_eq!((x, y.len()), (whole, 3));
+}

@@ -339,3 +339,59 @@ fn parquet_files() {
     let e = read(&path, &ReadOptions::default()).unwrap_err();
     assert_eq!((e.row(), e.column()), (Some(2), Some("a")), "{e}");
 }
+
+#[test]
+fn the_same_table_in_many_dialects() {
+    let folder = Folder::new();
+    let rows = [
+        ["width", "colour", "class"],
+        ["1.5", "red", "x"],
+        ["-2", "blue", "y"],
+        ["3e2", "red", "x"],
+    ];
+    let mut want: Option<Table> = None;
+    for (separator, newline) in [
+        (",", "\n"),
+        (", ", "\n"),
+        ("\t", "\r\n"),
+        (";", "\n"),
+        ("|", "\r"),
+        ("  ", "\n"),
+        (" \t ", "\r\n"),
+    ] {
+        for last in [newline, ""] {
+            let text = rows.map(|row| row.join(separator)).join(newline) + last;
+            let path = folder.put("a.txt", &text);
+            let table = read(&path, &ReadOptions::default()).unwrap();
+            assert_eq!(table.names, ["width", "colour"], "{text:?}");
+            assert_eq!(numbers(&table, 0), [1.5, -2.0, 300.0], "{text:?}");
+            match &want {
+                None => want = Some(table),
+                Some(want) => assert_eq!(&table, want, "{text:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_file_is_read_over_its_blocks() {
+    let folder = Folder::new();
+    let mut text = String::from("a,b,label\n");
+    for row in 0..30_000 {
+        let quote = if row % 997 == 0 { "\"" } else { "" };
+        text += &format!("{quote}{row}{quote},{}.25,k{}\n", row * 7, row % 3);
+    }
+    let plain = folder.put("a.csv", &text);
+    let packed = folder.put("a.csv.gz", gzip(text.as_bytes()));
+    for path in [plain, packed] {
+        let table = read(&path, &ReadOptions::default()).unwrap();
+        assert_eq!(table.class_sizes(), [10_000; 3]);
+        for (row, (a, b)) in numbers(&table, 0)
+            .iter()
+            .zip(numbers(&table, 1))
+            .enumerate()
+        {
+            assert_eq!((*a, b), (row as f64, (row * 7) as f64 + 0.25));
+        }
+    }
+}

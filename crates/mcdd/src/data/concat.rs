@@ -117,6 +117,14 @@ impl Reading {
             if count < BLOCK {
                 break;
             }
+            // Once, with a little more than the first rows promise.
+            if self.rows == before + BLOCK
+                && let Some(rest) = source.remaining()
+            {
+                for column in &mut columns {
+                    column.reserve(rest + rest / 50);
+                }
+            }
         }
         if self.rows == before {
             let message = if source.named() {

@@ -39,6 +39,9 @@ pub(crate) struct Delimited {
     pending: bool,
     text: Vec<u8>,
     ends: Vec<usize>,
+    /// The length of the content where it is known, and the rows read so far.
+    length: Option<u64>,
+    count: u64,
 }
 
 /// An opened text table: column names, whether they are the file's own, and the rows.
@@ -65,6 +68,7 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
     input.lengthen(4, newline, 1 << 24)?;
     let dialect = detect(&input.prefix[skip..], input.whole, newline, options);
     let file = Arc::clone(&input.file);
+    let length = input.length;
     let lines = Lines::new(input.into_read(skip), Arc::clone(&file), newline);
     let mut rows = Delimited {
         lines,
@@ -73,6 +77,8 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
         pending: false,
         text: Vec::new(),
         ends: Vec::new(),
+        length,
+        count: 0,
     };
     let Some(first) = rows.record()? else {
         return Err(empty(&file));
@@ -290,7 +296,15 @@ impl Rows for Delimited {
             self.append(columns)?;
             rows += 1;
         }
+        self.count += rows as u64;
         Ok(rows)
+    }
+
+    fn remaining(&self) -> Option<usize> {
+        let read = self.lines.position();
+        let rest = self.length?.saturating_sub(read) as f64;
+        let row = read as f64 / self.count.max(1) as f64;
+        Some((rest / row.max(1.0)) as usize)
     }
 }
 
@@ -304,6 +318,8 @@ fn sample(prefix: &[u8], whole: bool, separator: u8, newline: u8) -> Vec<Record>
         pending: false,
         text: Vec::new(),
         ends: Vec::new(),
+        length: None,
+        count: 0,
     };
     let mut records = Vec::new();
     // An error is a quote that the prefix does not close: what stands before it is the sample.

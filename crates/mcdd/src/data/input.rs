@@ -15,6 +15,12 @@ pub(crate) trait Rows: Send {
     /// [`Rows::grows`].
     fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize>;
 
+    /// About how many rows are still to come, where the length of the file tells; never more than its bytes
+    /// can hold, so that memory may be reserved for them.
+    fn remaining(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether the number of columns is known at the end only.
     fn grows(&self) -> bool {
         false

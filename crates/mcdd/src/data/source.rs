@@ -193,6 +193,10 @@ impl Source {
         self.rows.grows()
     }
 
+    pub(crate) fn remaining(&self) -> Option<usize> {
+        self.rows.remaining()
+    }
+
     pub(crate) fn left_out(&self) -> usize {
         self.rows.left_out()
     }
