@@ -89,7 +89,7 @@ fn prediction_matches_columns_by_name() {
         notices,
         [
             "2 extra columns ignored: id, note",
-            "1 missing cell in 1 column imputed by the training mean",
+            "1 missing cell in 1 column of categories taken as no category",
             "1 cell holds a category not seen in training (column colour: \"teal\")",
         ]
     );

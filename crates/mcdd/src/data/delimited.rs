@@ -413,14 +413,25 @@ fn find_header(records: &[Record], label: &Label) -> bool {
     if !first.iter().any(number) {
         return true;
     }
-    // Numbers can be names (a data frame made of an array); the label's name then tells, unless it is a class.
-    first.iter().enumerate().any(|(index, cell)| {
-        LABEL_NAMES.iter().any(|name| is(cell, name))
-            && !later.is_empty()
-            && !later
-                .iter()
-                .any(|row| row.get(index).is_some_and(|c| c == cell))
-    })
+    // Numbers can be names, counted up (a data frame made of an array); the label's name beside them tells,
+    // unless it is a class that later rows have too.
+    let mut numbers = first.iter().filter_map(|cell| match number::parse(cell) {
+        Cell::Number(value) => Some(value),
+        _ => None,
+    });
+    let Some(start) = numbers.next().filter(|n| [0.0, 1.0].contains(n)) else {
+        return false;
+    };
+    numbers
+        .zip(1..)
+        .all(|(n, more)| n == start + f64::from(more))
+        && first.iter().enumerate().any(|(index, cell)| {
+            LABEL_NAMES.iter().any(|name| is(cell, name))
+                && !later.is_empty()
+                && !later
+                    .iter()
+                    .any(|row| row.get(index).is_some_and(|c| c == cell))
+        })
 }
 
 #[cfg(test)]
@@ -453,6 +464,9 @@ mod tests {
             ("red,1\nblue,2\n", Label::Last, (b',', false)),
             ("0,1,label\n5,6,x\n7,8,y\n", Label::Auto, (b',', true)),
             ("5,6,y\n7,8,y\n", Label::Last, (b',', false)),
+            ("5,6,y\n7,8,n\n", Label::Last, (b',', false)),
+            ("0,1,y\n0,1,y\n", Label::Last, (b',', false)),
+            (",0,1,y\na,5,6,x\n", Label::Auto, (b',', true)),
             ("0,1,2\n5,6,x\n7,8,y\n", name("2"), (b',', true)),
             ("\"a,1\";b\n\"c,2\";3\n", Label::Auto, (b';', true)),
             ("a,\"b\nc\"\n1,2\n", Label::Auto, (b',', true)),

@@ -253,7 +253,7 @@ impl Schema {
         let count = rows.map_or(table.rows(), <[usize]>::len);
         let mut out = vec![0.0f32; count * width];
         let mut tally = Tally::default();
-        for (chunk, out) in out.chunks_mut(CHUNK * width).enumerate() {
+        for (chunk, out) in out.chunks_mut(CHUNK * width.max(1)).enumerate() {
             let range = chunk * CHUNK..chunk * CHUNK + out.len() / width;
             for (encoder, cells) in &encoders {
                 match rows {

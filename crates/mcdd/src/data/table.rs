@@ -213,7 +213,9 @@ impl Table {
         let mut sizes = vec![0; self.classes().len()];
         if let Some(labels) = &self.labels {
             for &code in &labels.codes {
-                sizes[code as usize] += 1;
+                if let Some(size) = sizes.get_mut(code as usize) {
+                    *size += 1;
+                }
             }
         }
         sizes
