@@ -157,6 +157,15 @@ impl Builder {
         }
     }
 
+    /// Makes room for more rows.
+    pub fn reserve(&mut self, rows: usize) {
+        match &mut self.cells {
+            Cells::Skip | Cells::Undecided(_) => {}
+            Cells::Number(values) => values.reserve_exact(rows),
+            Cells::Text(texts) => texts.codes.reserve_exact(rows),
+        }
+    }
+
     pub fn len(&self) -> usize {
         match &self.cells {
             Cells::Skip => 0,

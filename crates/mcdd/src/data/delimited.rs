@@ -18,6 +18,9 @@ pub(crate) const MAX_COLUMNS: usize = 1 << 20;
 /// How many records are looked at to find separator and header.
 const SAMPLE: usize = 50;
 
+/// The fields of a row, as they stand in the file.
+type Record = Vec<Vec<u8>>;
+
 /// The shape of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
@@ -36,6 +39,9 @@ pub(crate) struct Delimited {
     pending: bool,
     text: Vec<u8>,
     ends: Vec<usize>,
+    /// The length of the content where it is known, and the rows read so far.
+    length: Option<u64>,
+    count: u64,
 }
 
 /// An opened text table: column names, whether they are the file's own, and the rows.
@@ -58,9 +64,18 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
     input.lengthen(4, newline, 1 << 24)?;
     let dialect = detect(&input.prefix[skip..], input.whole, newline, options);
     let file = Arc::clone(&input.file);
+    let length = input.length;
     let lines = Lines::new(input.into_read(skip), Arc::clone(&file), newline);
-    let mut rows =
-        Delimited { lines, separator: dialect.separator, width: 0, pending: false, text: Vec::new(), ends: Vec::new() };
+    let mut rows = Delimited {
+        lines,
+        separator: dialect.separator,
+        width: 0,
+        pending: false,
+        text: Vec::new(),
+        ends: Vec::new(),
+        length,
+        count: 0,
+    };
     let Some(first) = rows.record()? else {
         return Err(empty(&file));
     };
@@ -83,7 +98,7 @@ fn empty(file: &Path) -> Error {
     Error::data("the file is empty").at_file(file).hint("give a file with a row for each example")
 }
 
-fn header_names(cells: Vec<Vec<u8>>, row: u64, file: &Path) -> Result<Vec<String>> {
+fn header_names(cells: Record, row: u64, file: &Path) -> Result<Vec<String>> {
     let mut names = Vec::with_capacity(cells.len());
     let mut seen = HashSet::new();
     for (index, cell) in cells.into_iter().enumerate() {
@@ -107,7 +122,7 @@ fn header_names(cells: Vec<Vec<u8>>, row: u64, file: &Path) -> Result<Vec<String
 
 impl Delimited {
     /// The next record that is not blank, as its fields; the slow way, for the first rows.
-    fn record(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+    fn record(&mut self) -> Result<Option<Record>> {
         if !self.next_line()? {
             return Ok(None);
         }
@@ -243,12 +258,20 @@ impl Rows for Delimited {
             self.append(columns)?;
             rows += 1;
         }
+        self.count += rows as u64;
         Ok(rows)
+    }
+
+    fn remaining(&self) -> Option<usize> {
+        let read = self.lines.position();
+        let rest = self.length?.saturating_sub(read) as f64;
+        let row = read as f64 / self.count.max(1) as f64;
+        Some((rest / row.max(1.0)) as usize)
     }
 }
 
 /// The first records under a separator, as the reader would split them.
-fn sample(prefix: &[u8], whole: bool, separator: u8, newline: u8) -> Vec<Vec<Vec<u8>>> {
+fn sample(prefix: &[u8], whole: bool, separator: u8, newline: u8) -> Vec<Record> {
     let input: Box<dyn Read + Send> = Box::new(Cursor::new(prefix.to_vec()));
     let mut rows = Delimited {
         lines: Lines::new(input, Path::new("").into(), newline),
@@ -257,6 +280,8 @@ fn sample(prefix: &[u8], whole: bool, separator: u8, newline: u8) -> Vec<Vec<Vec
         pending: false,
         text: Vec::new(),
         ends: Vec::new(),
+        length: None,
+        count: 0,
     };
     let mut records = Vec::new();
     // An error is a quote that the prefix does not close: what stands before it is the sample.
@@ -283,11 +308,14 @@ pub(crate) fn detect(prefix: &[u8], whole: bool, newline: u8, options: &ReadOpti
     Dialect { separator, header, newline }
 }
 
+/// How well a separator fits: agreeing rows and number cells in thousandths, and cells in a row.
+type Score = (usize, u64, usize);
+
 /// The separator that splits the first lines into the same number of cells, at least two; among several the
 /// one that leaves the largest share of numbers, then the most cells. Spaces only come after the others,
 /// because texts contain them.
-fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Vec<Vec<u8>>>) {
-    let mut best: Option<((usize, u64, usize), u8, Vec<Vec<Vec<u8>>>)> = None;
+fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Record>) {
+    let mut best: Option<(Score, u8, Vec<Record>)> = None;
     for separator in [b',', b'\t', b';', b'|', b' '] {
         if separator == b' ' && matches!(&best, Some(((1000, ..), ..))) {
             break;
@@ -323,7 +351,7 @@ fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Vec<Vec<u
 
 /// Whether the first row holds names: it has no number while a later row has one; or no row has one at all;
 /// or it holds the name of the label column.
-fn find_header(records: &[Vec<Vec<u8>>], label: &Label) -> bool {
+fn find_header(records: &[Record], label: &Label) -> bool {
     let Some((first, later)) = records.split_first() else {
         return false;
     };
@@ -337,12 +365,25 @@ fn find_header(records: &[Vec<Vec<u8>>], label: &Label) -> bool {
     if !first.iter().any(number) {
         return true;
     }
-    // Numbers can be names (a data frame made of an array); the label's name then tells, unless it is a class.
-    first.iter().enumerate().any(|(index, cell)| {
-        LABEL_NAMES.iter().any(|name| is(cell, name))
-            && !later.is_empty()
-            && !later.iter().any(|row| row.get(index).is_some_and(|c| c == cell))
-    })
+    // Numbers can be names, counted up (a data frame made of an array); the label's name beside them tells,
+    // unless it is a class that later rows have too.
+    let mut numbers = first.iter().filter_map(|cell| match number::parse(cell) {
+        Cell::Number(value) => Some(value),
+        _ => None,
+    });
+    let Some(start) = numbers.next().filter(|n| [0.0, 1.0].contains(n)) else {
+        return false;
+    };
+    numbers
+        .zip(1..)
+        .all(|(n, more)| n == start + f64::from(more))
+        && first.iter().enumerate().any(|(index, cell)| {
+            LABEL_NAMES.iter().any(|name| is(cell, name))
+                && !later.is_empty()
+                && !later
+                    .iter()
+                    .any(|row| row.get(index).is_some_and(|c| c == cell))
+        })
 }
 
 #[cfg(test)]
@@ -372,6 +413,9 @@ mod tests {
             ("red,1\nblue,2\n", Label::Last, (b',', false)),
             ("0,1,label\n5,6,x\n7,8,y\n", Label::Auto, (b',', true)),
             ("5,6,y\n7,8,y\n", Label::Last, (b',', false)),
+            ("5,6,y\n7,8,n\n", Label::Last, (b',', false)),
+            ("0,1,y\n0,1,y\n", Label::Last, (b',', false)),
+            (",0,1,y\na,5,6,x\n", Label::Auto, (b',', true)),
             ("0,1,2\n5,6,x\n7,8,y\n", name("2"), (b',', true)),
             ("\"a,1\";b\n\"c,2\";3\n", Label::Auto, (b';', true)),
             ("a,\"b\nc\"\n1,2\n", Label::Auto, (b',', true)),

@@ -15,6 +15,12 @@ pub(crate) trait Rows: Send {
     /// [`Rows::grows`].
     fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize>;
 
+    /// About how many rows are still to come, where the length of the file tells; never more than its bytes
+    /// can hold, so that memory may be reserved for them.
+    fn remaining(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether the number of columns is known at the end only.
     fn grows(&self) -> bool {
         false
@@ -192,12 +198,19 @@ fn read_prefix(input: &mut dyn Read, path: &Path) -> Result<(Vec<u8>, bool)> {
 pub(crate) fn read_error(error: std::io::Error, path: &Path) -> Error {
     use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     match error.kind() {
-        InvalidData | InvalidInput | UnexpectedEof => {
-            Error::data(format!("the compressed data is damaged or cut short ({error})"))
-                .at_file(path)
-                .hint("fetch or make the file again")
+        InvalidData | InvalidInput | UnexpectedEof => Error::data(format!(
+            "the compressed data is damaged or cut short ({error})"
+        ))
+        .at_file(path)
+        .hint("fetch or make the file again"),
+        _ => {
+            let error = Error::io(error, path);
+            if error.hint_text().is_some() {
+                error
+            } else {
+                error.hint("check that the file can be read, and try again")
+            }
         }
-        _ => Error::io(error, path),
     }
 }
 

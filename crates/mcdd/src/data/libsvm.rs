@@ -176,18 +176,21 @@ impl Libsvm {
                 .at_row(row)
                 .hint("data as sparse as this is not supported: keep fewer features"));
             }
-            // The label of this row is there already, its features are not.
-            let before = columns
-                .iter()
-                .enumerate()
-                .map(|(index, column)| column.len() - usize::from(index == 0 && column.len() > 0))
-                .max()
-                .unwrap_or(0)
-                .max(self.rows as usize - 1);
-            while columns.len() <= widest {
-                let mut column = Builder::new(&feature_name(columns.len()), Want::Auto, Arc::clone(&file));
-                column.push_zeros(before);
-                columns.push(column);
+            if columns.len() <= widest {
+                // The label of this row is there already, its features are not.
+                let before = columns
+                    .iter()
+                    .enumerate()
+                    .map(|(index, column)| column.len().saturating_sub(usize::from(index == 0)))
+                    .max()
+                    .unwrap_or(0)
+                    .max(self.rows as usize - 1);
+                while columns.len() <= widest {
+                    let name = feature_name(columns.len());
+                    let mut column = Builder::new(&name, Want::Auto, Arc::clone(&file));
+                    column.push_zeros(before);
+                    columns.push(column);
+                }
             }
         }
         for &(index, value) in &self.pairs {

@@ -28,6 +28,8 @@ pub(crate) struct Lines {
     /// The number of the current record's first line, and of the line after it, from 1.
     line: u64,
     next_line: u64,
+    /// Bytes that have left the buffer.
+    passed: u64,
 }
 
 impl Lines {
@@ -44,6 +46,7 @@ impl Lines {
             next: 0,
             line: 0,
             next_line: 1,
+            passed: 0,
         }
     }
 
@@ -89,6 +92,7 @@ impl Lines {
         if moved > 0 {
             self.buffer.copy_within(moved..self.filled, 0);
             self.filled -= moved;
+            self.passed += moved as u64;
             self.from = 0;
             self.to = self.to.saturating_sub(moved);
             self.next -= moved;
@@ -124,6 +128,11 @@ impl Lines {
     #[inline]
     pub fn line(&self) -> u64 {
         self.line
+    }
+
+    /// How many bytes of the content lie before the next line.
+    pub fn position(&self) -> u64 {
+        self.passed + self.next as u64
     }
 
     pub fn file(&self) -> &Arc<Path> {

@@ -15,15 +15,33 @@
 //! categories when none of its cells is a number, or when [`ReadOptions::categorical`] says so; numbers and
 //! texts in one column are an error, and so is infinity. Rows in errors are the lines of a text file, from 1
 //! with the header; in other formats the rows from 1.
+//!
+//! # Example
+//!
+//! ```
+//! use mcdd::data::{Schema, digits};
+//!
+//! let table = digits();
+//! let (train, test) = table.split_rows(0.25, 7)?;
+//! let (schema, notices) = Schema::fit(&table, &train)?;
+//! assert!(notices[0].contains("constant columns dropped"));
+//! let inputs = schema.transform(&table, Some(&test))?;
+//! assert_eq!(inputs.len(), test.len() * schema.width());
+//! # Ok::<(), mcdd::Error>(())
+//! ```
 
 mod cell;
+mod concat;
 mod delimited;
 mod digits;
+mod encode;
+mod guard;
 mod idx;
 mod input;
 mod libsvm;
 mod lines;
 mod npy;
+mod npz;
 mod number;
 mod options;
 mod parquet;

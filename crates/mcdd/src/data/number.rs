@@ -60,23 +60,15 @@ pub(crate) fn prefix(text: &[u8]) -> Option<(f64, usize)> {
     let negative = text.first() == Some(&b'-');
     let mut at = usize::from(negative);
     let mut mantissa = 0u64;
-    let first = at;
-    while let Some(digit) = digit(text, at) {
-        mantissa = mantissa.wrapping_mul(10).wrapping_add(digit);
-        at += 1;
-    }
-    let mut digits = at - first;
+    let mut digits = run(text, at, &mut mantissa);
+    at += digits;
     let mut exponent = 0i32;
     if text.get(at) == Some(&b'.') {
-        at += 1;
-        let point = at;
-        while let Some(digit) = digit(text, at) {
-            mantissa = mantissa.wrapping_mul(10).wrapping_add(digit);
-            at += 1;
-        }
-        digits += at - point;
+        let after = run(text, at + 1, &mut mantissa);
+        at += 1 + after;
+        digits += after;
         // More than 19 digits are refused below, so that neither cast nor mantissa can have wrapped.
-        exponent = -((at - point).min(100) as i32);
+        exponent = -(after.min(100) as i32);
     }
     if digits == 0 || digits > 19 || mantissa >= 1 << 53 {
         return None;
@@ -113,6 +105,55 @@ pub(crate) fn prefix(text: &[u8]) -> Option<(f64, usize)> {
     Some((if negative { -value } else { value }, at))
 }
 
+/// Appends the run of digits at `at` to `mantissa` and returns its length. Eight bytes go at a time, because
+/// this is where the time of reading a table goes.
+#[inline]
+fn run(text: &[u8], at: usize, mantissa: &mut u64) -> usize {
+    const POWERS: [u64; 9] = [
+        1,
+        10,
+        100,
+        1_000,
+        10_000,
+        100_000,
+        1_000_000,
+        10_000_000,
+        100_000_000,
+    ];
+    let mut length = 0;
+    while let Some(chunk) = text.get(at + length..).and_then(<[u8]>::first_chunk::<8>) {
+        let (count, value) = eight(u64::from_le_bytes(*chunk));
+        *mantissa = mantissa.wrapping_mul(POWERS[count]).wrapping_add(value);
+        length += count;
+        if count < 8 {
+            return length;
+        }
+    }
+    while let Some(digit) = digit(text, at + length) {
+        *mantissa = mantissa.wrapping_mul(10).wrapping_add(digit);
+        length += 1;
+    }
+    length
+}
+
+/// How many of eight bytes (the first is the lowest) are digits before another byte comes, and their value.
+#[inline]
+fn eight(bytes: u64) -> (usize, u64) {
+    let values = bytes ^ 0x3030_3030_3030_3030;
+    // The high bit of a byte is set where it is not below ten. A carry spoils only bytes after such a one.
+    let others = (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
+    let count = (others.trailing_zeros() / 8) as usize;
+    if count == 0 {
+        return (0, 0);
+    }
+    // The digits move to the end and zeros take the front; then pairs, fours and all eight are joined.
+    let values = values << (64 - 8 * count);
+    let pairs = values.wrapping_mul(10).wrapping_add(values >> 8);
+    let low = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
+    let high = ((pairs >> 16) & 0x0000_00ff_0000_00ff).wrapping_mul(0x0000_2710_0000_0001);
+    (count, low.wrapping_add(high) >> 32)
+}
+
 #[inline]
 fn digit(text: &[u8], at: usize) -> Option<u64> {
     let digit = text.get(at)?.wrapping_sub(b'0');
@@ -128,19 +169,23 @@ pub(crate) fn show(value: f64) -> String {
 }
 
 /// A label or category in its one spelling: spaces around it go, and a number that is integral loses its
-/// decimal point (`1.0` and `1.` are `1`), so that files written by different tools agree.
+/// decimal point and plus sign (`1.0`, `1.` and `+1` are `1`), so that files written by different tools agree.
 pub(crate) fn normal(text: &str) -> &str {
     let text = text.trim();
-    if let Some((whole, fraction)) = text.split_once('.')
-        && fraction.bytes().all(|b| b == b'0')
-        && !whole.is_empty()
-    {
-        let digits = whole.strip_prefix('-').unwrap_or(whole);
-        if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
-            return if digits.bytes().all(|b| b == b'0') && digits.len() == 1 { digits } else { whole };
-        }
+    let plain = text.strip_prefix('+').unwrap_or(text);
+    let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
+    let digits = match text.strip_prefix('+') {
+        Some(_) => whole,
+        None => whole.strip_prefix('-').unwrap_or(whole),
+    };
+    let integral = !digits.is_empty()
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && fraction.bytes().all(|b| b == b'0');
+    match integral {
+        true if digits == "0" => digits,
+        true => whole,
+        false => text,
     }
-    text
 }
 
 #[cfg(test)]
@@ -183,12 +228,34 @@ mod tests {
     }
 
     #[test]
+    fn eight_digits_at_a_time() {
+        for (text, want) in [
+            (b"12345678", (8, 12_345_678)),
+            (b"00000000", (8, 0)),
+            (b"99999999", (8, 99_999_999)),
+            (b"1,345678", (1, 1)),
+            (b"123456,8", (6, 123_456)),
+            (b"1234567:", (7, 1_234_567)),
+            (b"123/5678", (3, 123)),
+            (b"\xff2345678", (0, 0)),
+            (b"1\xff\xff45678", (1, 1)),
+            (b".2345678", (0, 0)),
+        ] {
+            assert_eq!(eight(u64::from_le_bytes(*text)), want, "{text:?}");
+        }
+    }
+
+    #[test]
     fn labels_have_one_spelling() {
         for (text, want) in [
             ("1.0", "1"),
             (" 1. ", "1"),
             ("-3.00", "-3"),
             ("-0.0", "0"),
+            ("+1", "1"),
+            ("+1.0", "1"),
+            ("+-1", "+-1"),
+            ("007", "007"),
             ("1.5", "1.5"),
             ("v1.0", "v1.0"),
             ("1", "1"),
@@ -209,6 +276,18 @@ mod tests {
                 Cell::Infinite => prop_assert!(want.unwrap().is_infinite()),
                 Cell::Missing => prop_assert!(text.is_empty()),
                 Cell::Text => prop_assert!(want.is_err()),
+            }
+        }
+
+        #[test]
+        fn a_number_ends_where_it_ends(text in "[-]?[0-9]{0,12}[.]?[0-9]{0,12}(e[0-9]{0,2})?", after in "[,; \t][0-9,.]{0,12}") {
+            let whole = format!("{text}{after}");
+            match prefix(whole.as_bytes()) {
+                Some((value, used)) => {
+                    prop_assert_eq!(used, text.len());
+                    prop_assert_eq!(Ok(value.to_bits()), text.parse::<f64>().map(f64::to_bits));
+                }
+                None => prop_assert_eq!(prefix(text.as_bytes()), None),
             }
         }
 

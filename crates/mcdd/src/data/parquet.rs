@@ -1,11 +1,9 @@
 //! Parquet, by the parquet and arrow crates.
 
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
@@ -15,33 +13,20 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
 use super::cell::{Builder, Want, positional_name, quoted};
+use super::guard::guard;
 use super::input::Rows;
 use crate::error::{Error, Result};
 
 const BATCH: usize = 4096;
 
-thread_local! {
-    /// Whether a panic of this thread is caught and told as an error.
-    static QUIET: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs code of the parquet crate on a file that nobody vouches for: a panic becomes an error, and is not
-/// printed. The hook passes every other panic on to the one that was there before.
+/// Runs code of the parquet crate on the file.
 fn guarded<T>(file: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let previous = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if !QUIET.get() {
-                previous(info);
-            }
-        }));
-    });
-    QUIET.set(true);
-    let outcome = catch_unwind(AssertUnwindSafe(run));
-    QUIET.set(false);
-    outcome.unwrap_or_else(|_| Err("its structure is inconsistent".into())).map_err(|message| {
-        Error::data(format!("the Parquet file is damaged or of a kind not known here: {message}"))
+    guard(run)
+        .unwrap_or_else(|| Err("its structure is inconsistent".into()))
+        .map_err(|message| {
+            Error::data(format!(
+                "the Parquet file is damaged or of a kind not known here: {message}"
+            ))
             .at_file(file)
             .hint("make the file again, uncompressed or with snappy, gzip, zstd or lz4")
     })

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::cell::{Builder, Cells, MISSING, Want, list, quoted, shown};
+use super::encode::{Encoder, Tally};
 use super::options::{Label, ReadOptions};
-use super::schema::{ColumnKind, Encoder, Notices, Schema, Tally, count, no_names};
+use super::schema::{ColumnKind, Notices, Schema, count, no_names};
 use super::source::{LabelAt, Side, Source};
 use crate::error::{Error, Result};
 
@@ -208,14 +209,26 @@ impl Reader {
                 self.schema.columns.len()
             ));
         }
-        let missing: usize = self.tallies.iter().map(|t| t.missing).sum();
-        if missing > 0 {
-            let columns = self.tallies.iter().filter(|t| t.missing > 0).count();
-            notices.push(format!(
-                "{} in {} imputed by the training mean",
-                count(missing, "missing cell"),
-                count(columns, "column")
-            ));
+        for (numeric, what) in [
+            (true, "imputed by the training mean"),
+            (false, "of categories taken as no category"),
+        ] {
+            let missing: Vec<usize> = self
+                .schema
+                .columns
+                .iter()
+                .zip(&self.tallies)
+                .filter(|(column, _)| matches!(column.kind, ColumnKind::Numeric { .. }) == numeric)
+                .map(|(_, tally)| tally.missing)
+                .filter(|&missing| missing > 0)
+                .collect();
+            if !missing.is_empty() {
+                notices.push(format!(
+                    "{} in {} {what}",
+                    count(missing.iter().sum(), "missing cell"),
+                    count(missing.len(), "column")
+                ));
+            }
         }
         let unseen: usize = self.tallies.iter().map(|t| t.unseen).sum();
         if unseen > 0 {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::{Column, MISSING, list, quoted, shown};
 use super::delimited::MAX_COLUMNS;
-use super::number;
+use super::encode::{Encoder, Tally};
 use super::options::ReadOptions;
 use super::reader::Reader;
 use super::table::{LabelColumn, Table};
@@ -80,15 +80,6 @@ impl ColumnKind {
             ColumnKind::Dropped { .. } => 0,
         }
     }
-}
-
-/// What prediction met in a column.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    pub missing: usize,
-    pub unseen: usize,
-    /// A few of the unseen categories.
-    pub examples: Vec<String>,
 }
 
 impl Schema {
@@ -214,25 +205,36 @@ impl Schema {
     /// # Panics
     /// Where a row is not below [`Table::rows`].
     pub fn transform(&self, table: &Table, rows: Option<&[usize]>) -> Result<Vec<f32>> {
-        let columns = self.bind_table(table)?;
+        /// Rows of the output that are worked on together, so that they stay in the cache.
+        const CHUNK: usize = 256;
         let width = self.width();
-        let count = rows.map_or(table.rows(), <[usize]>::len);
-        let mut out = vec![0.0f32; count * width];
+        let mut encoders = Vec::with_capacity(self.columns.len());
         let mut offset = 0;
-        for (column, at) in self.columns.iter().zip(columns) {
-            let mut tally = Tally::default();
-            if let Some(at) = at {
-                let cells = &table.columns[at];
-                if let (ColumnKind::Numeric { .. }, Column::Text { codes, names }) = (&column.kind, cells) {
+        for (column, at) in self.columns.iter().zip(self.bind_table(table)?) {
+            if let Some(cells) = at.map(|at| &table.columns[at]) {
+                if let (ColumnKind::Numeric { .. }, Column::Text { codes, names }) =
+                    (&column.kind, cells)
+                {
                     return Err(text_for_number(table, column, codes, names));
                 }
-                let encoder = Encoder::new(&column.kind, offset, width);
-                match rows {
-                    Some(rows) => encoder.write(cells, rows.iter().copied(), &mut out, &mut tally),
-                    None => encoder.write(cells, 0..table.rows(), &mut out, &mut tally),
-                }
+                encoders.push((Encoder::new(&column.kind, offset, width), cells));
             }
             offset += column.kind.width();
+        }
+        let count = rows.map_or(table.rows(), <[usize]>::len);
+        let mut out = vec![0.0f32; count * width];
+        let mut tally = Tally::default();
+        for (chunk, out) in out.chunks_mut(CHUNK * width.max(1)).enumerate() {
+            let range = chunk * CHUNK..chunk * CHUNK + out.len() / width;
+            for (encoder, cells) in &encoders {
+                match rows {
+                    Some(rows) => {
+                        let rows = rows[range.clone()].iter().copied();
+                        encoder.write(cells, rows, out, &mut tally);
+                    }
+                    None => encoder.write(cells, range.clone(), out, &mut tally),
+                }
+            }
         }
         Ok(out)
     }
@@ -451,93 +453,159 @@ fn fit_text(codes: &[u32], names: &[String], rows: &[usize]) -> (ColumnKind, usi
     (kind, missing)
 }
 
-/// Writes one column's inputs into row-major rows.
-pub(crate) struct Encoder<'a> {
-    kind: &'a ColumnKind,
-    offset: usize,
-    width: usize,
-    places: HashMap<&'a str, usize>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<'a> Encoder<'a> {
-    /// For inputs from `offset` on in rows of `width`.
-    pub fn new(kind: &'a ColumnKind, offset: usize, width: usize) -> Self {
-        let places = match kind {
-            ColumnKind::Categorical { categories, .. } => {
-                categories.iter().enumerate().map(|(i, c)| (c.as_str(), i)).collect()
+    fn numbers(values: &[f64]) -> Table {
+        Table::assemble(
+            vec!["a".into()],
+            vec![Column::Number(values.to_vec())],
+            None,
+            None,
+        )
+    }
+
+    fn all(table: &Table) -> Vec<usize> {
+        (0..table.rows()).collect()
+    }
+
+    #[test]
+    fn statistics_are_those_of_the_training_rows() {
+        let table = numbers(&[1.0, 3.0, 1e9, f64::NAN]);
+        let (schema, notices) = Schema::fit(&table, &[0, 1]).unwrap();
+        assert_eq!(
+            schema.columns[0].kind,
+            ColumnKind::Numeric {
+                mean: 2.0,
+                std: 1.0,
+                indicator: false
             }
-            _ => HashMap::new(),
+        );
+        assert!(notices.is_empty());
+        let x = schema.transform(&table, None).unwrap();
+        assert_eq!(x, [-1.0, 1.0, 1e9 - 2.0, 0.0]);
+    }
+
+    #[test]
+    fn no_number_is_too_large_or_too_small() {
+        for (values, mean, std) in [
+            (
+                [-1e308, 1e308, 1e308, 1e308],
+                0.5e308,
+                0.75f64.sqrt() * 1e308,
+            ),
+            (
+                [-1e-300, 1e-300, 1e-300, 1e-300],
+                0.5e-300,
+                0.75f64.sqrt() * 1e-300,
+            ),
+            ([1e15, 1e15 + 2.0, 1e15, 1e15 + 2.0], 1e15 + 1.0, 1.0),
+        ] {
+            let table = numbers(&values);
+            let (schema, _) = Schema::fit(&table, &all(&table)).unwrap();
+            let ColumnKind::Numeric {
+                mean: m, std: s, ..
+            } = schema.columns[0].kind
+            else {
+                panic!()
+            };
+            assert!(
+                (m / mean - 1.0).abs() < 1e-12 && (s / std - 1.0).abs() < 1e-12,
+                "{m} {s}"
+            );
+            schema.validate().unwrap();
+            let x = schema.transform(&table, None).unwrap();
+            assert!(x.iter().all(|v| v.is_finite()));
+        }
+        let table = numbers(&[0.0, 1e-300, 0.0, 1.7e308]);
+        let (schema, _) = Schema::fit(&table, &[0, 1]).unwrap();
+        assert_eq!(schema.transform(&table, Some(&[3])).unwrap(), [1e9]);
+    }
+
+    #[test]
+    fn constant_and_empty_columns_go() {
+        for values in [&[0.1, 0.1, 0.1][..], &[f64::NAN, 0.1, 0.1]] {
+            let table = numbers(values);
+            let e = Schema::fit(&table, &all(&table)).unwrap_err();
+            assert!(e.to_string().contains("no column is left") && e.hint_text().is_some());
+        }
+        assert_eq!(fit_number(&[f64::NAN; 2], &[0, 1]).0, dropped("empty"));
+    }
+
+    #[test]
+    fn an_identifier_is_no_category() {
+        let names: Vec<String> = (0..=MAX_CATEGORIES).map(|i| format!("id{i}")).collect();
+        let codes = (0..names.len() as u32).collect();
+        let column = Column::Text { codes, names };
+        let table = Table::assemble(vec!["id".into()], vec![column], None, None);
+        let e = Schema::fit(&table, &all(&table)).unwrap_err();
+        assert_eq!(e.column(), Some("id"));
+        assert!(e.hint_text().unwrap().contains("--drop"));
+        let few: Vec<usize> = (0..MAX_CATEGORIES).collect();
+        assert!(Schema::fit(&table, &few).is_ok());
+    }
+
+    #[test]
+    fn categories_that_are_numbers_match_by_their_text() {
+        let column = Column::Text {
+            codes: vec![0, 1, MISSING],
+            names: vec!["2".into(), "1".into()],
         };
-        Encoder { kind, offset, width, places }
+        let table = Table::assemble(vec!["a".into()], vec![column], None, None);
+        let (schema, notices) = Schema::fit(&table, &all(&table)).unwrap();
+        assert_eq!(schema.input_names(), ["a=1", "a=2", "a missing"]);
+        assert_eq!(notices.len(), 1);
+        let x = schema
+            .transform(&numbers(&[1.0, f64::NAN, 3.0]), None)
+            .unwrap();
+        assert_eq!(x, [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
     }
 
-    /// Writes the cells of `rows` into `out`, which is zero there.
-    pub fn write(&self, cells: &Column, rows: impl Iterator<Item = usize>, out: &mut [f32], tally: &mut Tally) {
-        match cells {
-            Column::Number(values) => self.write_numbers(values, rows, out, tally),
-            Column::Text { codes, names } => self.write_texts(codes, names, rows, out, tally),
-        }
-    }
-
-    pub fn write_numbers(&self, values: &[f64], rows: impl Iterator<Item = usize>, out: &mut [f32], tally: &mut Tally) {
-        match *self.kind {
-            ColumnKind::Numeric { mean, std, indicator } => {
-                for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
-                    let value = values[row];
-                    if value.is_nan() {
-                        tally.missing += 1;
-                        if indicator {
-                            to[self.offset + 1] = 1.0;
-                        }
-                    } else {
-                        to[self.offset] = ((value - mean) / std).clamp(-CLAMP, CLAMP) as f32;
-                    }
-                }
-            }
-            ColumnKind::Categorical { .. } => {
-                // Categories that are numbers, in a file that stores them as such.
-                for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
-                    let value = values[row];
-                    let text = (!value.is_nan()).then(|| number::show(value));
-                    self.write_text(text.as_deref(), to, tally);
-                }
-            }
-            ColumnKind::Dropped { .. } => {}
-        }
-    }
-
-    pub fn write_texts(
-        &self,
-        codes: &[u32],
-        names: &[String],
-        rows: impl Iterator<Item = usize>,
-        out: &mut [f32],
-        tally: &mut Tally,
-    ) {
-        if !matches!(self.kind, ColumnKind::Categorical { .. }) {
-            return;
-        }
-        for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
-            self.write_text(names.get(codes[row] as usize).map(String::as_str), to, tally);
-        }
-    }
-
-    fn write_text(&self, text: Option<&str>, to: &mut [f32], tally: &mut Tally) {
-        let Some(text) = text else {
-            tally.missing += 1;
-            if let ColumnKind::Categorical { categories, indicator: true } = self.kind {
-                to[self.offset + categories.len()] = 1.0;
-            }
-            return;
+    #[test]
+    fn a_foreign_schema_is_checked() {
+        let numeric = |name: &str, mean, std| SchemaColumn {
+            name: name.into(),
+            kind: ColumnKind::Numeric {
+                mean,
+                std,
+                indicator: false,
+            },
         };
-        match self.places.get(text) {
-            Some(&place) => to[self.offset + place] = 1.0,
-            None => {
-                tally.unseen += 1;
-                if tally.examples.len() < 3 && !tally.examples.iter().any(|e| e == text) {
-                    tally.examples.push(text.to_owned());
-                }
-            }
+        let texts = |categories: &[&str]| SchemaColumn {
+            name: "t".into(),
+            kind: ColumnKind::Categorical {
+                categories: categories.iter().map(|&c| c.into()).collect(),
+                indicator: false,
+            },
+        };
+        let schema = |columns: Vec<SchemaColumn>, label: Option<(&str, usize)>| Schema {
+            named: true,
+            columns,
+            label: label.map(|(name, at)| LabelColumn {
+                name: name.into(),
+                position: Some(at),
+            }),
+        };
+        let good = numeric("a", 0.0, 1.0);
+        assert!(
+            schema(vec![good.clone()], Some(("y", 1)))
+                .validate()
+                .is_ok()
+        );
+        for bad in [
+            schema(vec![], None),
+            schema(vec![good.clone(), good.clone()], None),
+            schema(vec![numeric("a", f64::INFINITY, 1.0)], None),
+            schema(vec![numeric("a", 0.0, 0.0)], None),
+            schema(vec![numeric("a", 0.0, -1.0)], None),
+            schema(vec![texts(&[])], None),
+            schema(vec![texts(&["x", "x"])], None),
+            schema(vec![good.clone()], Some(("a", 0))),
+            schema(vec![good.clone()], Some(("y", 2))),
+        ] {
+            let e = bad.validate().unwrap_err();
+            assert!(e.hint_text().is_some(), "{e}");
         }
     }
 }

@@ -8,7 +8,8 @@ use super::delimited;
 use super::idx::{self, Idx};
 use super::input::{Format, Input, Rows};
 use super::libsvm;
-use super::npy::{Archive, Npy, SideBySide};
+use super::npy::Npy;
+use super::npz::{Archive, SideBySide};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
 use super::parquet::Parquet;
 use crate::error::{Error, Result};
@@ -154,6 +155,10 @@ impl Source {
 
     pub(crate) fn grows(&self) -> bool {
         self.rows.grows()
+    }
+
+    pub(crate) fn remaining(&self) -> Option<usize> {
+        self.rows.remaining()
     }
 
     pub(crate) fn left_out(&self) -> usize {

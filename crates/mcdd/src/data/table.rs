@@ -5,14 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cell::{Builder, Column, MISSING, Want, list, positional_name, quoted, shown};
+use super::concat::Reading;
 use super::number;
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Side, Source};
 use crate::error::{Error, Result};
 use crate::seed::Stream;
-
-/// How many rows are read at a time.
-const BLOCK: usize = 4096;
 
 /// The class of each row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +44,8 @@ pub struct Table {
     /// Columns left out by [`ReadOptions::drop`]: the position among the feature columns, and the name.
     pub(crate) dropped: Vec<(usize, String)>,
     pub(crate) label_column: Option<LabelColumn>,
-    rows: usize,
-    files: Vec<Arc<Path>>,
+    pub(super) rows: usize,
+    pub(super) files: Vec<Arc<Path>>,
 }
 
 impl Table {
@@ -102,10 +100,16 @@ impl Table {
     ///
     /// # Errors
     /// Where the lengths do not fit each other, or a value is infinite.
-    pub fn from_rows<S: AsRef<str>>(x: &[f32], columns: usize, labels: Option<&[S]>) -> Result<Table> {
-        if columns == 0 || x.is_empty() || x.len() % columns != 0 {
-            return Err(Error::data(format!("{} values are not rows of {columns}", x.len()))
-                .hint("give rows * columns values, and at least one row"));
+    pub fn from_rows<S: AsRef<str>>(
+        x: &[f32],
+        columns: usize,
+        labels: Option<&[S]>,
+    ) -> Result<Table> {
+        if columns == 0 || x.is_empty() || !x.len().is_multiple_of(columns) {
+            return Err(
+                Error::data(format!("{} values are not rows of {columns}", x.len()))
+                    .hint("give rows * columns values, and at least one row"),
+            );
         }
         let rows = x.len() / columns;
         if let Some(at) = x.iter().position(|v| v.is_infinite()) {
@@ -192,7 +196,9 @@ impl Table {
         let mut sizes = vec![0; self.classes().len()];
         if let Some(labels) = &self.labels {
             for &code in &labels.codes {
-                sizes[code as usize] += 1;
+                if let Some(size) = sizes.get_mut(code as usize) {
+                    *size += 1;
+                }
             }
         }
         sizes
@@ -424,7 +430,7 @@ impl Table {
 
 impl Labels {
     /// Labels from a column of texts, with their classes in order. `None` where a label is missing.
-    fn sorted(column: Column) -> Option<Labels> {
+    pub(super) fn sorted(column: Column) -> Option<Labels> {
         let Column::Text { mut codes, names } = column else {
             return None;
         };
@@ -452,230 +458,101 @@ impl Labels {
     }
 }
 
-/// The state of [`Table::read`] between files.
-struct Reading {
-    names: Vec<String>,
-    named: bool,
-    /// In the order of the first file.
-    columns: Vec<Builder>,
-    /// The labels' builder, where they stand apart.
-    side: Vec<Builder>,
-    label: Option<usize>,
-    label_column: Option<LabelColumn>,
-    rows: usize,
-    files: Vec<Arc<Path>>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Reading {
-    fn new(source: &Source, label: Option<usize>, side: Option<&Side>, options: &ReadOptions) -> Result<Reading> {
-        let names = source.names().to_vec();
-        let mut wants = vec![Want::Auto; names.len()];
-        if !source.grows() {
-            for (list, want) in [(&options.categorical, Want::Text), (&options.drop, Want::Skip)] {
-                for wanted in list {
-                    wants[find_column(source, wanted)?] = want;
-                }
-            }
-        } else if let Some(first) = options.categorical.first() {
-            return Err(Error::data("the `label index:value` form has no categories")
-                .at_file(source.path())
-                .at_column(first)
-                .hint("leave --categorical out"));
-        }
-        if let Some(at) = label {
-            wants[at] = Want::Label;
-        } else if source.grows() {
-            wants[0] = Want::Skip;
-        }
-        let build = |(name, want): (&String, Want)| Builder::new(name, want, Arc::clone(source.file()));
-        let label_column = match (label, side) {
-            (Some(at), _) => Some(LabelColumn { name: names[at].clone(), position: (!source.grows()).then_some(at) }),
-            (None, Some(side)) => Some(LabelColumn { name: side.name.clone(), position: None }),
-            (None, None) => None,
-        };
-        Ok(Reading {
-            columns: names.iter().zip(wants).map(build).collect(),
-            side: side.map(|side| Builder::new(&side.name, Want::Label, Arc::clone(&side.file))).into_iter().collect(),
-            names,
-            named: source.named(),
-            label,
-            label_column,
-            rows: 0,
-            files: Vec::new(),
-        })
+    /// Rows 0, 1, 2, ... with labels in turn.
+    fn table(rows: usize, classes: &[&str]) -> Table {
+        let x: Vec<f32> = (0..rows).map(|row| row as f32).collect();
+        let labels: Vec<&str> = classes.iter().copied().cycle().take(rows).collect();
+        Table::from_rows(&x, 1, Some(&labels)).unwrap()
     }
 
-    /// Appends a file's rows.
-    fn file(&mut self, source: &mut Source, label: Option<usize>, mut side: Option<&mut Side>) -> Result<()> {
-        let order = self.order(source, label, side.is_some())?;
-        let mut columns: Vec<Builder> = if source.grows() {
-            std::mem::take(&mut self.columns)
-        } else {
-            let mut taken: Vec<Option<Builder>> = self.columns.drain(..).map(Some).collect();
-            order.iter().filter_map(|&at| taken[at].take()).collect()
-        };
-        for column in &mut columns {
-            column.set_file(source.file());
+    fn rows(table: &Table) -> Vec<f64> {
+        match &table.columns[0] {
+            Column::Number(values) => values.clone(),
+            other => panic!("{other:?}"),
         }
-        if let (Some(side), Some(column)) = (&side, self.side.first_mut()) {
-            column.set_file(&side.file);
-        }
-        let before = self.rows;
-        loop {
-            let count = source.fill(BLOCK, &mut columns)?;
-            if let Some(side) = &mut side {
-                side.fill(count, &mut self.side)?;
-            }
-            self.rows += count;
-            if count < BLOCK {
-                break;
-            }
-        }
-        if self.rows == before {
-            let message = if source.named() { "the file has a header and no rows" } else { "the file has no rows" };
-            return Err(Error::data(message)
-                .at_file(source.path())
-                .at_row(1)
-                .hint("give a file with a row for each example; --header no if the first row holds data"));
-        }
-        if source.grows() {
-            for at in self.names.len()..columns.len() {
-                self.names.push(super::libsvm::feature_name(at));
-            }
-            self.columns = columns;
-        } else {
-            let mut back: Vec<Option<Builder>> = order.iter().map(|_| None).collect();
-            for (column, &at) in columns.into_iter().zip(&order) {
-                back[at] = Some(column);
-            }
-            self.columns = back.into_iter().flatten().collect();
-        }
-        self.files.push(Arc::clone(source.file()));
-        Ok(())
     }
 
-    /// For each column of the file its place in the first file.
-    fn order(&self, source: &Source, label: Option<usize>, side: bool) -> Result<Vec<usize>> {
-        let Some(first) = self.files.first() else {
-            return Ok((0..source.names().len()).collect());
-        };
-        let first_name = first.display();
-        let fail =
-            |message: String| Error::data(message).at_file(source.path()).hint("give files with the same columns");
-        if source.grows() != self.is_growing() {
-            return Err(fail(format!("it is not of the same form as {first_name}")));
-        }
-        if source.grows() {
-            return Ok(Vec::new());
-        }
-        if source.named() != self.named {
-            return Err(fail(if self.named {
-                format!("it has no column names, and {first_name} has")
-            } else {
-                format!("it has column names, and {first_name} has none")
-            }));
-        }
-        if side == self.side.is_empty() || label.is_some() != self.label.is_some() {
-            return Err(fail(format!("its labels are not where those of {first_name} are")));
-        }
-        let names = source.names();
-        if !self.named {
-            if names.len() != self.names.len() {
-                return Err(fail(format!("it has {} columns, and {first_name} has {}", names.len(), self.names.len())));
-            }
-            return Ok((0..names.len()).collect());
-        }
-        let missing: Vec<&String> = self.names.iter().filter(|n| !names.contains(n)).collect();
-        if let Some(name) = missing.first() {
-            return Err(fail(format!("it lacks columns of {first_name}: {}", list(&missing))).at_column(*name));
-        }
-        let extra: Vec<&String> = names.iter().filter(|n| !self.names.contains(n)).collect();
-        if let Some(name) = extra.first() {
-            return Err(fail(format!("it has columns that {first_name} has not: {}", list(&extra))).at_column(*name));
-        }
-        Ok(names.iter().filter_map(|name| self.names.iter().position(|n| n == name)).collect())
+    #[test]
+    fn classes_have_an_order() {
+        assert_eq!(table(3, &["10", "9", "-1"]).classes(), ["-1", "9", "10"]);
+        assert_eq!(table(3, &["10", "9", "b"]).classes(), ["10", "9", "b"]);
+        assert_eq!(table(2, &["1.0", "1"]).classes(), ["1"]);
     }
 
-    fn is_growing(&self) -> bool {
-        !self.named && self.names.first().is_some_and(|n| n == "label")
+    #[test]
+    fn a_class_can_be_left_out() {
+        let all = table(7, &["a", "b", "c"]);
+        let (rest, held) = all.leave_out("b").unwrap();
+        assert_eq!(
+            (rest.classes(), rest.rows()),
+            (&["a".to_owned(), "c".into()][..], 5)
+        );
+        assert_eq!(rows(&rest), [0.0, 2.0, 3.0, 5.0, 6.0]);
+        assert_eq!(rest.label_name(1), Some("c"));
+        assert_eq!(
+            (held.classes(), rows(&held)),
+            (&["b".to_owned()][..], vec![1.0, 4.0])
+        );
+        let e = all.leave_out("d").unwrap_err();
+        assert!(e.to_string().contains("a, b, c") && e.hint_text().is_some());
+        assert!(table(3, &["1", "2"]).leave_out("2.0").is_ok());
     }
 
-    fn finish(mut self, options: &ReadOptions) -> Result<Table> {
-        let growing = self.is_growing();
-        let file = self.files.first().cloned();
-        if growing {
-            // The names of this form are known only now.
-            for wanted in &options.drop {
-                let name = format!("column {}", shown(wanted));
-                match self.names.iter().position(|n| *n == name) {
-                    Some(at) => self.columns[at] = Builder::new(&name, Want::Skip, Path::new("").into()),
-                    None => {
-                        let error = Error::data(format!("there is no feature {} to drop", quoted(wanted)))
-                            .at_column(wanted)
-                            .hint(format!("the features are 1 to {}", self.names.len() - 1));
-                        return Err(match file {
-                            Some(file) => error.at_file(&file),
-                            None => error,
-                        });
-                    }
-                }
-            }
+    #[test]
+    fn splits_are_stratified_and_repeatable() {
+        let all = table(90, &["a", "b", "a"]);
+        let (first, second) = all.split(0.2, 7).unwrap();
+        assert_eq!(
+            (first.class_sizes(), second.class_sizes()),
+            (vec![48, 24], vec![12, 6])
+        );
+        let mut union = [rows(&first), rows(&second)].concat();
+        union.sort_by(f64::total_cmp);
+        assert_eq!(union, rows(&all));
+        assert_eq!(all.split(0.2, 7).unwrap(), (first.clone(), second));
+        assert_ne!(all.split(0.2, 8).unwrap().0, first);
+        // A class of one row stays in the first part.
+        let (first, second) = table(3, &["a", "b", "a"]).split(0.9, 1).unwrap();
+        assert_eq!(
+            (first.class_sizes(), second.class_sizes()),
+            (vec![1, 1], vec![1, 0])
+        );
+        for share in [0.0, 1.0, -1.0, f64::NAN] {
+            assert!(all.split(share, 1).is_err());
         }
-        let mut table = Table {
-            names: Vec::new(),
-            named: self.named,
-            columns: Vec::new(),
-            labels: None,
-            dropped: Vec::new(),
-            label_column: self.label_column,
-            rows: self.rows,
-            files: self.files,
-        };
-        let mut position = 0;
-        for (at, (name, column)) in self.names.into_iter().zip(self.columns).enumerate() {
-            if Some(at) == self.label {
-                table.labels = column.finish().and_then(Labels::sorted);
-                continue;
-            }
-            if growing && at == 0 {
-                continue;
-            }
-            match column.finish() {
-                Some(column) => {
-                    table.names.push(name);
-                    table.columns.push(column);
-                }
-                None => table.dropped.push((position, name)),
-            }
-            position += 1;
-        }
-        if let Some(column) = self.side.pop() {
-            table.labels = column.finish().and_then(Labels::sorted);
-        }
-        if table.columns.is_empty() {
-            let error =
-                Error::data("there is no column beside the label").hint("check --label, --drop and --separator");
-            return Err(match file {
-                Some(file) => error.at_file(&file),
-                None => error,
-            });
-        }
-        Ok(table)
     }
-}
 
-/// The position of a column that an option names: by its name, else by its position from 1.
-fn find_column(source: &Source, wanted: &str) -> Result<usize> {
-    let names = source.names();
-    let by_name = || names.iter().position(|name| name == wanted);
-    let by_position = || {
-        let at = shown(wanted).parse::<usize>().ok()?.checked_sub(1)?;
-        (at < names.len()).then_some(at)
-    };
-    by_name().or_else(by_position).ok_or_else(|| {
-        Error::data(format!("there is no column {}; the columns are: {}", quoted(wanted), list(names)))
-            .at_file(source.path())
-            .at_column(wanted)
-            .hint("give a name as it is in the file, or a position from 1")
-    })
+    #[test]
+    fn folds_are_stratified_and_repeatable() {
+        let all = table(31, &["a", "b", "c"]);
+        let folds = all.folds(4, 3);
+        assert_eq!(folds, all.folds(4, 3));
+        assert_ne!(folds, all.folds(4, 4));
+        let mut union = folds.concat();
+        union.sort_unstable();
+        assert_eq!(union, (0..31).collect::<Vec<_>>());
+        for fold in &folds {
+            assert!((7..=8).contains(&fold.len()));
+            let sizes = all.select(fold).class_sizes();
+            assert!(sizes.iter().all(|s| (2..=3).contains(s)), "{sizes:?}");
+        }
+        assert!(all.folds(0, 1).is_empty());
+    }
+
+    #[test]
+    fn classes_are_checked() {
+        table(6, &["a", "b"]).check_classes(3).unwrap();
+        let e = table(6, &["a", "b"]).check_classes(4).unwrap_err();
+        assert!(e.to_string().contains("a (3), b (3)"), "{e}");
+        let numbers: Vec<String> = (0..50).map(|i| format!("0.{i}1")).collect();
+        let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+        let e = table(50, &numbers).check_classes(2).unwrap_err();
+        assert!(e.to_string().contains("look like numbers"), "{e}");
+        let none = Table::from_rows(&[1.0], 1, None::<&[&str]>).unwrap();
+        assert!(none.check_classes(1).is_err());
+    }
 }

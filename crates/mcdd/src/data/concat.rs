@@ -1,0 +1,308 @@
+//! Several files as one table: which column of one is which of the other.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::cell::{Builder, Want, list, quoted, shown};
+use super::libsvm;
+use super::options::ReadOptions;
+use super::source::{Side, Source};
+use super::table::{LabelColumn, Labels, Table};
+use crate::error::{Error, Result};
+
+/// How many rows are read at a time.
+const BLOCK: usize = 4096;
+
+/// The state of [`Table::read`] between files.
+pub(crate) struct Reading {
+    names: Vec<String>,
+    named: bool,
+    /// In the order of the first file.
+    columns: Vec<Builder>,
+    /// The labels' builder, where they stand apart.
+    pub side: Vec<Builder>,
+    label: Option<usize>,
+    label_column: Option<LabelColumn>,
+    rows: usize,
+    files: Vec<Arc<Path>>,
+}
+
+impl Reading {
+    pub fn new(
+        source: &Source,
+        label: Option<usize>,
+        side: Option<&Side>,
+        options: &ReadOptions,
+    ) -> Result<Reading> {
+        let names = source.names().to_vec();
+        let mut wants = vec![Want::Auto; names.len()];
+        if !source.grows() {
+            for (list, want) in [
+                (&options.categorical, Want::Text),
+                (&options.drop, Want::Skip),
+            ] {
+                for wanted in list {
+                    wants[find_column(source, wanted)?] = want;
+                }
+            }
+        } else if let Some(first) = options.categorical.first() {
+            return Err(
+                Error::data("the `label index:value` form has no categories")
+                    .at_file(source.path())
+                    .at_column(first)
+                    .hint("leave --categorical out"),
+            );
+        }
+        if let Some(at) = label {
+            wants[at] = Want::Label;
+        } else if source.grows() {
+            wants[0] = Want::Skip;
+        }
+        let build =
+            |(name, want): (&String, Want)| Builder::new(name, want, Arc::clone(source.file()));
+        let label_column = match (label, side) {
+            (Some(at), _) => Some(LabelColumn {
+                name: names[at].clone(),
+                position: (!source.grows()).then_some(at),
+            }),
+            (None, Some(side)) => Some(LabelColumn {
+                name: side.name.clone(),
+                position: None,
+            }),
+            (None, None) => None,
+        };
+        Ok(Reading {
+            columns: names.iter().zip(wants).map(build).collect(),
+            side: side
+                .map(|side| Builder::new(&side.name, Want::Label, Arc::clone(&side.file)))
+                .into_iter()
+                .collect(),
+            names,
+            named: source.named(),
+            label,
+            label_column,
+            rows: 0,
+            files: Vec::new(),
+        })
+    }
+
+    /// Appends a file's rows.
+    pub fn file(
+        &mut self,
+        source: &mut Source,
+        label: Option<usize>,
+        mut side: Option<&mut Side>,
+    ) -> Result<()> {
+        let order = self.order(source, label, side.is_some())?;
+        let mut columns: Vec<Builder> = if source.grows() {
+            std::mem::take(&mut self.columns)
+        } else {
+            let mut taken: Vec<Option<Builder>> = self.columns.drain(..).map(Some).collect();
+            order.iter().filter_map(|&at| taken[at].take()).collect()
+        };
+        for column in &mut columns {
+            column.set_file(source.file());
+        }
+        if let (Some(side), Some(column)) = (&side, self.side.first_mut()) {
+            column.set_file(&side.file);
+        }
+        let before = self.rows;
+        loop {
+            let count = source.fill(BLOCK, &mut columns)?;
+            if let Some(side) = &mut side {
+                side.fill(count, &mut self.side)?;
+            }
+            self.rows += count;
+            if count < BLOCK {
+                break;
+            }
+            // Once, with a little more than the first rows promise.
+            if self.rows == before + BLOCK
+                && let Some(rest) = source.remaining()
+            {
+                for column in &mut columns {
+                    column.reserve(rest + rest / 50);
+                }
+            }
+        }
+        if self.rows == before {
+            let message = if source.named() {
+                "the file has a header and no rows"
+            } else {
+                "the file has no rows"
+            };
+            return Err(Error::data(message).at_file(source.path()).at_row(1).hint(
+                "give a file with a row for each example; --header no if the first row holds data",
+            ));
+        }
+        if source.grows() {
+            for at in self.names.len()..columns.len() {
+                self.names.push(libsvm::feature_name(at));
+            }
+            self.columns = columns;
+        } else {
+            let mut back: Vec<Option<Builder>> = order.iter().map(|_| None).collect();
+            for (column, &at) in columns.into_iter().zip(&order) {
+                back[at] = Some(column);
+            }
+            self.columns = back.into_iter().flatten().collect();
+        }
+        self.files.push(Arc::clone(source.file()));
+        Ok(())
+    }
+
+    /// For each column of the file its place in the first file.
+    fn order(&self, source: &Source, label: Option<usize>, side: bool) -> Result<Vec<usize>> {
+        let Some(first) = self.files.first() else {
+            return Ok((0..source.names().len()).collect());
+        };
+        let first_name = first.display();
+        let fail = |message: String| {
+            Error::data(message)
+                .at_file(source.path())
+                .hint("give files with the same columns")
+        };
+        if source.grows() != self.is_growing() {
+            return Err(fail(format!("it is not of the same form as {first_name}")));
+        }
+        if source.grows() {
+            return Ok(Vec::new());
+        }
+        if source.named() != self.named {
+            return Err(fail(if self.named {
+                format!("it has no column names, and {first_name} has")
+            } else {
+                format!("it has column names, and {first_name} has none")
+            }));
+        }
+        if side == self.side.is_empty() || label.is_some() != self.label.is_some() {
+            return Err(fail(format!(
+                "its labels are not where those of {first_name} are"
+            )));
+        }
+        let names = source.names();
+        if !self.named {
+            if names.len() != self.names.len() {
+                return Err(fail(format!(
+                    "it has {} columns, and {first_name} has {}",
+                    names.len(),
+                    self.names.len()
+                )));
+            }
+            return Ok((0..names.len()).collect());
+        }
+        let here: HashSet<&String> = names.iter().collect();
+        let there: HashMap<&String, usize> = self.names.iter().zip(0..).collect();
+        let missing: Vec<&String> = self.names.iter().filter(|n| !here.contains(n)).collect();
+        if let Some(name) = missing.first() {
+            return Err(fail(format!(
+                "it lacks columns of {first_name}: {}",
+                list(&missing)
+            ))
+            .at_column(*name));
+        }
+        let extra: Vec<&String> = names.iter().filter(|n| !there.contains_key(n)).collect();
+        if let Some(name) = extra.first() {
+            return Err(fail(format!(
+                "it has columns that {first_name} has not: {}",
+                list(&extra)
+            ))
+            .at_column(*name));
+        }
+        Ok(names
+            .iter()
+            .filter_map(|name| there.get(name).copied())
+            .collect())
+    }
+
+    fn is_growing(&self) -> bool {
+        !self.named && self.names.first().is_some_and(|n| n == "label")
+    }
+
+    pub fn finish(mut self, options: &ReadOptions) -> Result<Table> {
+        let growing = self.is_growing();
+        let file = self.files.first().cloned();
+        if growing {
+            // The names of this form are known only now.
+            for wanted in &options.drop {
+                let name = format!("column {}", shown(wanted));
+                match self.names.iter().position(|n| *n == name) {
+                    Some(at) => {
+                        self.columns[at] = Builder::new(&name, Want::Skip, Path::new("").into())
+                    }
+                    None => {
+                        let error =
+                            Error::data(format!("there is no feature {} to drop", quoted(wanted)))
+                                .at_column(wanted)
+                                .hint(format!("the features are 1 to {}", self.names.len() - 1));
+                        return Err(match file {
+                            Some(file) => error.at_file(&file),
+                            None => error,
+                        });
+                    }
+                }
+            }
+        }
+        let mut table = Table {
+            names: Vec::new(),
+            named: self.named,
+            columns: Vec::new(),
+            labels: None,
+            dropped: Vec::new(),
+            label_column: self.label_column,
+            rows: self.rows,
+            files: self.files,
+        };
+        let mut position = 0;
+        for (at, (name, column)) in self.names.into_iter().zip(self.columns).enumerate() {
+            if Some(at) == self.label {
+                table.labels = column.finish().and_then(Labels::sorted);
+                continue;
+            }
+            if growing && at == 0 {
+                continue;
+            }
+            match column.finish() {
+                Some(column) => {
+                    table.names.push(name);
+                    table.columns.push(column);
+                }
+                None => table.dropped.push((position, name)),
+            }
+            position += 1;
+        }
+        if let Some(column) = self.side.pop() {
+            table.labels = column.finish().and_then(Labels::sorted);
+        }
+        if table.columns.is_empty() {
+            let error = Error::data("there is no column beside the label")
+                .hint("check --label, --drop and --separator");
+            return Err(match file {
+                Some(file) => error.at_file(&file),
+                None => error,
+            });
+        }
+        Ok(table)
+    }
+}
+
+/// The position of a column that an option names: by its name, else by its position from 1.
+fn find_column(source: &Source, wanted: &str) -> Result<usize> {
+    let names = source.names();
+    let by_name = || names.iter().position(|name| name == wanted);
+    let by_position = || {
+        let at = shown(wanted).parse::<usize>().ok()?.checked_sub(1)?;
+        (at < names.len()).then_some(at)
+    };
+    by_name().or_else(by_position).ok_or_else(|| {
+        Error::data(format!(
+            "there is no column {}; the columns are: {}",
+            quoted(wanted),
+            list(names)
+        ))
+        .at_file(source.path())
+        .at_column(wanted)
+        .hint("give a name as it is in the file, or a position from 1")
+    })
+}
