@@ -76,7 +76,10 @@ impl ColumnKind {
     pub fn width(&self) -> usize {
         match self {
             ColumnKind::Numeric { indicator, .. } => 1 + usize::from(*indicator),
-            ColumnKind::Categorical { categories, indicator } => categories.len() + usize::from(*indicator),
+            ColumnKind::Categorical {
+                categories,
+                indicator,
+            } => categories.len() + usize::from(*indicator),
             ColumnKind::Dropped { .. } => 0,
         }
     }
@@ -96,7 +99,9 @@ impl Schema {
             None => error,
         };
         if rows.is_empty() {
-            return Err(place(Error::data("there are no training rows")).hint("give a file with rows"));
+            return Err(
+                place(Error::data("there are no training rows")).hint("give a file with rows")
+            );
         }
         let mut columns = Vec::with_capacity(table.columns.len() + table.dropped.len());
         let mut dropped = table.dropped.iter().peekable();
@@ -136,16 +141,27 @@ impl Schema {
                     missing_texts.1 += usize::from(missing > 0);
                 }
             }
-            columns.push(SchemaColumn { name: name.clone(), kind });
+            columns.push(SchemaColumn {
+                name: name.clone(),
+                kind,
+            });
         }
         columns.extend(dropped.map(|(_, name)| asked(name)));
 
         let mut notices = Notices::new();
         if !constant.is_empty() {
-            notices.push(format!("{} dropped: {}", count(constant.len(), "constant column"), list(&constant)));
+            notices.push(format!(
+                "{} dropped: {}",
+                count(constant.len(), "constant column"),
+                list(&constant)
+            ));
         }
         if !empty.is_empty() {
-            notices.push(format!("{} without any value dropped: {}", count(empty.len(), "column"), list(&empty)));
+            notices.push(format!(
+                "{} without any value dropped: {}",
+                count(empty.len(), "column"),
+                list(&empty)
+            ));
         }
         if missing_numbers.0 > 0 {
             notices.push(format!(
@@ -161,10 +177,16 @@ impl Schema {
                 count(missing_texts.1, "column")
             ));
         }
-        let schema = Schema { named: table.named, columns, label: table.label_column.clone() };
+        let schema = Schema {
+            named: table.named,
+            columns,
+            label: table.label_column.clone(),
+        };
         if schema.width() == 0 {
-            return Err(place(Error::data("no column is left: every one is constant, empty or dropped"))
-                .hint("give columns that differ between rows"));
+            return Err(place(Error::data(
+                "no column is left: every one is constant, empty or dropped",
+            ))
+            .hint("give columns that differ between rows"));
         }
         Ok((schema, notices))
     }
@@ -183,8 +205,15 @@ impl Schema {
                     names.push(name.clone());
                     *indicator
                 }
-                ColumnKind::Categorical { categories, indicator } => {
-                    names.extend(categories.iter().map(|category| format!("{name}={category}")));
+                ColumnKind::Categorical {
+                    categories,
+                    indicator,
+                } => {
+                    names.extend(
+                        categories
+                            .iter()
+                            .map(|category| format!("{name}={category}")),
+                    );
                     *indicator
                 }
                 ColumnKind::Dropped { .. } => false,
@@ -249,13 +278,21 @@ impl Schema {
             if !table.named {
                 return Err(place(no_names()));
             }
-            let found: HashMap<&str, usize> = table.names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
+            let found: HashMap<&str, usize> = table
+                .names
+                .iter()
+                .enumerate()
+                .map(|(i, n)| (n.as_str(), i))
+                .collect();
             return self.bind_names(&found, &table.names).map_err(place);
         }
         let mut full: Vec<Option<usize>> = Vec::new();
         let mut dropped = table.dropped.iter().peekable();
         for at in 0..table.columns.len() {
-            while dropped.next_if(|(position, _)| *position == full.len()).is_some() {
+            while dropped
+                .next_if(|(position, _)| *position == full.len())
+                .is_some()
+            {
                 full.push(None);
             }
             full.push(Some(at));
@@ -277,7 +314,11 @@ impl Schema {
     }
 
     /// For each column the position of its name; an error lists the names that are missing.
-    pub(crate) fn bind_names(&self, found: &HashMap<&str, usize>, names: &[String]) -> Result<Vec<Option<usize>>> {
+    pub(crate) fn bind_names(
+        &self,
+        found: &HashMap<&str, usize>,
+        names: &[String],
+    ) -> Result<Vec<Option<usize>>> {
         let mut bound = Vec::with_capacity(self.columns.len());
         let mut missing = Vec::new();
         for column in &self.columns {
@@ -307,9 +348,14 @@ impl Schema {
 
     pub(crate) fn wrong_count(&self, found: usize, what: &str) -> Error {
         let needed = self.columns.len();
-        Error::data(format!("there are {found} {what} where the model needs {needed}"))
-            .at_column((found.min(needed) + 1).to_string())
-            .hint(format!("give {needed} columns in the order of the training data, or {} with the label", needed + 1))
+        Error::data(format!(
+            "there are {found} {what} where the model needs {needed}"
+        ))
+        .at_column((found.min(needed) + 1).to_string())
+        .hint(format!(
+            "give {needed} columns in the order of the training data, or {} with the label",
+            needed + 1
+        ))
     }
 
     /// Opens a file for prediction.
@@ -325,7 +371,9 @@ impl Schema {
     /// # Errors
     /// Where it could not have been made by [`Schema::fit`].
     pub fn validate(&self) -> Result<()> {
-        let bad = |message: String| Error::format(message).hint("the model file is damaged: train or fetch it again");
+        let bad = |message: String| {
+            Error::format(message).hint("the model file is damaged: train or fetch it again")
+        };
         if self.columns.len() > MAX_COLUMNS || self.width() > 2 * MAX_COLUMNS {
             return Err(bad("the model has too many columns".into()));
         }
@@ -340,14 +388,22 @@ impl Schema {
             match kind {
                 ColumnKind::Numeric { mean, std, .. } => {
                     if !mean.is_finite() || !std.is_finite() || *std <= 0.0 {
-                        return Err(bad(format!("the statistics of the column {} are impossible", quoted(name))));
+                        return Err(bad(format!(
+                            "the statistics of the column {} are impossible",
+                            quoted(name)
+                        )));
                     }
                 }
                 ColumnKind::Categorical { categories, .. } => {
                     let distinct: HashSet<_> = categories.iter().collect();
-                    if categories.is_empty() || categories.len() > MAX_CATEGORIES || distinct.len() != categories.len()
+                    if categories.is_empty()
+                        || categories.len() > MAX_CATEGORIES
+                        || distinct.len() != categories.len()
                     {
-                        return Err(bad(format!("the categories of the column {} are impossible", quoted(name))));
+                        return Err(bad(format!(
+                            "the categories of the column {} are impossible",
+                            quoted(name)
+                        )));
                     }
                 }
                 ColumnKind::Dropped { .. } => {}
@@ -376,7 +432,12 @@ pub(crate) fn count(n: usize, what: &str) -> String {
 }
 
 fn asked(name: &str) -> SchemaColumn {
-    SchemaColumn { name: name.to_owned(), kind: ColumnKind::Dropped { why: "asked".into() } }
+    SchemaColumn {
+        name: name.to_owned(),
+        kind: ColumnKind::Dropped {
+            why: "asked".into(),
+        },
+    }
 }
 
 fn text_for_number(table: &Table, column: &SchemaColumn, codes: &[u32], names: &[String]) -> Error {
@@ -423,14 +484,25 @@ fn fit_number(values: &[f64], rows: &[usize]) -> (ColumnKind, usize) {
         1.0
     };
     let mean = present().map(|v| v * scale).sum::<f64>() / n as f64;
-    let square = present().map(|v| v * scale - mean).map(|d| d * d).sum::<f64>() / n as f64;
+    let square = present()
+        .map(|v| v * scale - mean)
+        .map(|d| d * d)
+        .sum::<f64>()
+        / n as f64;
     let (mean, std) = (mean / scale, square.sqrt() / scale);
     if !std.is_finite() || std <= 0.0 {
         // Differences too small for the arithmetic carry nothing.
         return (dropped("constant"), missing);
     }
     let indicator = missing > 0;
-    (ColumnKind::Numeric { mean, std, indicator }, missing)
+    (
+        ColumnKind::Numeric {
+            mean,
+            std,
+            indicator,
+        },
+        missing,
+    )
 }
 
 fn fit_text(codes: &[u32], names: &[String], rows: &[usize]) -> (ColumnKind, usize) {
@@ -442,13 +514,20 @@ fn fit_text(codes: &[u32], names: &[String], rows: &[usize]) -> (ColumnKind, usi
             None => missing += 1,
         }
     }
-    let mut categories: Vec<String> =
-        names.iter().zip(seen).filter(|(_, seen)| *seen).map(|(name, _)| name.clone()).collect();
+    let mut categories: Vec<String> = names
+        .iter()
+        .zip(seen)
+        .filter(|(_, seen)| *seen)
+        .map(|(name, _)| name.clone())
+        .collect();
     categories.sort_unstable();
     let kind = match categories.len() {
         0 => dropped("empty"),
         1 => dropped("constant"),
-        _ => ColumnKind::Categorical { categories, indicator: missing > 0 },
+        _ => ColumnKind::Categorical {
+            categories,
+            indicator: missing > 0,
+        },
     };
     (kind, missing)
 }

@@ -63,7 +63,9 @@ impl Table {
             let mut own: Option<Side> = None;
             let label = match (&options.label, index) {
                 (Label::File(_), 1..) => LabelAt::None,
-                _ => source.find_label(&options.label)?.ok_or_else(|| source.no_label())?,
+                _ => source
+                    .find_label(&options.label)?
+                    .ok_or_else(|| source.no_label())?,
             };
             let label = match label {
                 LabelAt::Side(side) if matches!(options.label, Label::File(_)) => {
@@ -118,30 +120,42 @@ impl Table {
                 .at_column((at % columns + 1).to_string())
                 .hint("replace it by a finite number, or by NaN if it is missing"));
         }
-        let labels = match labels {
-            Some(labels) if labels.len() != rows => {
-                return Err(
-                    Error::data(format!("{} labels for {rows} rows", labels.len())).hint("give one label for each row")
-                );
-            }
-            Some(labels) => {
-                let mut column = Builder::new("label", Want::Label, Path::new("").into());
-                for (row, label) in labels.iter().enumerate() {
-                    column.push(label.as_ref().as_bytes(), row as u64 + 1).map_err(|_| {
-                        Error::data("the label is missing")
+        let labels =
+            match labels {
+                Some(labels) if labels.len() != rows => {
+                    return Err(
+                        Error::data(format!("{} labels for {rows} rows", labels.len()))
+                            .hint("give one label for each row"),
+                    );
+                }
+                Some(labels) => {
+                    let mut column = Builder::new("label", Want::Label, Path::new("").into());
+                    for (row, label) in labels.iter().enumerate() {
+                        column
+                            .push(label.as_ref().as_bytes(), row as u64 + 1)
+                            .map_err(|_| {
+                                Error::data("the label is missing")
                             .at_row(row as u64 + 1)
                             .hint("give a label that is not empty, NA, N/A, NaN, null, None or ?")
-                    })?;
+                            })?;
+                    }
+                    column.finish().and_then(Labels::sorted)
                 }
-                column.finish().and_then(Labels::sorted)
-            }
-            None => None,
-        };
+                None => None,
+            };
         Ok(Table {
             names: (0..columns).map(positional_name).collect(),
             named: false,
             columns: (0..columns)
-                .map(|c| Column::Number(x.iter().skip(c).step_by(columns).map(|&v| f64::from(v)).collect()))
+                .map(|c| {
+                    Column::Number(
+                        x.iter()
+                            .skip(c)
+                            .step_by(columns)
+                            .map(|&v| f64::from(v))
+                            .collect(),
+                    )
+                })
                 .collect(),
             labels,
             dropped: Vec::new(),
@@ -188,7 +202,10 @@ impl Table {
     /// The class name of a row.
     pub fn label_name(&self, row: usize) -> Option<&str> {
         let labels = self.labels.as_ref()?;
-        labels.names.get(*labels.codes.get(row)? as usize).map(String::as_str)
+        labels
+            .names
+            .get(*labels.codes.get(row)? as usize)
+            .map(String::as_str)
     }
 
     /// How many rows each class has.
@@ -248,7 +265,10 @@ impl Table {
                 self.rows
             ))
         } else {
-            Error::data(format!("each class needs at least {rows} rows; too few have: {}", list(&small)))
+            Error::data(format!(
+                "each class needs at least {rows} rows; too few have: {}",
+                list(&small)
+            ))
         };
         Err(place(error).hint("check --label; add rows to these classes, or remove them"))
     }
@@ -265,10 +285,13 @@ impl Table {
                 .columns
                 .iter()
                 .map(|column| match column {
-                    Column::Number(values) => Column::Number(rows.iter().map(|&r| values[r]).collect()),
-                    Column::Text { codes, names } => {
-                        Column::Text { codes: rows.iter().map(|&r| codes[r]).collect(), names: names.clone() }
+                    Column::Number(values) => {
+                        Column::Number(rows.iter().map(|&r| values[r]).collect())
                     }
+                    Column::Text { codes, names } => Column::Text {
+                        codes: rows.iter().map(|&r| codes[r]).collect(),
+                        names: names.clone(),
+                    },
                 })
                 .collect(),
             labels: self.labels.as_ref().map(|labels| Labels {
@@ -341,8 +364,10 @@ impl Table {
     /// Where `share` is not between 0 and 1.
     pub fn split_rows(&self, share: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
         if !(share > 0.0 && share < 1.0) {
-            return Err(Error::setting(format!("a share of {share} cannot be split off"))
-                .hint("give a share between 0 and 1, such as 0.2"));
+            return Err(
+                Error::setting(format!("a share of {share} cannot be split off"))
+                    .hint("give a share between 0 and 1, such as 0.2"),
+            );
         }
         let (mut first, mut second) = (Vec::new(), Vec::new());
         for group in self.shuffled_groups(seed, "split") {
@@ -420,11 +445,15 @@ impl Table {
                 writer.write_field(&text).map_err(failed)?;
             }
             if labelled {
-                writer.write_field(self.label_name(row).unwrap_or("")).map_err(failed)?;
+                writer
+                    .write_field(self.label_name(row).unwrap_or(""))
+                    .map_err(failed)?;
             }
             writer.write_record(None::<&[u8]>).map_err(failed)?;
         }
-        writer.flush().map_err(|e| Error::io(e, Path::new("output")))
+        writer
+            .flush()
+            .map_err(|e| Error::io(e, Path::new("output")))
     }
 }
 
@@ -441,9 +470,11 @@ impl Labels {
         let values: Option<Vec<f64>> = names.iter().map(value).collect();
         let mut order: Vec<usize> = (0..names.len()).collect();
         match &values {
-            Some(values) => {
-                order.sort_by(|&a, &b| values[a].total_cmp(&values[b]).then_with(|| names[a].cmp(&names[b])))
-            }
+            Some(values) => order.sort_by(|&a, &b| {
+                values[a]
+                    .total_cmp(&values[b])
+                    .then_with(|| names[a].cmp(&names[b]))
+            }),
             None => order.sort_by(|&a, &b| names[a].cmp(&names[b])),
         }
         let mut place = vec![0u32; names.len()];
