@@ -74,15 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (bare, table, stream) = (median(&mut bare), median(&mut table), median(&mut stream));
     println!("{rows} x {columns}, {bytes:.1} MB, median of {rounds}");
     println!("csv records alone   {bare:.3} s  {:.0} MB/s", bytes / bare);
-    println!(
-        "Table::read         {table:.3} s  {:.0} MB/s  {:.2} of the speed",
-        bytes / table,
-        bare / table
-    );
-    println!(
-        "Reader (prediction) {stream:.3} s  {:.0} MB/s  {:.2} of the speed",
-        bytes / stream,
-        bare / stream
-    );
+    println!("Table::read         {table:.3} s  {:.0} MB/s  {:.2} of the speed", bytes / table, bare / table);
+    println!("Reader (prediction) {stream:.3} s  {:.0} MB/s  {:.2} of the speed", bytes / stream, bare / stream);
     Ok(())
 }

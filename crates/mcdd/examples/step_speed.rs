@@ -88,7 +88,7 @@ fn train(graph: &mcdd::net::Graph, s: &mut Setup, threads: usize, seconds: f64, 
             engine.forward(&xb, &s.params);
             let (z, dz) = engine.latents_and_gradient();
             black_box(s.head.loss(z, &yb, dz, &mut gradients.1, &mut scratch, &pool));
-            engine.backward(&xb, &s.params, &mut gradients.0);
+            engine.backward(&xb, &mut gradients.0);
             steps += 1;
             update(&optimizer, 1e-3, 0.0, steps, &mut s.params, &gradients.0, &mut states.0, &pool);
             update(&optimizer, 1e-3, 0.0, steps, s.head.params_mut(), &gradients.1, &mut states.1, &pool);
@@ -113,11 +113,11 @@ fn train(graph: &mcdd::net::Graph, s: &mut Setup, threads: usize, seconds: f64, 
 
 /// The rate of a product whose operands stay in the first-level cache: what no matrix product can exceed by much.
 fn peak(threads: usize, seconds: f64) -> f64 {
-    use mcdd::net::cpu::gemm::{Packed, Then, product_rows};
-    let alone = Pool::new(1);
+    use mcdd::net::cpu::gemm::{Panels, Then, ZERO, pack, product};
     let (m, k, n) = (6 * 4, 192, 16);
-    let mut packed = Packed::new(k, n);
-    packed.pack(&vec![0.5; k * n], &alone);
+    let mut lines = vec![ZERO; Panels::lines(k, n)];
+    pack(&mut lines, &vec![0.5; k * n], k, n, 0);
+    let panels = Panels::new(&lines, k, n);
     let a = vec![0.25f32; m * k];
     let rate = || {
         let mut c = vec![0.0f32; m * n];
@@ -125,7 +125,7 @@ fn peak(threads: usize, seconds: f64) -> f64 {
         let start = Instant::now();
         while start.elapsed().as_secs_f64() < seconds {
             for _ in 0..2000 {
-                product_rows(black_box(&a), black_box(&packed), &mut c, Then::Keep);
+                product(black_box(&a), black_box(panels), &mut c, Then::Keep);
             }
             rounds += 2000;
         }

@@ -13,40 +13,24 @@ fn labels_where_they_are_said_to_be() {
     let folder = Folder::new();
     let plain = folder.put("a.txt", " 1 2 10\n3 4   9 \n5 6 10.0\n");
     let table = read(&plain, &label("last")).unwrap();
-    assert_eq!(
-        (table.rows(), table.columns.len(), table.named),
-        (3, 2, false)
-    );
+    assert_eq!((table.rows(), table.columns.len(), table.named), (3, 2, false));
     assert_eq!(table.classes(), ["9", "10"], "numeric order");
     assert_eq!(labels(&table), ["10", "9", "10"]);
     assert_eq!(read(&plain, &label("first")).unwrap().classes().len(), 3);
-    assert_eq!(
-        read(&plain, &label("2")).unwrap().classes(),
-        ["2", "4", "6"]
-    );
+    assert_eq!(read(&plain, &label("2")).unwrap().classes(), ["2", "4", "6"]);
     let none = read(&plain, &label("none")).unwrap();
     assert!(none.labels.is_none() && none.columns.len() == 3);
 
     let named = folder.put("b.csv", "2,b,c\n1,x,3\n4,y,6\n");
-    let options = ReadOptions {
-        header: Some(true),
-        ..label("2")
-    };
+    let options = ReadOptions { header: Some(true), ..label("2") };
     let table = read(&named, &options).unwrap();
-    assert_eq!(
-        table.names,
-        ["b", "c"],
-        "a name that is the number goes first"
-    );
+    assert_eq!(table.names, ["b", "c"], "a name that is the number goes first");
     let table = read(&named, &label("b")).unwrap();
     assert_eq!(table.classes(), ["x", "y"]);
 
     let e = read(&plain, &ReadOptions::default()).unwrap_err();
     assert!(e.hint_text().unwrap().contains("--label last"), "{e}");
-    let options = ReadOptions {
-        header: Some(true),
-        ..label("species")
-    };
+    let options = ReadOptions { header: Some(true), ..label("species") };
     let e = read(&named, &options).unwrap_err();
     assert!(e.to_string().contains("2, b, c"), "{e}");
     let e = read(&plain, &label("4")).unwrap_err();
@@ -76,17 +60,11 @@ fn files_are_put_together() {
     assert_eq!(numbers(&table, 1), [2.0, 4.0, 2.0]);
     assert_eq!(labels(&table), ["x", "y", "x"]);
 
-    for (text, part) in [
-        ("w,label\n1,x\n", "lacks"),
-        ("w,h,d,label\n1,2,3,x\n", "has not: d"),
-        ("1,2,3\n", "no column names"),
-    ] {
+    for (text, part) in
+        [("w,label\n1,x\n", "lacks"), ("w,h,d,label\n1,2,3,x\n", "has not: d"), ("1,2,3\n", "no column names")]
+    {
         let c = folder.put("c.csv", text);
-        let options = if part == "no column names" {
-            label("none")
-        } else {
-            ReadOptions::default()
-        };
+        let options = if part == "no column names" { label("none") } else { ReadOptions::default() };
         let e = Table::read(&[a.clone(), c.clone()], &options).unwrap_err();
         assert!(e.to_string().contains(part), "{e}");
         assert!(e.file() == Some(&c) && e.hint_text().is_some());
@@ -94,10 +72,7 @@ fn files_are_put_together() {
     // A text cell in the first file and a number in the second do not go together.
     let c = folder.put("c.csv", "w,h,label\nabc,2,x\n");
     let e = Table::read(&[c.clone(), a.clone()], &ReadOptions::default()).unwrap_err();
-    assert_eq!(
-        (e.file(), e.row(), e.column()),
-        (Some(c.as_path()), Some(2), Some("w"))
-    );
+    assert_eq!((e.file(), e.row(), e.column()), (Some(c.as_path()), Some(2), Some("w")));
     let one = folder.put("one.txt", "1 2 3\n");
     let two = folder.put("two.txt", "1 2\n");
     let e = Table::read(&[one, two], &label("last")).unwrap_err();
@@ -110,137 +85,29 @@ fn bad_input_is_named() {
     let folder = Folder::new();
     let binary: Vec<u8> = (0..=255u8).cycle().take(3000).collect();
     let cases: &[Case] = &[
-        (
-            "ragged.csv",
-            b"a,b,y\n1,2,x\n1,2\n",
-            Some(3),
-            Some("3"),
-            "2 cells",
-        ),
-        (
-            "ragged.csv",
-            b"a,b,y\n1,2,x\n1,2,x,4\n",
-            Some(3),
-            Some("4"),
-            "4 cells",
-        ),
-        (
-            "ragged.csv",
-            b"a,b,y\n1,2,x\n1,2,\"x\",4\n",
-            Some(3),
-            Some("4"),
-            "4 cells",
-        ),
-        (
-            "ragged.csv",
-            b"a,b,y\n1,2,x\n1,q\n",
-            Some(3),
-            Some("3"),
-            "2 cells",
-        ),
-        (
-            "ragged.csv",
-            b"a,b,y\n1,2,x\n1,2,\n",
-            Some(3),
-            Some("y"),
-            "label is missing",
-        ),
-        (
-            "text.csv",
-            b"a,b,y\n1,2,x\n1,q,x\n",
-            Some(3),
-            Some("b"),
-            "\"q\" is not a number",
-        ),
-        (
-            "text.csv",
-            b"a,b,y\n1,q,x\n1,2,x\n",
-            Some(2),
-            Some("b"),
-            "\"q\" is not a number",
-        ),
-        (
-            "inf.csv",
-            b"a,b,y\n1,2,x\n1,-inf,x\n",
-            Some(3),
-            Some("b"),
-            "infinite",
-        ),
-        (
-            "inf.csv",
-            b"a,b,y\n1,2,x\n1,1e999,x\n",
-            Some(3),
-            Some("b"),
-            "infinite",
-        ),
-        (
-            "inf.csv",
-            b"a,b,y\n1,Infinity,x\n",
-            Some(2),
-            Some("b"),
-            "infinite",
-        ),
+        ("ragged.csv", b"a,b,y\n1,2,x\n1,2\n", Some(3), Some("3"), "2 cells"),
+        ("ragged.csv", b"a,b,y\n1,2,x\n1,2,x,4\n", Some(3), Some("4"), "4 cells"),
+        ("ragged.csv", b"a,b,y\n1,2,x\n1,2,\"x\",4\n", Some(3), Some("4"), "4 cells"),
+        ("ragged.csv", b"a,b,y\n1,2,x\n1,q\n", Some(3), Some("3"), "2 cells"),
+        ("ragged.csv", b"a,b,y\n1,2,x\n1,2,\n", Some(3), Some("y"), "label is missing"),
+        ("text.csv", b"a,b,y\n1,2,x\n1,q,x\n", Some(3), Some("b"), "\"q\" is not a number"),
+        ("text.csv", b"a,b,y\n1,q,x\n1,2,x\n", Some(2), Some("b"), "\"q\" is not a number"),
+        ("inf.csv", b"a,b,y\n1,2,x\n1,-inf,x\n", Some(3), Some("b"), "infinite"),
+        ("inf.csv", b"a,b,y\n1,2,x\n1,1e999,x\n", Some(3), Some("b"), "infinite"),
+        ("inf.csv", b"a,b,y\n1,Infinity,x\n", Some(2), Some("b"), "infinite"),
         ("empty.csv", b"", None, None, "empty"),
         ("blank.csv", b"\n \n\n", None, None, "empty"),
         ("header.csv", b"a,b,y\n", Some(1), None, "no rows"),
         ("binary.csv", &binary, None, None, "binary"),
-        (
-            "utf8.csv",
-            b"a,b,y\n1,na\xefve,x\n",
-            Some(2),
-            Some("b"),
-            "UTF-8",
-        ),
-        (
-            "utf8.csv",
-            b"a,b,y\n1,1,x\n2,\xff,x\n",
-            Some(3),
-            Some("b"),
-            "UTF-8",
-        ),
-        (
-            "utf8.csv",
-            b"a,b,y\n1,1,\xe9\n",
-            Some(2),
-            Some("y"),
-            "UTF-8",
-        ),
-        (
-            "utf8.csv",
-            b"a,\xe9,y\n1,1,x\n",
-            Some(1),
-            Some("2"),
-            "UTF-8",
-        ),
-        (
-            "quote.csv",
-            b"a,b,y\n1,\"2,x\n",
-            Some(2),
-            None,
-            "never closed",
-        ),
-        (
-            "twice.csv",
-            b"a,a,y\n1,2,x\n",
-            Some(1),
-            Some("2"),
-            "the name \"a\"",
-        ),
+        ("utf8.csv", b"a,b,y\n1,na\xefve,x\n", Some(2), Some("b"), "UTF-8"),
+        ("utf8.csv", b"a,b,y\n1,1,x\n2,\xff,x\n", Some(3), Some("b"), "UTF-8"),
+        ("utf8.csv", b"a,b,y\n1,1,\xe9\n", Some(2), Some("y"), "UTF-8"),
+        ("utf8.csv", b"a,\xe9,y\n1,1,x\n", Some(1), Some("2"), "UTF-8"),
+        ("quote.csv", b"a,b,y\n1,\"2,x\n", Some(2), None, "never closed"),
+        ("twice.csv", b"a,a,y\n1,2,x\n", Some(1), Some("2"), "the name \"a\""),
         ("only.csv", b"y\nx\nz\n", None, None, "no column beside"),
-        (
-            "label.csv",
-            b"a,y\n1,x\n2,\n",
-            Some(3),
-            Some("y"),
-            "label is missing",
-        ),
-        (
-            "spaces.txt",
-            b"a b y\n1 2 x\n1 x\n",
-            Some(3),
-            Some("3"),
-            "2 cells",
-        ),
+        ("label.csv", b"a,y\n1,x\n2,\n", Some(3), Some("y"), "label is missing"),
+        ("spaces.txt", b"a b y\n1 2 x\n1 x\n", Some(3), Some("3"), "2 cells"),
     ];
     for (name, content, row, column, part) in cases {
         let path = folder.put(name, content);
@@ -254,36 +121,17 @@ fn bad_input_is_named() {
     assert!(e.file().is_some() && e.hint_text().is_some(), "{e}");
 
     let path = folder.put("one.csv", "a,y\n1,x\n2,x\n");
-    let e = read(&path, &ReadOptions::default())
-        .unwrap()
-        .check_classes(1)
-        .unwrap_err();
-    assert!(
-        e.to_string().contains("one class only") && e.hint_text().is_some(),
-        "{e}"
-    );
+    let e = read(&path, &ReadOptions::default()).unwrap().check_classes(1).unwrap_err();
+    assert!(e.to_string().contains("one class only") && e.hint_text().is_some(), "{e}");
     assert_eq!((e.file(), e.column()), (Some(path.as_path()), Some("y")));
     let path = folder.put("few.csv", "a,y\n1,x\n2,x\n3,z\n");
-    let e = read(&path, &ReadOptions::default())
-        .unwrap()
-        .check_classes(2)
-        .unwrap_err();
-    assert!(
-        e.to_string().contains("z (1)") && e.hint_text().is_some(),
-        "{e}"
-    );
+    let e = read(&path, &ReadOptions::default()).unwrap().check_classes(2).unwrap_err();
+    assert!(e.to_string().contains("z (1)") && e.hint_text().is_some(), "{e}");
     for bad in ["categorical", "drop"] {
         let mut options = ReadOptions::default();
-        let list = if bad == "drop" {
-            &mut options.drop
-        } else {
-            &mut options.categorical
-        };
+        let list = if bad == "drop" { &mut options.drop } else { &mut options.categorical };
         list.push("colour".into());
         let e = read(&path, &options).unwrap_err();
-        assert!(
-            e.to_string().contains("a, y") && e.hint_text().is_some(),
-            "{e}"
-        );
+        assert!(e.to_string().contains("a, y") && e.hint_text().is_some(), "{e}");
     }
 }

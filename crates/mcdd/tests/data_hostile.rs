@@ -9,10 +9,7 @@ use mcdd::data::{Batch, Label, ReadOptions, Schema, Table};
 use proptest::prelude::*;
 
 fn options(label: Label) -> ReadOptions {
-    ReadOptions {
-        label,
-        ..ReadOptions::default()
-    }
+    ReadOptions { label, ..ReadOptions::default() }
 }
 
 fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
@@ -26,16 +23,9 @@ fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
 
 fn npz(deflate: bool) -> Vec<u8> {
     let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    let method = if deflate {
-        zip::CompressionMethod::Deflated
-    } else {
-        zip::CompressionMethod::Stored
-    };
+    let method = if deflate { zip::CompressionMethod::Deflated } else { zip::CompressionMethod::Stored };
     let options = zip::write::SimpleFileOptions::default().compression_method(method);
-    for (name, data) in [
-        ("x.npy", npy("|u1", "(4, 3)", &[7; 12])),
-        ("y.npy", npy("|u1", "(4,)", &[1, 2, 1, 2])),
-    ] {
+    for (name, data) in [("x.npy", npy("|u1", "(4, 3)", &[7; 12])), ("y.npy", npy("|u1", "(4,)", &[1, 2, 1, 2]))] {
         writer.start_file(name, options).unwrap();
         writer.write_all(&data).unwrap();
     }
@@ -54,8 +44,7 @@ fn parquet_bytes() -> Vec<u8> {
         ("label", Arc::new(StringArray::from(vec!["x", "y", "x"]))),
     ];
     let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let mut writer =
-        parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
     writer.write(&batch).unwrap();
     writer.into_inner().unwrap()
 }
@@ -96,10 +85,7 @@ fn a_file_that_is_cut_is_refused() {
         read(&path, &bytes).unwrap_or_else(|e| panic!("{e}"));
         for length in 0..bytes.len() {
             match read(&path, &bytes[..length]) {
-                Err(e) => assert!(
-                    e.file().is_some() && e.hint_text().is_some(),
-                    "{name} {length}: {e}"
-                ),
+                Err(e) => assert!(e.file().is_some() && e.hint_text().is_some(), "{name} {length}: {e}"),
                 Ok(_) => panic!("{name} cut at {length} was read"),
             }
         }
@@ -160,10 +146,7 @@ fn anything(path: &Path, schemas: &[Schema]) {
 fn schemas() -> Vec<Schema> {
     let unnamed = Table::from_rows(&[1.0, 2.0, 3.0, 4.0], 2, Some(&["a", "b"])).unwrap();
     let named = mcdd::data::digits();
-    [unnamed, named]
-        .iter()
-        .map(|table| Schema::fit(table, &[0, 1]).unwrap().0)
-        .collect()
+    [unnamed, named].iter().map(|table| Schema::fit(table, &[0, 1]).unwrap().0).collect()
 }
 
 proptest! {

@@ -13,12 +13,7 @@ use mcdd::data::{Batch, ReadOptions, Schema, Table};
 type Streamed = (Vec<f32>, Vec<Option<String>>, Vec<String>);
 
 /// Reads a file as prediction does, in blocks of `size`.
-fn stream(
-    schema: &Schema,
-    path: &Path,
-    options: &ReadOptions,
-    size: usize,
-) -> Result<Streamed, Error> {
+fn stream(schema: &Schema, path: &Path, options: &ReadOptions, size: usize) -> Result<Streamed, Error> {
     let mut reader = schema.reader(path, options)?;
     let (mut batch, mut x, mut y) = (Batch::default(), Vec::new(), Vec::new());
     while reader.next(size, &mut batch)? {
@@ -42,10 +37,8 @@ fn fit(table: &Table) -> (Schema, Vec<String>) {
 #[test]
 fn prediction_matches_columns_by_name() {
     let folder = Folder::new();
-    let train = folder.put(
-        "train.csv",
-        "w,colour,same,age,empty,species\n1,red,7,10,,x\n2,blue,7,NA,,y\n3,red,7,30,,x\n",
-    );
+    let train =
+        folder.put("train.csv", "w,colour,same,age,empty,species\n1,red,7,10,,x\n2,blue,7,NA,,y\n3,red,7,30,,x\n");
     let table = read(&train, &label("species")).unwrap();
     let (schema, notices) = fit(&table);
     assert_eq!(
@@ -56,10 +49,7 @@ fn prediction_matches_columns_by_name() {
             "1 missing cell in 1 column imputed by the training mean",
         ]
     );
-    assert_eq!(
-        schema.input_names(),
-        ["w", "colour=blue", "colour=red", "age", "age missing"]
-    );
+    assert_eq!(schema.input_names(), ["w", "colour=blue", "colour=red", "age", "age missing"]);
     let whole = schema.transform(&table, None).unwrap();
     let z = 1.5f32.sqrt();
     assert_eq!(&whole[..5], [-z, 0.0, 1.0, -1.0, 0.0]);
@@ -68,20 +58,11 @@ fn prediction_matches_columns_by_name() {
         let (x, y, notices) = stream(&schema, &train, &ReadOptions::default(), size).unwrap();
         assert_eq!(x, whole);
         assert_eq!(y, [Some("x".into()), Some("y".into()), Some("x".into())]);
-        assert_eq!(
-            notices,
-            ["1 missing cell in 1 column imputed by the training mean"]
-        );
+        assert_eq!(notices, ["1 missing cell in 1 column imputed by the training mean"]);
     }
-    assert_eq!(
-        schema.transform(&table, Some(&[2, 0])).unwrap()[5..],
-        whole[..5]
-    );
+    assert_eq!(schema.transform(&table, Some(&[2, 0])).unwrap()[5..], whole[..5]);
 
-    let other = folder.put(
-        "other.csv",
-        "id,age,note,colour,w\nr1,10,a,teal,1\nr2,20,b,,2\n",
-    );
+    let other = folder.put("other.csv", "id,age,note,colour,w\nr1,10,a,teal,1\nr2,20,b,,2\n");
     let (x, y, notices) = stream(&schema, &other, &ReadOptions::default(), 10).unwrap();
     assert_eq!(x, [-z, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert!(y.is_empty());
@@ -105,10 +86,7 @@ fn prediction_matches_columns_by_name() {
         assert!(e.to_string().contains(part), "{e}");
         assert!(e.file().is_some() && e.hint_text().is_some(), "{e}");
     }
-    let unnamed = folder.put(
-        "a.npy",
-        npy("<f4", false, "(1, 3)", &f32s(&[1.0, 2.0, 3.0])),
-    );
+    let unnamed = folder.put("a.npy", npy("<f4", false, "(1, 3)", &f32s(&[1.0, 2.0, 3.0])));
     let e = stream(&schema, &unnamed, &ReadOptions::default(), 10).unwrap_err();
     assert!(e.to_string().contains("no column names"), "{e}");
     // A label that is missing is no error here.
@@ -125,10 +103,7 @@ fn prediction_matches_columns_by_name() {
 fn prediction_matches_columns_by_position() {
     let folder = Folder::new();
     let train = folder.put("train.txt", "x 1 5 10\ny 2 6 11\nx 3 8 12\n");
-    let options = ReadOptions {
-        drop: vec!["3".into()],
-        ..label("first")
-    };
+    let options = ReadOptions { drop: vec!["3".into()], ..label("first") };
     let table = read(&train, &options).unwrap();
     assert_eq!(table.names, ["column 2", "column 4"]);
     let (schema, _) = fit(&table);
@@ -145,24 +120,12 @@ fn prediction_matches_columns_by_position() {
     let last = folder.put("last.csv", "1,5,10,x\n2,6,11,y\n3,8,12,x\n");
     let (x, y, _) = stream(&schema, &last, &label("last"), 2).unwrap();
     assert_eq!((x, y.len()), (whole.clone(), 3));
-    let array = folder.put(
-        "a.npy",
-        npy("<f4", false, "(1, 3)", &f32s(&[1.0, 5.0, 10.0])),
-    );
+    let array = folder.put("a.npy", npy("<f4", false, "(1, 3)", &f32s(&[1.0, 5.0, 10.0])));
     let (x, _, _) = stream(&schema, &array, &ReadOptions::default(), 2).unwrap();
     assert_eq!(x, whole[..2]);
     for text in ["1,2\n", "1,2,3,4,5\n"] {
-        let e = stream(
-            &schema,
-            &folder.put("bad.csv", text),
-            &ReadOptions::default(),
-            2,
-        )
-        .unwrap_err();
-        assert!(
-            e.to_string().contains("needs 3") && e.hint_text().is_some(),
-            "{e}"
-        );
+        let e = stream(&schema, &folder.put("bad.csv", text), &ReadOptions::default(), 2).unwrap_err();
+        assert!(e.to_string().contains("needs 3") && e.hint_text().is_some(), "{e}");
     }
     let sparse = folder.put("a.dat", "x 1:1 2:5 3:10 9:4\n");
     let (x, y, notices) = stream(&schema, &sparse, &ReadOptions::default(), 2).unwrap();
@@ -173,10 +136,7 @@ fn prediction_matches_columns_by_position() {
 #[test]
 fn arrays_of_the_caller() {
     let table = Table::from_rows(&[1.0, 2.0, 3.0, f32::NAN], 2, Some(&["b", "a"])).unwrap();
-    assert_eq!(
-        (table.rows(), table.classes()),
-        (2, &["a".to_owned(), "b".to_owned()][..])
-    );
+    assert_eq!((table.rows(), table.classes()), (2, &["a".to_owned(), "b".to_owned()][..]));
     assert!(numbers(&table, 1)[1].is_nan());
     let e = Table::from_rows(&[1.0, 2.0, 3.0, f32::INFINITY], 2, None::<&[&str]>).unwrap_err();
     assert_eq!((e.row(), e.column()), (Some(2), Some("2")));
@@ -194,10 +154,7 @@ fn a_written_table_comes_back() {
     let path = folder.0.path().join("digits.csv");
     digits.write_csv(File::create(&path).unwrap()).unwrap();
     let back = read(&path, &ReadOptions::default()).unwrap();
-    assert_eq!(
-        (back.names, back.columns, back.labels),
-        (digits.names, digits.columns, digits.labels)
-    );
+    assert_eq!((back.names, back.columns, back.labels), (digits.names, digits.columns, digits.labels));
     let mixed = folder.put("m.csv", "a,\"b \"\"c\",y\n1,\"x, y\",k\n,?,k\n0.1,z,l\n");
     let table = read(&mixed, &ReadOptions::default()).unwrap();
     let mut out = Vec::new();
@@ -211,10 +168,7 @@ fn a_written_table_comes_back() {
 fn a_table_of_categories_without_names() {
     let folder = Folder::new();
     let train = folder.put("a.csv", "red,small,x\nblue,big,y\nred,big,x\n");
-    let options = ReadOptions {
-        header: Some(false),
-        ..label("last")
-    };
+    let options = ReadOptions { header: Some(false), ..label("last") };
     let table = read(&train, &options).unwrap();
     let (schema, _) = fit(&table);
     let whole = schema.transform(&table, None).unwrap();
@@ -222,10 +176,7 @@ fn a_table_of_categories_without_names() {
     let (x, y, _) = stream(&schema, &train, &ReadOptions::default(), 2).unwrap();
     assert_eq!((x, y.len()), (whole.clone(), 3));
     let headed = folder.put("b.csv", "c,s,y\nred,small,x\nblue,big,y\nred,big,x\n");
-    let options = ReadOptions {
-        header: Some(true),
-        ..ReadOptions::default()
-    };
+    let options = ReadOptions { header: Some(true), ..ReadOptions::default() };
     let (x, y, _) = stream(&schema, &headed, &options, 2).unwrap();
     assert_eq!((x, y.len()), (whole, 3));
 }

@@ -22,10 +22,7 @@ fn shape(table: &Table) -> (usize, usize, usize) {
 }
 
 fn last() -> ReadOptions {
-    ReadOptions {
-        label: Label::Last,
-        ..ReadOptions::default()
-    }
+    ReadOptions { label: Label::Last, ..ReadOptions::default() }
 }
 
 /// Streaming gives what the table gives.
@@ -38,11 +35,7 @@ fn check_stream(table: &Table, paths: &[PathBuf]) {
     for path in paths {
         let mut reader = schema.reader(path, &ReadOptions::default()).unwrap();
         while reader.next(1000, &mut batch).unwrap() {
-            assert!(
-                batch.x == whole[at..at + batch.x.len()],
-                "{} near row {row}",
-                path.display()
-            );
+            assert!(batch.x == whole[at..at + batch.x.len()], "{} near row {row}", path.display());
             at += batch.x.len();
             for label in batch.labels.as_ref().unwrap() {
                 assert_eq!(label.as_deref(), table.label_name(row));
@@ -68,10 +61,8 @@ fn shuttle() {
 #[test]
 fn gas() {
     let Some(folder) = folder("gas") else { return };
-    let paths: Vec<PathBuf> = (1..=10)
-        .map(|n| folder.join(format!("batch{n}.dat")))
-        .filter(|path| path.is_file())
-        .collect();
+    let paths: Vec<PathBuf> =
+        (1..=10).map(|n| folder.join(format!("batch{n}.dat"))).filter(|path| path.is_file()).collect();
     let table = Table::read(&paths, &ReadOptions::default()).unwrap();
     assert_eq!(shape(&table), (6_697, 128, 6));
     assert_eq!(table.class_sizes(), [1316, 1664, 681, 592, 1779, 665]);

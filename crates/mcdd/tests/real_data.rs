@@ -17,15 +17,18 @@ fn folder(name: &str) -> Option<PathBuf> {
     }
 }
 
-fn means(scenarios: &[Scenario]) -> (f64, f64) {
-    let n = scenarios.len() as f64;
-    for s in scenarios {
-        println!("{}: AUROC {:.2}, accuracy {:.2}", s.left_out, 100.0 * s.detection.auroc, 100.0 * s.accuracy);
+/// Mean AUROC and accuracy over the left-out classes on fold 0, and over three seeds: one seed alone moves a
+/// scenario's AUROC by several points.
+fn means(table: &Table) -> (f64, f64) {
+    let mut all: Vec<Scenario> = Vec::new();
+    for seed in 0..3 {
+        let found = leave_one_out(table, 0, 5, &Settings { seed, ..Settings::default() }, 2).unwrap();
+        let mean = |f: fn(&Scenario) -> f64| found.iter().map(f).sum::<f64>() * 100.0 / found.len() as f64;
+        println!("seed {seed}: AUROC {:.3}, accuracy {:.3}", mean(|s| s.detection.auroc), mean(|s| s.accuracy));
+        all.extend(found);
     }
-    let mean = |f: fn(&Scenario) -> f64| scenarios.iter().map(f).sum::<f64>() * 100.0 / n;
-    let found = (mean(|s| s.detection.auroc), mean(|s| s.accuracy));
-    println!("mean AUROC {:.2}, accuracy {:.2}", found.0, found.1);
-    found
+    let mean = |f: fn(&Scenario) -> f64| all.iter().map(f).sum::<f64>() * 100.0 / all.len() as f64;
+    (mean(|s| s.detection.auroc), mean(|s| s.accuracy))
 }
 
 #[test]
@@ -34,7 +37,7 @@ fn gas_sensor_fold_0() {
     let files: Vec<PathBuf> = [1, 2, 3, 4, 5, 6, 8, 9].iter().map(|i| folder.join(format!("batch{i}.dat"))).collect();
     let table = Table::read(&files, &ReadOptions::default()).unwrap();
     assert_eq!((table.rows(), table.names.len(), table.classes().len()), (6697, 128, 6));
-    let (auroc, accuracy) = means(&leave_one_out(&table, 0, 5, &Settings::default(), 2).unwrap());
+    let (auroc, accuracy) = means(&table);
     assert!(auroc >= 97.0 && accuracy >= 99.2, "AUROC {auroc}, accuracy {accuracy}");
 }
 
@@ -44,6 +47,6 @@ fn drive_fold_0() {
     let options = ReadOptions { label: Label::Last, ..ReadOptions::default() };
     let table = Table::read(&[folder.join("Sensorless_drive_diagnosis.txt")], &options).unwrap();
     assert_eq!((table.rows(), table.names.len(), table.classes().len()), (2200, 48, 11));
-    let (auroc, accuracy) = means(&leave_one_out(&table, 0, 5, &Settings::default(), 2).unwrap());
+    let (auroc, accuracy) = means(&table);
     assert!(auroc >= 81.0 && accuracy >= 89.0, "AUROC {auroc}, accuracy {accuracy}");
 }

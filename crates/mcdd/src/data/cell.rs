@@ -139,13 +139,7 @@ impl Builder {
             Want::Number => Cells::Number(Vec::new()),
             Want::Text | Want::Label | Want::OptionalLabel => Cells::Text(Texts::default()),
         };
-        Builder {
-            cells,
-            want,
-            name: name.to_owned(),
-            file,
-            first_text: None,
-        }
+        Builder { cells, want, name: name.to_owned(), file, first_text: None }
     }
 
     /// The cells that follow are from this file.
@@ -339,30 +333,24 @@ impl Builder {
             Ok(text) => text,
             Err(error) => return error,
         };
-        let hint = if text.contains(',')
-            && matches!(
-                number::parse(text.replacen(',', ".", 1).as_bytes()),
-                Cell::Number(_)
-            ) {
-            "write numbers with a decimal point, not a comma".to_owned()
-        } else if self.want == Want::Number {
-            "the column was numeric in training: correct the cell, or leave it empty if it is missing".to_owned()
-        } else if row == 1 {
-            "if the first row holds the column names, say so with --header yes".to_owned()
-        } else {
-            format!(
-                "correct the cell or leave it empty; if the column holds categories, give --categorical \"{}\"",
-                self.shown()
-            )
-        };
-        Error::data(format!(
-            "{} is not a number, and the column holds numbers",
-            quoted(text)
-        ))
-        .at_file(&self.file)
-        .at_row(row)
-        .at_column(self.shown())
-        .hint(hint)
+        let hint =
+            if text.contains(',') && matches!(number::parse(text.replacen(',', ".", 1).as_bytes()), Cell::Number(_)) {
+                "write numbers with a decimal point, not a comma".to_owned()
+            } else if self.want == Want::Number {
+                "the column was numeric in training: correct the cell, or leave it empty if it is missing".to_owned()
+            } else if row == 1 {
+                "if the first row holds the column names, say so with --header yes".to_owned()
+            } else {
+                format!(
+                    "correct the cell or leave it empty; if the column holds categories, give --categorical \"{}\"",
+                    self.shown()
+                )
+            };
+        Error::data(format!("{} is not a number, and the column holds numbers", quoted(text)))
+            .at_file(&self.file)
+            .at_row(row)
+            .at_column(self.shown())
+            .hint(hint)
     }
 
     /// A number in a column that began with text: the text cell is named, because it is most often the
@@ -377,9 +365,7 @@ impl Builder {
             ))
             .at_file(file)
             .at_row(*text_row),
-            None => Error::data(format!("{number} is a number among texts"))
-                .at_file(&self.file)
-                .at_row(row),
+            None => Error::data(format!("{number} is a number among texts")).at_file(&self.file).at_row(row),
         };
         error.at_column(self.shown()).hint(format!(
             "correct the cell or leave it empty; if the column holds categories, give --categorical \"{0}\"; to leave it out, --drop \"{0}\"",
@@ -398,10 +384,7 @@ impl Builder {
             Cells::Skip => None,
             Cells::Undecided(rows) => Some(Column::Number(vec![f64::NAN; rows])),
             Cells::Number(values) => Some(Column::Number(values)),
-            Cells::Text(texts) => Some(Column::Text {
-                codes: texts.codes,
-                names: texts.names,
-            }),
+            Cells::Text(texts) => Some(Column::Text { codes: texts.codes, names: texts.names }),
         }
     }
 }
@@ -421,11 +404,7 @@ pub(crate) fn shown(name: &str) -> &str {
 
 /// A text from a file in quotes, cut where it is long, without control characters.
 pub(crate) fn quoted(text: &str) -> String {
-    let mut short: String = text
-        .chars()
-        .take(40)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let mut short: String = text.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(40).is_some() {
         short.push('…');
     }
@@ -435,12 +414,7 @@ pub(crate) fn quoted(text: &str) -> String {
 /// Names for a message: the first few, and how many more.
 pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
     const MOST: usize = 12;
-    let mut text = names
-        .iter()
-        .take(MOST)
-        .map(AsRef::as_ref)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let mut text = names.iter().take(MOST).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
     if names.len() > MOST {
         text.push_str(&format!(" and {} more", names.len() - MOST));
     }
@@ -476,10 +450,7 @@ mod tests {
         }
         assert_eq!(
             b.finish(),
-            Some(Column::Text {
-                codes: vec![MISSING, 0, 1, 0, 1, MISSING],
-                names: vec!["red".into(), "blue".into()]
-            })
+            Some(Column::Text { codes: vec![MISSING, 0, 1, 0, 1, MISSING], names: vec!["red".into(), "blue".into()] })
         );
     }
 
@@ -501,13 +472,7 @@ mod tests {
         for cell in ["1", "abc", "1.0"] {
             b.push(cell.as_bytes(), 2).unwrap();
         }
-        assert_eq!(
-            b.finish(),
-            Some(Column::Text {
-                codes: vec![0, 1, 0],
-                names: vec!["1".into(), "abc".into()]
-            })
-        );
+        assert_eq!(b.finish(), Some(Column::Text { codes: vec![0, 1, 0], names: vec!["1".into(), "abc".into()] }));
     }
 
     #[test]

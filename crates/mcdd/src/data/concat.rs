@@ -29,55 +29,35 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub fn new(
-        source: &Source,
-        label: Option<usize>,
-        side: Option<&Side>,
-        options: &ReadOptions,
-    ) -> Result<Reading> {
+    pub fn new(source: &Source, label: Option<usize>, side: Option<&Side>, options: &ReadOptions) -> Result<Reading> {
         let names = source.names().to_vec();
         let mut wants = vec![Want::Auto; names.len()];
         if !source.grows() {
-            for (list, want) in [
-                (&options.categorical, Want::Text),
-                (&options.drop, Want::Skip),
-            ] {
+            for (list, want) in [(&options.categorical, Want::Text), (&options.drop, Want::Skip)] {
                 for wanted in list {
                     wants[find_column(source, wanted)?] = want;
                 }
             }
         } else if let Some(first) = options.categorical.first() {
-            return Err(
-                Error::data("the `label index:value` form has no categories")
-                    .at_file(source.path())
-                    .at_column(first)
-                    .hint("leave --categorical out"),
-            );
+            return Err(Error::data("the `label index:value` form has no categories")
+                .at_file(source.path())
+                .at_column(first)
+                .hint("leave --categorical out"));
         }
         if let Some(at) = label {
             wants[at] = Want::Label;
         } else if source.grows() {
             wants[0] = Want::Skip;
         }
-        let build =
-            |(name, want): (&String, Want)| Builder::new(name, want, Arc::clone(source.file()));
+        let build = |(name, want): (&String, Want)| Builder::new(name, want, Arc::clone(source.file()));
         let label_column = match (label, side) {
-            (Some(at), _) => Some(LabelColumn {
-                name: names[at].clone(),
-                position: (!source.grows()).then_some(at),
-            }),
-            (None, Some(side)) => Some(LabelColumn {
-                name: side.name.clone(),
-                position: None,
-            }),
+            (Some(at), _) => Some(LabelColumn { name: names[at].clone(), position: (!source.grows()).then_some(at) }),
+            (None, Some(side)) => Some(LabelColumn { name: side.name.clone(), position: None }),
             (None, None) => None,
         };
         Ok(Reading {
             columns: names.iter().zip(wants).map(build).collect(),
-            side: side
-                .map(|side| Builder::new(&side.name, Want::Label, Arc::clone(&side.file)))
-                .into_iter()
-                .collect(),
+            side: side.map(|side| Builder::new(&side.name, Want::Label, Arc::clone(&side.file))).into_iter().collect(),
             names,
             named: source.named(),
             label,
@@ -88,12 +68,7 @@ impl Reading {
     }
 
     /// Appends a file's rows.
-    pub fn file(
-        &mut self,
-        source: &mut Source,
-        label: Option<usize>,
-        mut side: Option<&mut Side>,
-    ) -> Result<()> {
+    pub fn file(&mut self, source: &mut Source, label: Option<usize>, mut side: Option<&mut Side>) -> Result<()> {
         let order = self.order(source, label, side.is_some())?;
         let mut columns: Vec<Builder> = if source.grows() {
             std::mem::take(&mut self.columns)
@@ -127,14 +102,11 @@ impl Reading {
             }
         }
         if self.rows == before {
-            let message = if source.named() {
-                "the file has a header and no rows"
-            } else {
-                "the file has no rows"
-            };
-            return Err(Error::data(message).at_file(source.path()).at_row(1).hint(
-                "give a file with a row for each example; --header no if the first row holds data",
-            ));
+            let message = if source.named() { "the file has a header and no rows" } else { "the file has no rows" };
+            return Err(Error::data(message)
+                .at_file(source.path())
+                .at_row(1)
+                .hint("give a file with a row for each example; --header no if the first row holds data"));
         }
         if source.grows() {
             for at in self.names.len()..columns.len() {
@@ -158,11 +130,8 @@ impl Reading {
             return Ok((0..source.names().len()).collect());
         };
         let first_name = first.display();
-        let fail = |message: String| {
-            Error::data(message)
-                .at_file(source.path())
-                .hint("give files with the same columns")
-        };
+        let fail =
+            |message: String| Error::data(message).at_file(source.path()).hint("give files with the same columns");
         if source.grows() != self.is_growing() {
             return Err(fail(format!("it is not of the same form as {first_name}")));
         }
@@ -177,18 +146,12 @@ impl Reading {
             }));
         }
         if side == self.side.is_empty() || label.is_some() != self.label.is_some() {
-            return Err(fail(format!(
-                "its labels are not where those of {first_name} are"
-            )));
+            return Err(fail(format!("its labels are not where those of {first_name} are")));
         }
         let names = source.names();
         if !self.named {
             if names.len() != self.names.len() {
-                return Err(fail(format!(
-                    "it has {} columns, and {first_name} has {}",
-                    names.len(),
-                    self.names.len()
-                )));
+                return Err(fail(format!("it has {} columns, and {first_name} has {}", names.len(), self.names.len())));
             }
             return Ok((0..names.len()).collect());
         }
@@ -196,24 +159,13 @@ impl Reading {
         let there: HashMap<&String, usize> = self.names.iter().zip(0..).collect();
         let missing: Vec<&String> = self.names.iter().filter(|n| !here.contains(n)).collect();
         if let Some(name) = missing.first() {
-            return Err(fail(format!(
-                "it lacks columns of {first_name}: {}",
-                list(&missing)
-            ))
-            .at_column(*name));
+            return Err(fail(format!("it lacks columns of {first_name}: {}", list(&missing))).at_column(*name));
         }
         let extra: Vec<&String> = names.iter().filter(|n| !there.contains_key(n)).collect();
         if let Some(name) = extra.first() {
-            return Err(fail(format!(
-                "it has columns that {first_name} has not: {}",
-                list(&extra)
-            ))
-            .at_column(*name));
+            return Err(fail(format!("it has columns that {first_name} has not: {}", list(&extra))).at_column(*name));
         }
-        Ok(names
-            .iter()
-            .filter_map(|name| there.get(name).copied())
-            .collect())
+        Ok(names.iter().filter_map(|name| there.get(name).copied()).collect())
     }
 
     fn is_growing(&self) -> bool {
@@ -228,14 +180,11 @@ impl Reading {
             for wanted in &options.drop {
                 let name = format!("column {}", shown(wanted));
                 match self.names.iter().position(|n| *n == name) {
-                    Some(at) => {
-                        self.columns[at] = Builder::new(&name, Want::Skip, Path::new("").into())
-                    }
+                    Some(at) => self.columns[at] = Builder::new(&name, Want::Skip, Path::new("").into()),
                     None => {
-                        let error =
-                            Error::data(format!("there is no feature {} to drop", quoted(wanted)))
-                                .at_column(wanted)
-                                .hint(format!("the features are 1 to {}", self.names.len() - 1));
+                        let error = Error::data(format!("there is no feature {} to drop", quoted(wanted)))
+                            .at_column(wanted)
+                            .hint(format!("the features are 1 to {}", self.names.len() - 1));
                         return Err(match file {
                             Some(file) => error.at_file(&file),
                             None => error,
@@ -276,8 +225,8 @@ impl Reading {
             table.labels = column.finish().and_then(Labels::sorted);
         }
         if table.columns.is_empty() {
-            let error = Error::data("there is no column beside the label")
-                .hint("check --label, --drop and --separator");
+            let error =
+                Error::data("there is no column beside the label").hint("check --label, --drop and --separator");
             return Err(match file {
                 Some(file) => error.at_file(&file),
                 None => error,
@@ -296,13 +245,9 @@ fn find_column(source: &Source, wanted: &str) -> Result<usize> {
         (at < names.len()).then_some(at)
     };
     by_name().or_else(by_position).ok_or_else(|| {
-        Error::data(format!(
-            "there is no column {}; the columns are: {}",
-            quoted(wanted),
-            list(names)
-        ))
-        .at_file(source.path())
-        .at_column(wanted)
-        .hint("give a name as it is in the file, or a position from 1")
+        Error::data(format!("there is no column {}; the columns are: {}", quoted(wanted), list(names)))
+            .at_file(source.path())
+            .at_column(wanted)
+            .hint("give a name as it is in the file, or a position from 1")
     })
 }

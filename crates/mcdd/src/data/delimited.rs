@@ -54,11 +54,7 @@ pub(crate) struct Opened {
 /// The byte that ends a line: a carriage return only in files that have nothing else.
 pub(crate) fn newline_of(prefix: &[u8]) -> u8 {
     let has = |b| memchr::memchr(b, prefix).is_some();
-    if !has(b'\n') && has(b'\r') {
-        b'\r'
-    } else {
-        b'\n'
-    }
+    if !has(b'\n') && has(b'\r') { b'\r' } else { b'\n' }
 }
 
 /// Opens separated text whose content starts at byte `skip` (after a byte-order mark).
@@ -84,46 +80,29 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
         return Err(empty(&file));
     };
     if first.len() > MAX_COLUMNS {
-        return Err(
-            Error::data(format!("the first row has {} cells", first.len()))
-                .at_file(&file)
-                .at_row(rows.lines.line())
-                .hint("check the separator (--separator)"),
-        );
+        return Err(Error::data(format!("the first row has {} cells", first.len()))
+            .at_file(&file)
+            .at_row(rows.lines.line())
+            .hint("check the separator (--separator)"));
     }
     rows.width = first.len();
     if !dialect.header {
         rows.pending = true;
-        return Ok(Opened {
-            names: (0..rows.width).map(positional_name).collect(),
-            named: false,
-            rows,
-        });
+        return Ok(Opened { names: (0..rows.width).map(positional_name).collect(), named: false, rows });
     }
     let names = header_names(first, rows.lines.line(), &file)?;
-    Ok(Opened {
-        names,
-        named: true,
-        rows,
-    })
+    Ok(Opened { names, named: true, rows })
 }
 
 fn empty(file: &Path) -> Error {
-    Error::data("the file is empty")
-        .at_file(file)
-        .hint("give a file with a row for each example")
+    Error::data("the file is empty").at_file(file).hint("give a file with a row for each example")
 }
 
 fn header_names(cells: Record, row: u64, file: &Path) -> Result<Vec<String>> {
     let mut names = Vec::with_capacity(cells.len());
     let mut seen = HashSet::new();
     for (index, cell) in cells.into_iter().enumerate() {
-        let at = |error: Error| {
-            error
-                .at_file(file)
-                .at_row(row)
-                .at_column((index + 1).to_string())
-        };
+        let at = |error: Error| error.at_file(file).at_row(row).at_column((index + 1).to_string());
         let name = String::from_utf8(cell).map_err(|_| {
             at(Error::data("the column name is not valid UTF-8"))
                 .hint("save the file as UTF-8, or convert it with `iconv -t UTF-8`")
@@ -133,13 +112,8 @@ fn header_names(cells: Record, row: u64, file: &Path) -> Result<Vec<String>> {
             name => name.to_owned(),
         };
         if !seen.insert(name.clone()) {
-            return Err(at(Error::data(format!(
-                "two columns have the name {}",
-                quoted(&name)
-            )))
-            .hint(
-                "give each column a name of its own, or --header no if the first row holds data",
-            ));
+            return Err(at(Error::data(format!("two columns have the name {}", quoted(&name))))
+                .hint("give each column a name of its own, or --header no if the first row holds data"));
         }
         names.push(name);
     }
@@ -164,11 +138,7 @@ impl Delimited {
     fn next_line(&mut self) -> Result<bool> {
         while self.lines.advance()? {
             let line = self.lines.current();
-            let blank = if self.separator == b' ' {
-                line.trim_ascii().is_empty()
-            } else {
-                line.is_empty()
-            };
+            let blank = if self.separator == b' ' { line.trim_ascii().is_empty() } else { line.is_empty() };
             if !blank {
                 return Ok(true);
             }
@@ -195,12 +165,7 @@ impl Delimited {
 
     /// Splits the current record into `text` and `ends`, with as many lines as its quotes need.
     fn close_quotes(&mut self) -> Result<()> {
-        while !split_quoted(
-            self.lines.current(),
-            self.separator,
-            &mut self.text,
-            &mut self.ends,
-        ) {
+        while !split_quoted(self.lines.current(), self.separator, &mut self.text, &mut self.ends) {
             if !self.lines.lengthen()? {
                 return Err(Error::data("a quote is opened and never closed")
                     .at_file(self.lines.file())
@@ -269,18 +234,15 @@ impl Delimited {
         if found == self.width {
             return done;
         }
-        Err(Error::data(format!(
-            "the row has {found} cells where the first row has {}",
-            self.width
-        ))
-        .at_file(self.lines.file())
-        .at_row(row)
-        .at_column((found.min(self.width) + 1).to_string())
-        .hint(if separator == b' ' {
-            "a missing value must be written (as NA) in a file separated by spaces; else give --separator"
-        } else {
-            "complete the row; quote a cell that contains the separator, or give --separator"
-        }))
+        Err(Error::data(format!("the row has {found} cells where the first row has {}", self.width))
+            .at_file(self.lines.file())
+            .at_row(row)
+            .at_column((found.min(self.width) + 1).to_string())
+            .hint(if separator == b' ' {
+                "a missing value must be written (as NA) in a file separated by spaces; else give --separator"
+            } else {
+                "complete the row; quote a cell that contains the separator, or give --separator"
+            }))
     }
 }
 
@@ -342,14 +304,8 @@ pub(crate) fn detect(prefix: &[u8], whole: bool, newline: u8, options: &ReadOpti
         Some(separator) => (separator, sample(prefix, whole, separator, newline)),
         None => find_separator(prefix, whole, newline),
     };
-    let header = options
-        .header
-        .unwrap_or_else(|| find_header(&records, &options.label));
-    Dialect {
-        separator,
-        header,
-        newline,
-    }
+    let header = options.header.unwrap_or_else(|| find_header(&records, &options.label));
+    Dialect { separator, header, newline }
 }
 
 /// How well a separator fits: agreeing rows and number cells in thousandths, and cells in a row.
@@ -380,9 +336,7 @@ fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Record>) 
             continue;
         }
         let cells = || records.iter().flatten();
-        let numbers = cells()
-            .filter(|c| !matches!(number::parse(c), Cell::Text))
-            .count();
+        let numbers = cells().filter(|c| !matches!(number::parse(c), Cell::Text)).count();
         let share = (numbers * 1000 / cells().count().max(1)) as u64;
         let score = (agree, share, count);
         if best.as_ref().is_none_or(|(top, ..)| score > *top) {
@@ -404,9 +358,7 @@ fn find_header(records: &[Record], label: &Label) -> bool {
     let number = |cell: &Vec<u8>| matches!(number::parse(cell), Cell::Number(_) | Cell::Infinite);
     let is = |cell: &Vec<u8>, name: &str| cell.trim_ascii().eq_ignore_ascii_case(name.as_bytes());
     if let Label::Name(name) = label
-        && first
-            .iter()
-            .any(|cell| cell.trim_ascii() == name.as_bytes())
+        && first.iter().any(|cell| cell.trim_ascii() == name.as_bytes())
     {
         return true;
     }
@@ -422,15 +374,11 @@ fn find_header(records: &[Record], label: &Label) -> bool {
     let Some(start) = numbers.next().filter(|n| [0.0, 1.0].contains(n)) else {
         return false;
     };
-    numbers
-        .zip(1..)
-        .all(|(n, more)| n == start + f64::from(more))
+    numbers.zip(1..).all(|(n, more)| n == start + f64::from(more))
         && first.iter().enumerate().any(|(index, cell)| {
             LABEL_NAMES.iter().any(|name| is(cell, name))
                 && !later.is_empty()
-                && !later
-                    .iter()
-                    .any(|row| row.get(index).is_some_and(|c| c == cell))
+                && !later.iter().any(|row| row.get(index).is_some_and(|c| c == cell))
         })
 }
 
@@ -439,10 +387,7 @@ mod tests {
     use super::*;
 
     fn dialect(text: &str, label: Label) -> (u8, bool) {
-        let options = ReadOptions {
-            label,
-            ..ReadOptions::default()
-        };
+        let options = ReadOptions { label, ..ReadOptions::default() };
         let found = detect(text.as_bytes(), true, newline_of(text.as_bytes()), &options);
         (found.separator, found.header)
     }

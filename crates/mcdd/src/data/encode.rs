@@ -27,48 +27,25 @@ impl<'a> Encoder<'a> {
     /// For inputs from `offset` on in rows of `width`.
     pub fn new(kind: &'a ColumnKind, offset: usize, width: usize) -> Self {
         let places = match kind {
-            ColumnKind::Categorical { categories, .. } => categories
-                .iter()
-                .enumerate()
-                .map(|(i, c)| (c.as_str(), i))
-                .collect(),
+            ColumnKind::Categorical { categories, .. } => {
+                categories.iter().enumerate().map(|(i, c)| (c.as_str(), i)).collect()
+            }
             _ => HashMap::new(),
         };
-        Encoder {
-            kind,
-            offset,
-            width,
-            places,
-        }
+        Encoder { kind, offset, width, places }
     }
 
     /// Writes the cells of `rows` into `out`, which is zero there.
-    pub fn write(
-        &self,
-        cells: &Column,
-        rows: impl Iterator<Item = usize>,
-        out: &mut [f32],
-        tally: &mut Tally,
-    ) {
+    pub fn write(&self, cells: &Column, rows: impl Iterator<Item = usize>, out: &mut [f32], tally: &mut Tally) {
         match cells {
             Column::Number(values) => self.write_numbers(values, rows, out, tally),
             Column::Text { codes, names } => self.write_texts(codes, names, rows, out, tally),
         }
     }
 
-    pub fn write_numbers(
-        &self,
-        values: &[f64],
-        rows: impl Iterator<Item = usize>,
-        out: &mut [f32],
-        tally: &mut Tally,
-    ) {
+    pub fn write_numbers(&self, values: &[f64], rows: impl Iterator<Item = usize>, out: &mut [f32], tally: &mut Tally) {
         match *self.kind {
-            ColumnKind::Numeric {
-                mean,
-                std,
-                indicator,
-            } => {
+            ColumnKind::Numeric { mean, std, indicator } => {
                 for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
                     let value = values[row];
                     if value.is_nan() {
@@ -105,22 +82,14 @@ impl<'a> Encoder<'a> {
             return;
         }
         for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
-            self.write_text(
-                names.get(codes[row] as usize).map(String::as_str),
-                to,
-                tally,
-            );
+            self.write_text(names.get(codes[row] as usize).map(String::as_str), to, tally);
         }
     }
 
     fn write_text(&self, text: Option<&str>, to: &mut [f32], tally: &mut Tally) {
         let Some(text) = text else {
             tally.missing += 1;
-            if let ColumnKind::Categorical {
-                categories,
-                indicator: true,
-            } = self.kind
-            {
+            if let ColumnKind::Categorical { categories, indicator: true } = self.kind {
                 to[self.offset + categories.len()] = 1.0;
             }
             return;

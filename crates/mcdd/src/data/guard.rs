@@ -36,10 +36,7 @@ mod tests {
         assert_eq!(guard(|| 3), Some(3));
         let empty: Vec<u8> = Vec::new();
         assert_eq!(guard(|| empty[std::hint::black_box(0)]), None);
-        assert_eq!(
-            guard(|| (guard(|| panic!("inner")), 4)),
-            Some((None::<()>, 4))
-        );
+        assert_eq!(guard(|| (guard(|| panic!("inner")), 4)), Some((None::<()>, 4)));
         assert!(!QUIET.get());
     }
 }

@@ -26,9 +26,7 @@ const AGAIN: &str = "the file is damaged or cut short: fetch or make it again";
 fn take(input: &mut dyn Read, bytes: &mut [u8], file: &Path) -> Result<()> {
     input.read_exact(bytes).map_err(|error| {
         if error.kind() == std::io::ErrorKind::UnexpectedEof {
-            Error::data("the file ends before its last row")
-                .at_file(file)
-                .hint(AGAIN)
+            Error::data("the file ends before its last row").at_file(file).hint(AGAIN)
         } else {
             read_error(error, file)
         }
@@ -64,11 +62,7 @@ impl Idx {
             .iter()
             .try_fold(1u64, |n, &d| n.checked_mul(d))
             .filter(|&n| n <= MAX_COLUMNS as u64)
-            .ok_or_else(|| {
-                bad(format!(
-                    "a row of the IDX file has more than {MAX_COLUMNS} values"
-                ))
-            })?;
+            .ok_or_else(|| bad(format!("a row of the IDX file has more than {MAX_COLUMNS} values")))?;
         if rows == 0 || width == 0 {
             return Err(bad("the IDX file has no rows".into()));
         }
@@ -81,16 +75,7 @@ impl Idx {
                 "its header tells of {rows} x {width} values, which is not the file's length of {length} bytes"
             )));
         }
-        Ok(Idx {
-            input,
-            file,
-            kind,
-            size,
-            rows,
-            width: width as usize,
-            row: 0,
-            buffer: Vec::new(),
-        })
+        Ok(Idx { input, file, kind, size, rows, width: width as usize, row: 0, buffer: Vec::new() })
     }
 
     pub fn width(&self) -> usize {
@@ -132,14 +117,9 @@ impl Rows for Idx {
         self.buffer = buffer;
         if count > 0 && self.row == self.rows {
             let mut one = [0u8; 1];
-            let more = self
-                .input
-                .read(&mut one)
-                .map_err(|e| read_error(e, &self.file))?;
+            let more = self.input.read(&mut one).map_err(|e| read_error(e, &self.file))?;
             if more > 0 {
-                return Err(Error::data("there is more data than the header tells")
-                    .at_file(&self.file)
-                    .hint(AGAIN));
+                return Err(Error::data("there is more data than the header tells").at_file(&self.file).hint(AGAIN));
             }
         }
         Ok(count as usize)

@@ -88,24 +88,14 @@ impl Input {
             let file = File::open(path).map_err(|e| Error::io(e, path))?;
             let data = file.metadata().map_err(|e| Error::io(e, path))?;
             if data.is_dir() {
-                return Err(Error::data("it is a folder, not a file")
-                    .at_file(path)
-                    .hint("give the files in it"));
+                return Err(Error::data("it is a folder, not a file").at_file(path).hint("give the files in it"));
             }
             // A pipe or a device has no length to hold against a header.
             let length = data.is_file().then_some(data.len());
             (Box::new(file), length)
         };
         let (prefix, whole) = read_prefix(&mut raw, path)?;
-        let mut input = Input {
-            file: path.into(),
-            stdin,
-            gzip: false,
-            prefix,
-            whole,
-            length,
-            rest: raw,
-        };
+        let mut input = Input { file: path.into(), stdin, gzip: false, prefix, whole, length, rest: raw };
         if input.prefix.starts_with(b"\x1f\x8b") {
             let raw = std::mem::replace(&mut input.rest, Box::new(std::io::empty()));
             let raw = Cursor::new(std::mem::take(&mut input.prefix)).chain(raw);
@@ -134,18 +124,21 @@ impl Input {
             Format::Utf16 => Err(Error::data("the text is in UTF-16")
                 .at_file(&self.file)
                 .hint("save it as UTF-8, or convert it with `iconv -f UTF-16 -t UTF-8`")),
-            Format::Foreign(what) => Err(Error::data(format!("it is no table: it seems to be {what}"))
-                .at_file(&self.file)
-                .hint("give CSV, TSV, Parquet, NPY, NPZ, IDX or `label index:value` text; text and IDX may be gzipped")),
-            Format::Text if matches!(ending, "npy" | "npz" | "parquet") => {
-                Err(Error::data(format!("it is named .{ending} but its content is not {}", match ending {
+            Format::Foreign(what) => {
+                Err(Error::data(format!("it is no table: it seems to be {what}")).at_file(&self.file).hint(
+                    "give CSV, TSV, Parquet, NPY, NPZ, IDX or `label index:value` text; text and IDX may be gzipped",
+                ))
+            }
+            Format::Text if matches!(ending, "npy" | "npz" | "parquet") => Err(Error::data(format!(
+                "it is named .{ending} but its content is not {}",
+                match ending {
                     "npy" => "a NumPy array",
                     "npz" => "a NumPy archive",
                     _ => "Parquet",
-                }))
-                .at_file(&self.file)
-                .hint("name text files .csv, .tsv or .txt; else the file is damaged: make it again"))
-            }
+                }
+            ))
+            .at_file(&self.file)
+            .hint("name text files .csv, .tsv or .txt; else the file is damaged: make it again")),
             Format::Text => Ok(format),
             _ if named_text => Err(Error::data(format!(
                 "it is named .{ending} but its content is binary: it seems to be {}",
@@ -153,11 +146,12 @@ impl Input {
             ))
             .at_file(&self.file)
             .hint("give the file its proper name, or give the text file")),
-            Format::Parquet | Format::Zip if self.stdin => {
-                Err(Error::data(format!("{} cannot be read from stdin, because its directory stands at its end", format.name()))
-                    .at_file(&self.file)
-                    .hint("save it to a file and give the path"))
-            }
+            Format::Parquet | Format::Zip if self.stdin => Err(Error::data(format!(
+                "{} cannot be read from stdin, because its directory stands at its end",
+                format.name()
+            ))
+            .at_file(&self.file)
+            .hint("save it to a file and give the path")),
             Format::Parquet | Format::Zip if self.gzip => {
                 Err(Error::data(format!("{} inside gzip cannot be read", format.name()))
                     .at_file(&self.file)
@@ -181,10 +175,7 @@ impl Input {
     pub fn lengthen(&mut self, lines: usize, newline: u8, most: usize) -> Result<()> {
         while !self.whole
             && self.prefix.len() < most
-            && memchr::memchr_iter(newline, &self.prefix)
-                .take(lines)
-                .count()
-                < lines
+            && memchr::memchr_iter(newline, &self.prefix).take(lines).count() < lines
         {
             let (more, whole) = read_prefix(&mut self.rest, &self.file)?;
             self.prefix.extend_from_slice(&more);
@@ -198,9 +189,7 @@ impl Input {
 fn read_prefix(input: &mut dyn Read, path: &Path) -> Result<(Vec<u8>, bool)> {
     let mut prefix = Vec::new();
     let mut limited = input.take(PREFIX as u64);
-    limited
-        .read_to_end(&mut prefix)
-        .map_err(|e| read_error(e, path))?;
+    limited.read_to_end(&mut prefix).map_err(|e| read_error(e, path))?;
     let whole = prefix.len() < PREFIX;
     Ok((prefix, whole))
 }
@@ -209,11 +198,11 @@ fn read_prefix(input: &mut dyn Read, path: &Path) -> Result<(Vec<u8>, bool)> {
 pub(crate) fn read_error(error: std::io::Error, path: &Path) -> Error {
     use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     match error.kind() {
-        InvalidData | InvalidInput | UnexpectedEof => Error::data(format!(
-            "the compressed data is damaged or cut short ({error})"
-        ))
-        .at_file(path)
-        .hint("fetch or make the file again"),
+        InvalidData | InvalidInput | UnexpectedEof => {
+            Error::data(format!("the compressed data is damaged or cut short ({error})"))
+                .at_file(path)
+                .hint("fetch or make the file again")
+        }
         _ => {
             let error = Error::io(error, path);
             if error.hint_text().is_some() {
@@ -333,9 +322,7 @@ mod tests {
     fn gzip_is_transparent_and_checked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv.gz");
-        let text: Vec<u8> = (0..50_000)
-            .flat_map(|i| format!("{i},1\n").into_bytes())
-            .collect();
+        let text: Vec<u8> = (0..50_000).flat_map(|i| format!("{i},1\n").into_bytes()).collect();
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gz.write_all(&text).unwrap();
         let packed = gz.finish().unwrap();

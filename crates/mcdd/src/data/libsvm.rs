@@ -58,16 +58,10 @@ fn strip_comment(line: &[u8]) -> &[u8] {
 fn pair(token: &[u8]) -> Option<(usize, &[u8])> {
     let colon = memchr::memchr(b':', token)?;
     let (index, value) = (&token[..colon], &token[colon + 1..]);
-    if index.is_empty()
-        || index.len() > 9
-        || !index.iter().all(u8::is_ascii_digit)
-        || value.is_empty()
-    {
+    if index.is_empty() || index.len() > 9 || !index.iter().all(u8::is_ascii_digit) || value.is_empty() {
         return None;
     }
-    let index = index
-        .iter()
-        .fold(0usize, |n, &d| n * 10 + usize::from(d - b'0'));
+    let index = index.iter().fold(0usize, |n, &d| n * 10 + usize::from(d - b'0'));
     Some((index, value))
 }
 
@@ -124,18 +118,14 @@ impl Libsvm {
             }
             let Some((index, value)) = pair(token) else {
                 return Err(fail(
-                    Error::data(format!(
-                        "{} is not of the form index:value",
-                        quoted(&String::from_utf8_lossy(token))
-                    ))
-                    .hint("write each feature as index:value, with indices from 1"),
+                    Error::data(format!("{} is not of the form index:value", quoted(&String::from_utf8_lossy(token))))
+                        .hint("write each feature as index:value, with indices from 1"),
                     token,
                 ));
             };
             if index == 0 || index > MAX_INDEX {
                 return Err(fail(
-                    Error::data(format!("the index {index} is not in 1..={MAX_INDEX}"))
-                        .hint("indices count from 1"),
+                    Error::data(format!("the index {index} is not in 1..={MAX_INDEX}")).hint("indices count from 1"),
                     token,
                 ));
             }
@@ -144,8 +134,7 @@ impl Libsvm {
             }
             if std::mem::replace(&mut writer[index], rows) == rows {
                 return Err(fail(
-                    Error::data(format!("the index {index} is given twice"))
-                        .hint("give each index once in a row"),
+                    Error::data(format!("the index {index} is given twice")).hint("give each index once in a row"),
                     token,
                 ));
             }
@@ -161,11 +150,8 @@ impl Libsvm {
                 }
                 Cell::Text => {
                     return Err(fail(
-                        Error::data(format!(
-                            "{} is not a number",
-                            quoted(&String::from_utf8_lossy(value))
-                        ))
-                        .hint("write each feature as index:value, with indices from 1"),
+                        Error::data(format!("{} is not a number", quoted(&String::from_utf8_lossy(value))))
+                            .hint("write each feature as index:value, with indices from 1"),
                         token,
                     ));
                 }
@@ -177,16 +163,10 @@ impl Libsvm {
         let widest = self.pairs.iter().map(|p| p.0).max().unwrap_or(0);
         if widest > self.widest {
             self.widest = widest;
-            self.left_out = if self.grow {
-                0
-            } else {
-                (widest + 1).saturating_sub(columns.len())
-            };
+            self.left_out = if self.grow { 0 } else { (widest + 1).saturating_sub(columns.len()) };
         }
         if self.grow {
-            let cells = self
-                .rows
-                .saturating_mul(self.widest.max(columns.len()) as u64);
+            let cells = self.rows.saturating_mul(self.widest.max(columns.len()) as u64);
             if cells > most_cells(self.written) {
                 return Err(Error::data(format!(
                     "the rows so far unfold to {cells} cells, of which {} are written",

@@ -98,15 +98,10 @@ impl Lines {
             self.next -= moved;
         }
         if self.filled > MAX_RECORD {
-            return Err(Error::data(format!(
-                "the record is longer than {} MiB",
-                MAX_RECORD >> 20
-            ))
-            .at_file(&self.file)
-            .at_row(self.line)
-            .hint(
-                "check that it is a text file with a row on each line, and that quotes are closed",
-            ));
+            return Err(Error::data(format!("the record is longer than {} MiB", MAX_RECORD >> 20))
+                .at_file(&self.file)
+                .at_row(self.line)
+                .hint("check that it is a text file with a row on each line, and that quotes are closed"));
         }
         if self.buffer.len() < self.filled + CHUNK {
             let size = (self.filled + CHUNK).max(self.buffer.len() * 2);
@@ -162,10 +157,7 @@ pub(crate) fn split_plain<E>(
 
 /// Calls `field` with each field between runs of spaces and tabs.
 #[inline]
-pub(crate) fn split_spaces<E>(
-    record: &[u8],
-    mut field: impl FnMut(&[u8]) -> Result<(), E>,
-) -> Result<(), E> {
+pub(crate) fn split_spaces<E>(record: &[u8], mut field: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
     let space = |b: &u8| matches!(b, b' ' | b'\t' | b'\r' | 0x0c);
     let mut rest = record;
     loop {
@@ -183,12 +175,7 @@ pub(crate) fn split_spaces<E>(
 /// of a field only, two of them inside are one, and what follows a closing quote is taken as it is.
 /// `text` receives the fields one after the other, `ends` where each ends. `false`: a quoted field is not
 /// closed, so the record goes on in the next line.
-pub(crate) fn split_quoted(
-    record: &[u8],
-    separator: u8,
-    text: &mut Vec<u8>,
-    ends: &mut Vec<usize>,
-) -> bool {
+pub(crate) fn split_quoted(record: &[u8], separator: u8, text: &mut Vec<u8>, ends: &mut Vec<usize>) -> bool {
     text.clear();
     ends.clear();
     let mut rest = record;
@@ -240,15 +227,7 @@ mod tests {
         while l.advance().unwrap() {
             seen.push((l.line(), l.current().to_vec()));
         }
-        assert_eq!(
-            seen,
-            [
-                (1, b"a".to_vec()),
-                (2, b"b".to_vec()),
-                (3, b"".to_vec()),
-                (4, b"last".to_vec())
-            ]
-        );
+        assert_eq!(seen, [(1, b"a".to_vec()), (2, b"b".to_vec()), (3, b"".to_vec()), (4, b"last".to_vec())]);
         assert!(!lines(b"").advance().unwrap());
     }
 
@@ -274,11 +253,7 @@ mod tests {
 
     #[test]
     fn an_endless_record_is_refused() {
-        let mut l = Lines::new(
-            Box::new(std::io::repeat(b'x')),
-            Path::new("f").into(),
-            b'\n',
-        );
+        let mut l = Lines::new(Box::new(std::io::repeat(b'x')), Path::new("f").into(), b'\n');
         let e = l.advance().unwrap_err();
         assert!(e.to_string().contains("longer than") && e.hint_text().is_some());
     }

@@ -9,8 +9,7 @@ use super::delimited::MAX_COLUMNS;
 use super::input::{Rows, read_error};
 use crate::error::{Error, Result};
 
-const AGAIN: &str =
-    "write the array again with numpy.save, as numbers of a plain type such as float32";
+const AGAIN: &str = "write the array again with numpy.save, as numbers of a plain type such as float32";
 
 /// A header is a line of text; the format allows more than anyone writes.
 const MAX_HEADER: usize = 1 << 16;
@@ -47,9 +46,7 @@ impl Header {
         let mut start = [0u8; 8];
         take(input, &mut start, file)?;
         if &start[..6] != b"\x93NUMPY" {
-            return Err(Error::data("it is not a NumPy array")
-                .at_file(file)
-                .hint(AGAIN));
+            return Err(Error::data("it is not a NumPy array").at_file(file).hint(AGAIN));
         }
         let length = match start[6] {
             1 => {
@@ -63,17 +60,13 @@ impl Header {
                 u32::from_le_bytes(bytes) as usize
             }
             other => {
-                return Err(
-                    Error::data(format!("version {other} of the NPY format is not known"))
-                        .at_file(file)
-                        .hint(AGAIN),
-                );
+                return Err(Error::data(format!("version {other} of the NPY format is not known"))
+                    .at_file(file)
+                    .hint(AGAIN));
             }
         };
         if length > MAX_HEADER {
-            return Err(Error::data("the array's header is too long")
-                .at_file(file)
-                .hint(AGAIN));
+            return Err(Error::data("the array's header is too long").at_file(file).hint(AGAIN));
         }
         let mut header = vec![0u8; length];
         take(input, &mut header, file)?;
@@ -98,11 +91,7 @@ impl Header {
         } else {
             return Err(bad());
         };
-        let shape = value("shape")?
-            .strip_prefix('(')
-            .and_then(|s| s.split_once(')'))
-            .ok_or_else(bad)?
-            .0;
+        let shape = value("shape")?.strip_prefix('(').and_then(|s| s.split_once(')')).ok_or_else(bad)?.0;
         let mut dims = Vec::new();
         for part in shape.split(',') {
             let part = part.trim().trim_end_matches('L');
@@ -123,12 +112,12 @@ impl Header {
         let mut letters = plain.chars();
         let letter = letters.next().ok_or_else(bad)?;
         if letter == 'O' {
-            return Err("the array holds Python objects (a pickle), which are not read because they can run code".into());
+            return Err(
+                "the array holds Python objects (a pickle), which are not read because they can run code".into()
+            );
         }
-        let count: usize = letters
-            .as_str()
-            .parse()
-            .map_err(|_| format!("values of the type {descr:?} are not supported"))?;
+        let count: usize =
+            letters.as_str().parse().map_err(|_| format!("values of the type {descr:?} are not supported"))?;
         let (kind, size) = match (letter, count) {
             ('b', 1) => (Kind::Bool, 1),
             ('i', 1 | 2 | 4 | 8) => (Kind::Int, count),
@@ -146,9 +135,7 @@ impl Header {
             .try_fold(1u64, |n, &d| n.checked_mul(d))
             .filter(|&n| n <= MAX_COLUMNS as u64)
             .ok_or_else(|| format!("a row of the array has more than {MAX_COLUMNS} values"))?;
-        let total = rows
-            .checked_mul(width)
-            .and_then(|n| n.checked_mul(size as u64));
+        let total = rows.checked_mul(width).and_then(|n| n.checked_mul(size as u64));
         if total.is_none() {
             return Err(bad());
         }
@@ -181,11 +168,7 @@ impl Header {
                 let mut text = String::new();
                 for unit in value.chunks_exact(4) {
                     let unit: [u8; 4] = unit.try_into().unwrap_or_default();
-                    let unit = if self.big_endian {
-                        u32::from_be_bytes(unit)
-                    } else {
-                        u32::from_le_bytes(unit)
-                    };
+                    let unit = if self.big_endian { u32::from_be_bytes(unit) } else { u32::from_le_bytes(unit) };
                     if unit == 0 {
                         break;
                     }
@@ -269,11 +252,7 @@ pub(crate) struct Npy {
 
 impl Npy {
     /// Reads the header; `length` is that of the file where it is known, and is held against the header.
-    pub fn open(
-        mut input: Box<dyn Read + Send>,
-        length: Option<u64>,
-        file: &Arc<Path>,
-    ) -> Result<Npy> {
+    pub fn open(mut input: Box<dyn Read + Send>, length: Option<u64>, file: &Arc<Path>) -> Result<Npy> {
         let header = Header::read(&mut input, file)?;
         if let Some(length) = length
             && header.bytes() > length
@@ -285,14 +264,7 @@ impl Npy {
             .at_file(file)
             .hint("the file is cut short: fetch or make it again"));
         }
-        Ok(Npy {
-            header,
-            input,
-            file: Arc::clone(file),
-            row: 0,
-            buffer: Vec::new(),
-            whole: None,
-        })
+        Ok(Npy { header, input, file: Arc::clone(file), row: 0, buffer: Vec::new(), whole: None })
     }
 
     pub fn width(&self) -> usize {
@@ -307,11 +279,9 @@ impl Npy {
         let mut one = [0u8; 1];
         match self.input.read(&mut one) {
             Ok(0) => Ok(()),
-            Ok(_) => Err(
-                Error::data("there is more data than the array's shape tells")
-                    .at_file(&self.file)
-                    .hint("the file is damaged, or holds more than one array: make it again"),
-            ),
+            Ok(_) => Err(Error::data("there is more data than the array's shape tells")
+                .at_file(&self.file)
+                .hint("the file is damaged, or holds more than one array: make it again")),
             Err(error) => Err(read_error(error, &self.file)),
         }
     }
@@ -321,10 +291,7 @@ impl Npy {
         if self.whole.is_none() {
             let mut data = Vec::new();
             // Grows with what is there, whatever the header says.
-            (&mut self.input)
-                .take(header.bytes())
-                .read_to_end(&mut data)
-                .map_err(|e| read_error(e, &self.file))?;
+            (&mut self.input).take(header.bytes()).read_to_end(&mut data).map_err(|e| read_error(e, &self.file))?;
             if (data.len() as u64) < header.bytes() {
                 take(&mut std::io::empty(), &mut [0], &self.file)?;
             }
@@ -391,10 +358,7 @@ impl Npy {
             take(&mut self.input, &mut self.buffer, &self.file)?;
             for values in self.buffer.chunks_exact(bytes) {
                 self.row += 1;
-                for (value, column) in values
-                    .chunks_exact(self.header.size)
-                    .zip(columns.iter_mut())
-                {
+                for (value, column) in values.chunks_exact(self.header.size).zip(columns.iter_mut()) {
                     self.header.push(value, column, self.row)?;
                 }
             }
@@ -413,46 +377,21 @@ mod tests {
     #[test]
     fn headers() {
         let parse = |text: &str| Header::parse(text.as_bytes());
-        let h =
-            parse("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2, 4), }  \n").unwrap();
+        let h = parse("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2, 4), }  \n").unwrap();
         assert_eq!((h.rows, h.width, h.size, h.kind), (3, 8, 4, Kind::Float));
         let h = parse("{'descr': '|S5', 'fortran_order': True, 'shape': (3,), }").unwrap();
         assert_eq!((h.rows, h.width, h.fortran), (3, 1, false));
         let h = parse("{'shape': (2, 3), 'fortran_order': True, 'descr': '>i2'}").unwrap();
         assert!(h.big_endian && h.fortran);
         for (text, part) in [
-            (
-                "{'descr': '|O', 'fortran_order': False, 'shape': (3,), }",
-                "pickle",
-            ),
-            (
-                "{'descr': '<c16', 'fortran_order': False, 'shape': (3,), }",
-                "c16",
-            ),
-            (
-                "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }",
-                "fields",
-            ),
-            (
-                "{'descr': '<f4', 'fortran_order': False, 'shape': (), }",
-                "no dimension",
-            ),
-            (
-                "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }",
-                "empty",
-            ),
-            (
-                "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 99999999999), }",
-                "more than",
-            ),
-            (
-                "{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551615, 9), }",
-                "damaged",
-            ),
-            (
-                "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }",
-                "damaged",
-            ),
+            ("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", "pickle"),
+            ("{'descr': '<c16', 'fortran_order': False, 'shape': (3,), }", "c16"),
+            ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }", "fields"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "no dimension"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }", "empty"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 99999999999), }", "more than"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551615, 9), }", "damaged"),
+            ("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }", "damaged"),
             ("nonsense", "damaged"),
         ] {
             let e = parse(text).unwrap_err();

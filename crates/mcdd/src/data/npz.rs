@@ -55,15 +55,11 @@ impl Archive {
 
     fn directory(file: &Arc<Path>) -> Result<Archive> {
         let bad = |message: String| {
-            Error::data(message)
-                .at_file(file)
-                .hint("write it again with numpy.savez or numpy.savez_compressed")
+            Error::data(message).at_file(file).hint("write it again with numpy.savez or numpy.savez_compressed")
         };
-        let zip_error =
-            |e: zip::result::ZipError| bad(format!("the archive is damaged or cut short ({e})"));
+        let zip_error = |e: zip::result::ZipError| bad(format!("the archive is damaged or cut short ({e})"));
         let handle = File::open(file).map_err(|e| Error::io(e, file))?;
-        let mut archive =
-            zip::ZipArchive::new(std::io::BufReader::new(handle)).map_err(zip_error)?;
+        let mut archive = zip::ZipArchive::new(std::io::BufReader::new(handle)).map_err(zip_error)?;
         let mut members = Vec::new();
         let mut others = Vec::new();
         for index in 0..archive.len() {
@@ -83,9 +79,7 @@ impl Archive {
                     return Err(bad(format!("the member {name} is compressed by {other}")));
                 }
             };
-            let start = entry
-                .data_start()
-                .ok_or_else(|| bad(format!("the member {name} has no data")))?;
+            let start = entry.data_start().ok_or_else(|| bad(format!("the member {name} has no data")))?;
             members.push(Member {
                 name: array.to_owned(),
                 start,
@@ -105,10 +99,7 @@ impl Archive {
                 .at_file(file)
                 .hint("export the table as CSV, or write the arrays with numpy.savez"));
         }
-        Ok(Archive {
-            file: Arc::clone(file),
-            members,
-        })
+        Ok(Archive { file: Arc::clone(file), members })
     }
 
     pub fn names(&self) -> Vec<&str> {
@@ -117,34 +108,20 @@ impl Archive {
 
     /// Opens the array of this name; its data is read as it is needed.
     pub fn array(&self, name: &str) -> Result<Npy> {
-        let member = self
-            .members
-            .iter()
-            .find(|m| m.name == name)
-            .ok_or_else(|| {
-                Error::data(format!(
-                    "there is no array {name:?}; the arrays are: {}",
-                    list(&self.names())
-                ))
+        let member = self.members.iter().find(|m| m.name == name).ok_or_else(|| {
+            Error::data(format!("there is no array {name:?}; the arrays are: {}", list(&self.names())))
                 .at_file(&self.file)
                 .hint("name the arrays x and y")
-            })?;
+        })?;
         let mut handle = File::open(&self.file).map_err(|e| Error::io(e, &self.file))?;
-        handle
-            .seek(SeekFrom::Start(member.start))
-            .map_err(|e| Error::io(e, &self.file))?;
+        handle.seek(SeekFrom::Start(member.start)).map_err(|e| Error::io(e, &self.file))?;
         let raw = std::io::BufReader::new(handle).take(member.packed);
         let (length, data): (_, Box<dyn Read + Send>) = if member.deflated {
             (None, Box::new(flate2::bufread::DeflateDecoder::new(raw)))
         } else {
             (Some(member.packed), Box::new(raw))
         };
-        let checked = Checked {
-            input: data,
-            crc: flate2::Crc::new(),
-            want: (member.size, member.crc),
-            seen: 0,
-        };
+        let checked = Checked { input: data, crc: flate2::Crc::new(), want: (member.size, member.crc), seen: 0 };
         Npy::open(Box::new(checked), length, &self.file).map_err(|e| e.at_column(name))
     }
 }
@@ -163,10 +140,7 @@ impl Read for Checked {
         self.crc.update(&out[..count]);
         self.seen += count as u64;
         if count == 0 && !out.is_empty() && (self.seen, self.crc.sum()) != self.want {
-            return Err(std::io::Error::new(
-                std::io::ErrorKind::InvalidData,
-                "length or checksum differ",
-            ));
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "length or checksum differ"));
         }
         Ok(count)
     }

@@ -15,8 +15,8 @@ pub(crate) enum Cell {
 
 /// The powers of ten that an `f64` holds exactly.
 const TENS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
-    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+    1e21, 1e22,
 ];
 
 /// Whether a cell (without surrounding spaces) counts as missing.
@@ -44,10 +44,7 @@ pub(crate) fn parse(cell: &[u8]) -> Cell {
     if is_missing(cell) {
         return Cell::Missing;
     }
-    match std::str::from_utf8(cell)
-        .ok()
-        .and_then(|text| text.parse::<f64>().ok())
-    {
+    match std::str::from_utf8(cell).ok().and_then(|text| text.parse::<f64>().ok()) {
         Some(value) if value.is_finite() => Cell::Number(value),
         Some(value) if value.is_nan() => Cell::Missing,
         Some(_) => Cell::Infinite,
@@ -104,11 +101,7 @@ pub(crate) fn prefix(text: &[u8]) -> Option<(f64, usize)> {
         exponent += if minus { -value } else { value };
     }
     let power = *TENS.get(exponent.unsigned_abs() as usize)?;
-    let value = if exponent < 0 {
-        mantissa as f64 / power
-    } else {
-        mantissa as f64 * power
-    };
+    let value = if exponent < 0 { mantissa as f64 / power } else { mantissa as f64 * power };
     Some((if negative { -value } else { value }, at))
 }
 
@@ -116,17 +109,7 @@ pub(crate) fn prefix(text: &[u8]) -> Option<(f64, usize)> {
 /// this is where the time of reading a table goes.
 #[inline]
 fn run(text: &[u8], at: usize, mantissa: &mut u64) -> usize {
-    const POWERS: [u64; 9] = [
-        1,
-        10,
-        100,
-        1_000,
-        10_000,
-        100_000,
-        1_000_000,
-        10_000_000,
-        100_000_000,
-    ];
+    const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
     let mut length = 0;
     while let Some(chunk) = text.get(at + length..).and_then(<[u8]>::first_chunk::<8>) {
         let (count, value) = eight(u64::from_le_bytes(*chunk));
@@ -185,9 +168,8 @@ pub(crate) fn normal(text: &str) -> &str {
         Some(_) => whole,
         None => whole.strip_prefix('-').unwrap_or(whole),
     };
-    let integral = !digits.is_empty()
-        && digits.bytes().all(|b| b.is_ascii_digit())
-        && fraction.bytes().all(|b| b == b'0');
+    let integral =
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && fraction.bytes().all(|b| b == b'0');
     match integral {
         true if digits == "0" => digits,
         true => whole,
@@ -209,10 +191,7 @@ mod tests {
             ("5.", Cell::Number(5.0)),
             ("-0.0", Cell::Number(-0.0)),
             ("1e308", Cell::Number(1e308)),
-            (
-                "123456789012345678901234567890",
-                Cell::Number(123456789012345678901234567890.0),
-            ),
+            ("123456789012345678901234567890", Cell::Number(123456789012345678901234567890.0)),
             ("", Cell::Missing),
             ("  ", Cell::Missing),
             ("NA", Cell::Missing),
@@ -274,10 +253,7 @@ mod tests {
         ] {
             assert_eq!(normal(text), want, "{text:?}");
         }
-        assert_eq!(
-            (show(1.0), show(-0.0), show(2.5)),
-            ("1".into(), "0".into(), "2.5".into())
-        );
+        assert_eq!((show(1.0), show(-0.0), show(2.5)), ("1".into(), "0".into(), "2.5".into()));
     }
 
     proptest! {

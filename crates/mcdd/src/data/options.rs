@@ -55,14 +55,8 @@ impl FromStr for Label {
                 Ok(index) if index.to_string() == text => Label::Index(index),
                 _ => {
                     let path = Path::new(text);
-                    let ending = [".npy", ".idx", ".gz", ".txt", "ubyte"]
-                        .iter()
-                        .any(|e| text.ends_with(e));
-                    if ending && path.is_file() {
-                        Label::File(path.to_owned())
-                    } else {
-                        Label::Name(text.to_owned())
-                    }
+                    let ending = [".npy", ".idx", ".gz", ".txt", "ubyte"].iter().any(|e| text.ends_with(e));
+                    if ending && path.is_file() { Label::File(path.to_owned()) } else { Label::Name(text.to_owned()) }
                 }
             },
         })

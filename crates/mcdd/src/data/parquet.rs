@@ -21,15 +21,11 @@ const BATCH: usize = 4096;
 
 /// Runs code of the parquet crate on the file.
 fn guarded<T>(file: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T> {
-    guard(run)
-        .unwrap_or_else(|| Err("its structure is inconsistent".into()))
-        .map_err(|message| {
-            Error::data(format!(
-                "the Parquet file is damaged or of a kind not known here: {message}"
-            ))
+    guard(run).unwrap_or_else(|| Err("its structure is inconsistent".into())).map_err(|message| {
+        Error::data(format!("the Parquet file is damaged or of a kind not known here: {message}"))
             .at_file(file)
             .hint("make the file again, uncompressed or with snappy, gzip, zstd or lz4")
-        })
+    })
 }
 
 /// Rows of a Parquet file.
@@ -49,9 +45,7 @@ impl Parquet {
     /// Reads the metadata; returns the column names too.
     pub fn open(file: &Arc<Path>) -> Result<(Vec<String>, Parquet)> {
         let handle = File::open(file).map_err(|e| Error::io(e, file))?;
-        let builder = guarded(file, || {
-            ParquetRecordBatchReaderBuilder::try_new(handle).map_err(|e| e.to_string())
-        })?;
+        let builder = guarded(file, || ParquetRecordBatchReaderBuilder::try_new(handle).map_err(|e| e.to_string()))?;
         let schema = builder.schema();
         let mut seen = HashSet::new();
         let mut names = Vec::new();
@@ -61,20 +55,14 @@ impl Parquet {
                 name => name.to_owned(),
             };
             if !seen.insert(name.clone()) {
-                return Err(
-                    Error::data(format!("two columns have the name {}", quoted(&name)))
-                        .at_file(file)
-                        .at_column(name)
-                        .hint("give each column a name of its own"),
-                );
+                return Err(Error::data(format!("two columns have the name {}", quoted(&name)))
+                    .at_file(file)
+                    .at_column(name)
+                    .hint("give each column a name of its own"));
             }
             names.push(name);
         }
-        let types = schema
-            .fields()
-            .iter()
-            .map(|f| f.data_type().clone())
-            .collect();
+        let types = schema.fields().iter().map(|f| f.data_type().clone()).collect();
         let parquet = Parquet {
             file: Arc::clone(file),
             builder: Some(builder),
@@ -93,36 +81,23 @@ impl Parquet {
         let Some(builder) = self.builder.take() else {
             return Ok(());
         };
-        let wanted: Vec<usize> = (0..self.types.len())
-            .filter(|&i| columns.get(i).is_some_and(|c| c.want != Want::Skip))
-            .collect();
+        let wanted: Vec<usize> =
+            (0..self.types.len()).filter(|&i| columns.get(i).is_some_and(|c| c.want != Want::Skip)).collect();
         for &index in &wanted {
             if target(&self.types[index], false).is_none() {
                 let name = columns[index].shown().to_owned();
-                return Err(Error::data(format!(
-                    "values of the type {} cannot be used",
-                    self.types[index]
-                ))
-                .at_file(&self.file)
-                .at_column(&name)
-                .hint(format!(
-                    "make it a number or a text, or leave it out by --drop \"{name}\""
-                )));
+                return Err(Error::data(format!("values of the type {} cannot be used", self.types[index]))
+                    .at_file(&self.file)
+                    .at_column(&name)
+                    .hint(format!("make it a number or a text, or leave it out by --drop \"{name}\"")));
             }
         }
         let reader = guarded(&self.file, || {
             let mask = ProjectionMask::roots(builder.parquet_schema(), wanted.iter().copied());
-            builder
-                .with_projection(mask)
-                .with_batch_size(BATCH)
-                .build()
-                .map_err(|e| e.to_string())
+            builder.with_projection(mask).with_batch_size(BATCH).build().map_err(|e| e.to_string())
         })?;
         self.reader = Some(reader);
-        self.batch = wanted
-            .into_iter()
-            .map(|i| (i, arrow_array::new_empty_array(&DataType::Null)))
-            .collect();
+        self.batch = wanted.into_iter().map(|i| (i, arrow_array::new_empty_array(&DataType::Null))).collect();
         Ok(())
     }
 
@@ -147,8 +122,7 @@ impl Parquet {
                 for (place, (index, values)) in batch.iter_mut().enumerate() {
                     let text = columns[*index].wants_text();
                     let to = target(&types[*index], text).unwrap_or(DataType::Utf8);
-                    *values =
-                        arrow_cast::cast(next.column(place), &to).map_err(|e| e.to_string())?;
+                    *values = arrow_cast::cast(next.column(place), &to).map_err(|e| e.to_string())?;
                 }
                 return Ok(next.num_rows());
             }
@@ -163,10 +137,8 @@ impl Parquet {
 fn target(kind: &DataType, text: bool) -> Option<DataType> {
     use DataType::*;
     match kind {
-        Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Float16
-        | Float32 | Float64 | Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) => {
-            Some(if text { Utf8 } else { Float64 })
-        }
+        Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Float16 | Float32 | Float64
+        | Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) => Some(if text { Utf8 } else { Float64 }),
         Utf8 | LargeUtf8 | Utf8View | Null => Some(Utf8),
         Dictionary(_, values) => target(values, text),
         _ => None,

@@ -52,10 +52,7 @@ impl Reader {
             }
             options.header = Some(true);
         } else {
-            let numeric = schema
-                .columns
-                .iter()
-                .any(|c| matches!(c.kind, ColumnKind::Numeric { .. }));
+            let numeric = schema.columns.iter().any(|c| matches!(c.kind, ColumnKind::Numeric { .. }));
             // Without a numeric column nothing could tell a header from a row.
             if !numeric && options.header.is_none() {
                 options.header = Some(false);
@@ -63,11 +60,7 @@ impl Reader {
         }
         let mut source = Source::open(path, &options)?;
         source.fix_width();
-        let bind = if schema.named {
-            bind_named
-        } else {
-            bind_positional
-        };
+        let bind = if schema.named { bind_named } else { bind_positional };
         let bound = bind(schema, &source, &options.label).map_err(|e| e.at_file(path))?;
         let file = Arc::clone(source.file());
         let mut names = source.names().to_vec();
@@ -88,12 +81,10 @@ impl Reader {
         match bound.label {
             LabelAt::Column(at) => {
                 if wants[at] != Want::Skip {
-                    return Err(
-                        Error::data("the label column is one of the model's features")
-                            .at_file(path)
-                            .at_column(shown(&names[at]))
-                            .hint("give another column by --label, or --label none"),
-                    );
+                    return Err(Error::data("the label column is one of the model's features")
+                        .at_file(path)
+                        .at_column(shown(&names[at]))
+                        .hint("give another column by --label, or --label none"));
                 }
                 wants[at] = Want::OptionalLabel;
                 label = Some(at);
@@ -101,15 +92,9 @@ impl Reader {
             LabelAt::Side(found) => side = Some(found),
             LabelAt::None => {}
         }
-        let columns = names
-            .iter()
-            .zip(wants)
-            .map(|(name, want)| Builder::new(name, want, Arc::clone(&file)))
-            .collect();
-        let side_column = side
-            .iter()
-            .map(|side| Builder::new(&side.name, Want::OptionalLabel, Arc::clone(&side.file)))
-            .collect();
+        let columns = names.iter().zip(wants).map(|(name, want)| Builder::new(name, want, Arc::clone(&file))).collect();
+        let side_column =
+            side.iter().map(|side| Builder::new(&side.name, Want::OptionalLabel, Arc::clone(&side.file))).collect();
         Ok(Reader {
             source,
             tallies: vec![Tally::default(); schema.columns.len()],
@@ -161,11 +146,7 @@ impl Reader {
             && let Some(side) = &mut self.side
         {
             // Into a column of its own: the labels of this block are still needed.
-            side.at_end(&mut vec![Builder::new(
-                "",
-                Want::Skip,
-                Arc::clone(self.source.file()),
-            )])?;
+            side.at_end(&mut vec![Builder::new("", Want::Skip, Arc::clone(self.source.file()))])?;
         }
         if rows == 0 {
             if self.rows == 0 {
@@ -190,20 +171,12 @@ impl Reader {
         out.rows = rows;
         out.x.resize(rows * width, 0.0);
         let mut offset = 0;
-        for ((column, at), total) in self
-            .schema
-            .columns
-            .iter()
-            .zip(&self.bound)
-            .zip(&mut self.tallies)
-        {
+        for ((column, at), total) in self.schema.columns.iter().zip(&self.bound).zip(&mut self.tallies) {
             let cells = at.map(|at| &self.columns[at].cells);
             let encoder = Encoder::new(&column.kind, offset, width);
             let before = (total.missing, total.unseen);
             match cells {
-                Some(Cells::Number(values)) => {
-                    encoder.write_numbers(values, 0..rows, &mut out.x, total)
-                }
+                Some(Cells::Number(values)) => encoder.write_numbers(values, 0..rows, &mut out.x, total),
                 Some(Cells::Text(texts)) => {
                     encoder.write_texts(&texts.codes, &texts.names, 0..rows, &mut out.x, total);
                 }
@@ -227,11 +200,7 @@ impl Reader {
     pub fn notices(&self) -> Notices {
         let mut notices = Notices::new();
         if !self.extra.is_empty() {
-            notices.push(format!(
-                "{} ignored: {}",
-                count(self.extra.len(), "extra column"),
-                list(&self.extra)
-            ));
+            notices.push(format!("{} ignored: {}", count(self.extra.len(), "extra column"), list(&self.extra)));
         }
         if self.source.left_out() > 0 {
             notices.push(format!(
@@ -240,10 +209,7 @@ impl Reader {
                 self.schema.columns.len()
             ));
         }
-        for (numeric, what) in [
-            (true, "imputed by the training mean"),
-            (false, "of categories taken as no category"),
-        ] {
+        for (numeric, what) in [(true, "imputed by the training mean"), (false, "of categories taken as no category")] {
             let missing: Vec<usize> = self
                 .schema
                 .columns
@@ -270,26 +236,14 @@ impl Reader {
                 .zip(&self.tallies)
                 .filter(|(_, t)| t.unseen > 0)
                 .map(|(column, t)| {
-                    let more = if t.unseen > t.examples.len() {
-                        ", …"
-                    } else {
-                        ""
-                    };
+                    let more = if t.unseen > t.examples.len() { ", …" } else { "" };
                     let examples: Vec<String> = t.examples.iter().map(|e| quoted(e)).collect();
-                    format!(
-                        "column {}: {}{more}",
-                        shown(&column.name),
-                        examples.join(", ")
-                    )
+                    format!("column {}: {}{more}", shown(&column.name), examples.join(", "))
                 })
                 .collect();
             notices.push(format!(
                 "{} a category not seen in training ({})",
-                if unseen == 1 {
-                    "1 cell holds".into()
-                } else {
-                    format!("{unseen} cells hold")
-                },
+                if unseen == 1 { "1 cell holds".into() } else { format!("{unseen} cells hold") },
                 places.join("; ")
             ));
         }
@@ -309,11 +263,7 @@ fn bind_named(schema: &Schema, source: &Source, label: &Label) -> Result<Bound> 
         return Err(no_names());
     }
     let names = source.names();
-    let found: HashMap<&str, usize> = names
-        .iter()
-        .enumerate()
-        .map(|(i, n)| (n.as_str(), i))
-        .collect();
+    let found: HashMap<&str, usize> = names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
     let columns = schema.bind_names(&found, names)?;
     let label = match (label, &schema.label) {
         (Label::Auto, Some(label)) => match found.get(label.name.as_str()) {
@@ -323,21 +273,14 @@ fn bind_named(schema: &Schema, source: &Source, label: &Label) -> Result<Bound> 
         (Label::Auto, None) => LabelAt::None,
         (label, _) => source.find_label(label)?.unwrap_or(LabelAt::None),
     };
-    let known: std::collections::HashSet<&str> =
-        schema.columns.iter().map(|c| c.name.as_str()).collect();
+    let known: std::collections::HashSet<&str> = schema.columns.iter().map(|c| c.name.as_str()).collect();
     let extra = names
         .iter()
         .enumerate()
-        .filter(|(at, name)| {
-            !known.contains(name.as_str()) && !matches!(label, LabelAt::Column(l) if l == *at)
-        })
+        .filter(|(at, name)| !known.contains(name.as_str()) && !matches!(label, LabelAt::Column(l) if l == *at))
         .map(|(_, name)| name.clone())
         .collect();
-    Ok(Bound {
-        columns,
-        label,
-        extra,
-    })
+    Ok(Bound { columns, label, extra })
 }
 
 fn bind_positional(schema: &Schema, source: &Source, label: &Label) -> Result<Bound> {
@@ -347,11 +290,7 @@ fn bind_positional(schema: &Schema, source: &Source, label: &Label) -> Result<Bo
             Label::None => LabelAt::None,
             label => source.find_label(label)?.unwrap_or(LabelAt::None),
         };
-        return Ok(Bound {
-            columns: (1..=needed).map(Some).collect(),
-            label,
-            extra: Vec::new(),
-        });
+        return Ok(Bound { columns: (1..=needed).map(Some).collect(), label, extra: Vec::new() });
     }
     let width = source.names().len();
     let label = match label {
@@ -361,9 +300,9 @@ fn bind_positional(schema: &Schema, source: &Source, label: &Label) -> Result<Bo
             _ if width == needed + 1 => match schema.label.as_ref().and_then(|l| l.position) {
                 Some(at) => LabelAt::Column(at.min(needed)),
                 None => {
-                    return Err(schema.wrong_count(width, "columns").hint(
-                        "say which one is the label: --label last, --label first or --label INDEX",
-                    ));
+                    return Err(schema
+                        .wrong_count(width, "columns")
+                        .hint("say which one is the label: --label last, --label first or --label INDEX"));
                 }
             },
             _ => LabelAt::None,
@@ -374,16 +313,9 @@ fn bind_positional(schema: &Schema, source: &Source, label: &Label) -> Result<Bo
         LabelAt::Column(at) => Some(at),
         _ => None,
     };
-    let columns: Vec<Option<usize>> = (0..width)
-        .filter(|at| Some(*at) != at_column)
-        .map(Some)
-        .collect();
+    let columns: Vec<Option<usize>> = (0..width).filter(|at| Some(*at) != at_column).map(Some).collect();
     if columns.len() != needed {
         return Err(schema.wrong_count(columns.len(), "feature columns"));
     }
-    Ok(Bound {
-        columns,
-        label,
-        extra: Vec::new(),
-    })
+    Ok(Bound { columns, label, extra: Vec::new() })
 }

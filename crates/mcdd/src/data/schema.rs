@@ -76,10 +76,7 @@ impl ColumnKind {
     pub fn width(&self) -> usize {
         match self {
             ColumnKind::Numeric { indicator, .. } => 1 + usize::from(*indicator),
-            ColumnKind::Categorical {
-                categories,
-                indicator,
-            } => categories.len() + usize::from(*indicator),
+            ColumnKind::Categorical { categories, indicator } => categories.len() + usize::from(*indicator),
             ColumnKind::Dropped { .. } => 0,
         }
     }
@@ -99,9 +96,7 @@ impl Schema {
             None => error,
         };
         if rows.is_empty() {
-            return Err(
-                place(Error::data("there are no training rows")).hint("give a file with rows")
-            );
+            return Err(place(Error::data("there are no training rows")).hint("give a file with rows"));
         }
         let mut columns = Vec::with_capacity(table.columns.len() + table.dropped.len());
         let mut dropped = table.dropped.iter().peekable();
@@ -141,27 +136,16 @@ impl Schema {
                     missing_texts.1 += usize::from(missing > 0);
                 }
             }
-            columns.push(SchemaColumn {
-                name: name.clone(),
-                kind,
-            });
+            columns.push(SchemaColumn { name: name.clone(), kind });
         }
         columns.extend(dropped.map(|(_, name)| asked(name)));
 
         let mut notices = Notices::new();
         if !constant.is_empty() {
-            notices.push(format!(
-                "{} dropped: {}",
-                count(constant.len(), "constant column"),
-                list(&constant)
-            ));
+            notices.push(format!("{} dropped: {}", count(constant.len(), "constant column"), list(&constant)));
         }
         if !empty.is_empty() {
-            notices.push(format!(
-                "{} without any value dropped: {}",
-                count(empty.len(), "column"),
-                list(&empty)
-            ));
+            notices.push(format!("{} without any value dropped: {}", count(empty.len(), "column"), list(&empty)));
         }
         if missing_numbers.0 > 0 {
             notices.push(format!(
@@ -177,16 +161,10 @@ impl Schema {
                 count(missing_texts.1, "column")
             ));
         }
-        let schema = Schema {
-            named: table.named,
-            columns,
-            label: table.label_column.clone(),
-        };
+        let schema = Schema { named: table.named, columns, label: table.label_column.clone() };
         if schema.width() == 0 {
-            return Err(place(Error::data(
-                "no column is left: every one is constant, empty or dropped",
-            ))
-            .hint("give columns that differ between rows"));
+            return Err(place(Error::data("no column is left: every one is constant, empty or dropped"))
+                .hint("give columns that differ between rows"));
         }
         Ok((schema, notices))
     }
@@ -205,15 +183,8 @@ impl Schema {
                     names.push(name.clone());
                     *indicator
                 }
-                ColumnKind::Categorical {
-                    categories,
-                    indicator,
-                } => {
-                    names.extend(
-                        categories
-                            .iter()
-                            .map(|category| format!("{name}={category}")),
-                    );
+                ColumnKind::Categorical { categories, indicator } => {
+                    names.extend(categories.iter().map(|category| format!("{name}={category}")));
                     *indicator
                 }
                 ColumnKind::Dropped { .. } => false,
@@ -241,9 +212,7 @@ impl Schema {
         let mut offset = 0;
         for (column, at) in self.columns.iter().zip(self.bind_table(table)?) {
             if let Some(cells) = at.map(|at| &table.columns[at]) {
-                if let (ColumnKind::Numeric { .. }, Column::Text { codes, names }) =
-                    (&column.kind, cells)
-                {
+                if let (ColumnKind::Numeric { .. }, Column::Text { codes, names }) = (&column.kind, cells) {
                     return Err(text_for_number(table, column, codes, names));
                 }
                 encoders.push((Encoder::new(&column.kind, offset, width), cells));
@@ -278,21 +247,13 @@ impl Schema {
             if !table.named {
                 return Err(place(no_names()));
             }
-            let found: HashMap<&str, usize> = table
-                .names
-                .iter()
-                .enumerate()
-                .map(|(i, n)| (n.as_str(), i))
-                .collect();
+            let found: HashMap<&str, usize> = table.names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
             return self.bind_names(&found, &table.names).map_err(place);
         }
         let mut full: Vec<Option<usize>> = Vec::new();
         let mut dropped = table.dropped.iter().peekable();
         for at in 0..table.columns.len() {
-            while dropped
-                .next_if(|(position, _)| *position == full.len())
-                .is_some()
-            {
+            while dropped.next_if(|(position, _)| *position == full.len()).is_some() {
                 full.push(None);
             }
             full.push(Some(at));
@@ -314,11 +275,7 @@ impl Schema {
     }
 
     /// For each column the position of its name; an error lists the names that are missing.
-    pub(crate) fn bind_names(
-        &self,
-        found: &HashMap<&str, usize>,
-        names: &[String],
-    ) -> Result<Vec<Option<usize>>> {
+    pub(crate) fn bind_names(&self, found: &HashMap<&str, usize>, names: &[String]) -> Result<Vec<Option<usize>>> {
         let mut bound = Vec::with_capacity(self.columns.len());
         let mut missing = Vec::new();
         for column in &self.columns {
@@ -348,14 +305,9 @@ impl Schema {
 
     pub(crate) fn wrong_count(&self, found: usize, what: &str) -> Error {
         let needed = self.columns.len();
-        Error::data(format!(
-            "there are {found} {what} where the model needs {needed}"
-        ))
-        .at_column((found.min(needed) + 1).to_string())
-        .hint(format!(
-            "give {needed} columns in the order of the training data, or {} with the label",
-            needed + 1
-        ))
+        Error::data(format!("there are {found} {what} where the model needs {needed}"))
+            .at_column((found.min(needed) + 1).to_string())
+            .hint(format!("give {needed} columns in the order of the training data, or {} with the label", needed + 1))
     }
 
     /// Opens a file for prediction.
@@ -371,9 +323,7 @@ impl Schema {
     /// # Errors
     /// Where it could not have been made by [`Schema::fit`].
     pub fn validate(&self) -> Result<()> {
-        let bad = |message: String| {
-            Error::format(message).hint("the model file is damaged: train or fetch it again")
-        };
+        let bad = |message: String| Error::format(message).hint("the model file is damaged: train or fetch it again");
         if self.columns.len() > MAX_COLUMNS || self.width() > 2 * MAX_COLUMNS {
             return Err(bad("the model has too many columns".into()));
         }
@@ -388,22 +338,14 @@ impl Schema {
             match kind {
                 ColumnKind::Numeric { mean, std, .. } => {
                     if !mean.is_finite() || !std.is_finite() || *std <= 0.0 {
-                        return Err(bad(format!(
-                            "the statistics of the column {} are impossible",
-                            quoted(name)
-                        )));
+                        return Err(bad(format!("the statistics of the column {} are impossible", quoted(name))));
                     }
                 }
                 ColumnKind::Categorical { categories, .. } => {
                     let distinct: HashSet<_> = categories.iter().collect();
-                    if categories.is_empty()
-                        || categories.len() > MAX_CATEGORIES
-                        || distinct.len() != categories.len()
+                    if categories.is_empty() || categories.len() > MAX_CATEGORIES || distinct.len() != categories.len()
                     {
-                        return Err(bad(format!(
-                            "the categories of the column {} are impossible",
-                            quoted(name)
-                        )));
+                        return Err(bad(format!("the categories of the column {} are impossible", quoted(name))));
                     }
                 }
                 ColumnKind::Dropped { .. } => {}
@@ -432,12 +374,7 @@ pub(crate) fn count(n: usize, what: &str) -> String {
 }
 
 fn asked(name: &str) -> SchemaColumn {
-    SchemaColumn {
-        name: name.to_owned(),
-        kind: ColumnKind::Dropped {
-            why: "asked".into(),
-        },
-    }
+    SchemaColumn { name: name.to_owned(), kind: ColumnKind::Dropped { why: "asked".into() } }
 }
 
 fn text_for_number(table: &Table, column: &SchemaColumn, codes: &[u32], names: &[String]) -> Error {
@@ -484,25 +421,14 @@ fn fit_number(values: &[f64], rows: &[usize]) -> (ColumnKind, usize) {
         1.0
     };
     let mean = present().map(|v| v * scale).sum::<f64>() / n as f64;
-    let square = present()
-        .map(|v| v * scale - mean)
-        .map(|d| d * d)
-        .sum::<f64>()
-        / n as f64;
+    let square = present().map(|v| v * scale - mean).map(|d| d * d).sum::<f64>() / n as f64;
     let (mean, std) = (mean / scale, square.sqrt() / scale);
     if !std.is_finite() || std <= 0.0 {
         // Differences too small for the arithmetic carry nothing.
         return (dropped("constant"), missing);
     }
     let indicator = missing > 0;
-    (
-        ColumnKind::Numeric {
-            mean,
-            std,
-            indicator,
-        },
-        missing,
-    )
+    (ColumnKind::Numeric { mean, std, indicator }, missing)
 }
 
 fn fit_text(codes: &[u32], names: &[String], rows: &[usize]) -> (ColumnKind, usize) {
@@ -514,20 +440,13 @@ fn fit_text(codes: &[u32], names: &[String], rows: &[usize]) -> (ColumnKind, usi
             None => missing += 1,
         }
     }
-    let mut categories: Vec<String> = names
-        .iter()
-        .zip(seen)
-        .filter(|(_, seen)| *seen)
-        .map(|(name, _)| name.clone())
-        .collect();
+    let mut categories: Vec<String> =
+        names.iter().zip(seen).filter(|(_, seen)| *seen).map(|(name, _)| name.clone()).collect();
     categories.sort_unstable();
     let kind = match categories.len() {
         0 => dropped("empty"),
         1 => dropped("constant"),
-        _ => ColumnKind::Categorical {
-            categories,
-            indicator: missing > 0,
-        },
+        _ => ColumnKind::Categorical { categories, indicator: missing > 0 },
     };
     (kind, missing)
 }
@@ -537,12 +456,7 @@ mod tests {
     use super::*;
 
     fn numbers(values: &[f64]) -> Table {
-        Table::assemble(
-            vec!["a".into()],
-            vec![Column::Number(values.to_vec())],
-            None,
-            None,
-        )
+        Table::assemble(vec!["a".into()], vec![Column::Number(values.to_vec())], None, None)
     }
 
     fn all(table: &Table) -> Vec<usize> {
@@ -553,14 +467,7 @@ mod tests {
     fn statistics_are_those_of_the_training_rows() {
         let table = numbers(&[1.0, 3.0, 1e9, f64::NAN]);
         let (schema, notices) = Schema::fit(&table, &[0, 1]).unwrap();
-        assert_eq!(
-            schema.columns[0].kind,
-            ColumnKind::Numeric {
-                mean: 2.0,
-                std: 1.0,
-                indicator: false
-            }
-        );
+        assert_eq!(schema.columns[0].kind, ColumnKind::Numeric { mean: 2.0, std: 1.0, indicator: false });
         assert!(notices.is_empty());
         let x = schema.transform(&table, None).unwrap();
         assert_eq!(x, [-1.0, 1.0, 1e9 - 2.0, 0.0]);
@@ -569,30 +476,14 @@ mod tests {
     #[test]
     fn no_number_is_too_large_or_too_small() {
         for (values, mean, std) in [
-            (
-                [-1e308, 1e308, 1e308, 1e308],
-                0.5e308,
-                0.75f64.sqrt() * 1e308,
-            ),
-            (
-                [-1e-300, 1e-300, 1e-300, 1e-300],
-                0.5e-300,
-                0.75f64.sqrt() * 1e-300,
-            ),
+            ([-1e308, 1e308, 1e308, 1e308], 0.5e308, 0.75f64.sqrt() * 1e308),
+            ([-1e-300, 1e-300, 1e-300, 1e-300], 0.5e-300, 0.75f64.sqrt() * 1e-300),
             ([1e15, 1e15 + 2.0, 1e15, 1e15 + 2.0], 1e15 + 1.0, 1.0),
         ] {
             let table = numbers(&values);
             let (schema, _) = Schema::fit(&table, &all(&table)).unwrap();
-            let ColumnKind::Numeric {
-                mean: m, std: s, ..
-            } = schema.columns[0].kind
-            else {
-                panic!()
-            };
-            assert!(
-                (m / mean - 1.0).abs() < 1e-12 && (s / std - 1.0).abs() < 1e-12,
-                "{m} {s}"
-            );
+            let ColumnKind::Numeric { mean: m, std: s, .. } = schema.columns[0].kind else { panic!() };
+            assert!((m / mean - 1.0).abs() < 1e-12 && (s / std - 1.0).abs() < 1e-12, "{m} {s}");
             schema.validate().unwrap();
             let x = schema.transform(&table, None).unwrap();
             assert!(x.iter().all(|v| v.is_finite()));
@@ -627,17 +518,12 @@ mod tests {
 
     #[test]
     fn categories_that_are_numbers_match_by_their_text() {
-        let column = Column::Text {
-            codes: vec![0, 1, MISSING],
-            names: vec!["2".into(), "1".into()],
-        };
+        let column = Column::Text { codes: vec![0, 1, MISSING], names: vec!["2".into(), "1".into()] };
         let table = Table::assemble(vec!["a".into()], vec![column], None, None);
         let (schema, notices) = Schema::fit(&table, &all(&table)).unwrap();
         assert_eq!(schema.input_names(), ["a=1", "a=2", "a missing"]);
         assert_eq!(notices.len(), 1);
-        let x = schema
-            .transform(&numbers(&[1.0, f64::NAN, 3.0]), None)
-            .unwrap();
+        let x = schema.transform(&numbers(&[1.0, f64::NAN, 3.0]), None).unwrap();
         assert_eq!(x, [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
     }
 
@@ -645,11 +531,7 @@ mod tests {
     fn a_foreign_schema_is_checked() {
         let numeric = |name: &str, mean, std| SchemaColumn {
             name: name.into(),
-            kind: ColumnKind::Numeric {
-                mean,
-                std,
-                indicator: false,
-            },
+            kind: ColumnKind::Numeric { mean, std, indicator: false },
         };
         let texts = |categories: &[&str]| SchemaColumn {
             name: "t".into(),
@@ -661,17 +543,10 @@ mod tests {
         let schema = |columns: Vec<SchemaColumn>, label: Option<(&str, usize)>| Schema {
             named: true,
             columns,
-            label: label.map(|(name, at)| LabelColumn {
-                name: name.into(),
-                position: Some(at),
-            }),
+            label: label.map(|(name, at)| LabelColumn { name: name.into(), position: Some(at) }),
         };
         let good = numeric("a", 0.0, 1.0);
-        assert!(
-            schema(vec![good.clone()], Some(("y", 1)))
-                .validate()
-                .is_ok()
-        );
+        assert!(schema(vec![good.clone()], Some(("y", 1))).validate().is_ok());
         for bad in [
             schema(vec![], None),
             schema(vec![good.clone(), good.clone()], None),

@@ -62,12 +62,7 @@ impl Source {
             Format::Npy => {
                 let length = input.length;
                 let array = Npy::open(input.into_read(0), length, &file)?;
-                (
-                    positional(array.width()),
-                    false,
-                    Kind::Columns,
-                    Box::new(array),
-                )
+                (positional(array.width()), false, Kind::Columns, Box::new(array))
             }
             Format::Idx => {
                 let idx = Idx::open(input)?;
@@ -79,29 +74,13 @@ impl Source {
             }
             Format::Zip => return Self::open_archive(Archive::open(&file)?, file),
             _ => {
-                let skip = if input.prefix.starts_with(b"\xef\xbb\xbf") {
-                    3
-                } else {
-                    0
-                };
-                if options.separator.is_none()
-                    && libsvm::looks_like(&input.prefix[skip..], input.whole)
-                {
+                let skip = if input.prefix.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+                if options.separator.is_none() && libsvm::looks_like(&input.prefix[skip..], input.whole) {
                     let rows = libsvm::open(input, skip);
-                    (
-                        vec!["label".to_owned()],
-                        false,
-                        Kind::Libsvm,
-                        Box::new(rows),
-                    )
+                    (vec!["label".to_owned()], false, Kind::Libsvm, Box::new(rows))
                 } else {
                     let opened = delimited::open(input, skip, options)?;
-                    (
-                        opened.names,
-                        opened.named,
-                        Kind::Columns,
-                        Box::new(opened.rows),
-                    )
+                    (opened.names, opened.named, Kind::Columns, Box::new(opened.rows))
                 }
             }
         };
@@ -110,13 +89,7 @@ impl Source {
                 .at_file(&file)
                 .hint("give a file with a column for each feature"));
         }
-        Ok(Source {
-            file,
-            names,
-            named,
-            kind,
-            rows,
-        })
+        Ok(Source { file, names, named, kind, rows })
     }
 
     fn open_archive(archive: Archive, file: Arc<Path>) -> Result<Source> {
@@ -139,10 +112,7 @@ impl Source {
                 rows: Box::new(array),
             });
         }
-        let arrays = names
-            .iter()
-            .map(|name| archive.array(name))
-            .collect::<Result<Vec<_>>>()?;
+        let arrays = names.iter().map(|name| archive.array(name)).collect::<Result<Vec<_>>>()?;
         let first = arrays.first().map_or(0, Npy::rows);
         if arrays.iter().any(|a| a.width() != 1 || a.rows() != first) {
             return Err(Error::data(format!(
@@ -152,13 +122,7 @@ impl Source {
             .at_file(&file)
             .hint("name the arrays x and y, or give arrays of one dimension and equal length as columns"));
         }
-        Ok(Source {
-            file,
-            names,
-            named: true,
-            kind: Kind::Columns,
-            rows: Box::new(SideBySide(arrays)),
-        })
+        Ok(Source { file, names, named: true, kind: Kind::Columns, rows: Box::new(SideBySide(arrays)) })
     }
 
     /// The names of the columns in the file's order, the label's among them where it is a column. Those of
@@ -218,11 +182,9 @@ impl Source {
             Kind::Libsvm => {
                 return match label {
                     Label::Auto | Label::First | Label::Index(1) => Ok(Some(LabelAt::Column(0))),
-                    _ => Err(Error::data(
-                        "in the `label index:value` form the label is the first word of a line",
-                    )
-                    .at_file(&self.file)
-                    .hint("leave --label out, or give --label first")),
+                    _ => Err(Error::data("in the `label index:value` form the label is the first word of a line")
+                        .at_file(&self.file)
+                        .hint("leave --label out, or give --label first")),
                 };
             }
             Kind::Archive(archive, features) => {
@@ -253,9 +215,8 @@ impl Source {
                 if !self.named {
                     return Ok(None);
                 }
-                let found = LABEL_NAMES
-                    .iter()
-                    .find_map(|want| self.names.iter().position(|n| n.eq_ignore_ascii_case(want)));
+                let found =
+                    LABEL_NAMES.iter().find_map(|want| self.names.iter().position(|n| n.eq_ignore_ascii_case(want)));
                 match found {
                     Some(index) => index,
                     None => return Ok(None),
@@ -313,11 +274,7 @@ impl Source {
 impl Side {
     fn open(path: &Path) -> Result<Side> {
         // The one column of a list of class names would else lose its first row to a header.
-        let options = ReadOptions {
-            header: Some(false),
-            separator: Some(b','),
-            ..ReadOptions::default()
-        };
+        let options = ReadOptions { header: Some(false), separator: Some(b','), ..ReadOptions::default() };
         let source = Source::open(path, &options)?;
         if let Kind::Archive(..) = source.kind {
             return Err(Error::data("labels are not read from an archive of arrays")
@@ -329,18 +286,12 @@ impl Side {
 
     fn new(file: &Arc<Path>, name: &str, width: usize, rows: Box<dyn Rows>) -> Result<Side> {
         if width != 1 {
-            return Err(
-                Error::data(format!("a row of labels has {width} values instead of one"))
-                    .at_file(file)
-                    .at_column(name)
-                    .hint("give one label for each row"),
-            );
+            return Err(Error::data(format!("a row of labels has {width} values instead of one"))
+                .at_file(file)
+                .at_column(name)
+                .hint("give one label for each row"));
         }
-        Ok(Side {
-            file: Arc::clone(file),
-            name: name.to_owned(),
-            rows,
-        })
+        Ok(Side { file: Arc::clone(file), name: name.to_owned(), rows })
     }
 
     /// Appends exactly `count` labels.

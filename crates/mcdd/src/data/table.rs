@@ -63,9 +63,7 @@ impl Table {
             let mut own: Option<Side> = None;
             let label = match (&options.label, index) {
                 (Label::File(_), 1..) => LabelAt::None,
-                _ => source
-                    .find_label(&options.label)?
-                    .ok_or_else(|| source.no_label())?,
+                _ => source.find_label(&options.label)?.ok_or_else(|| source.no_label())?,
             };
             let label = match label {
                 LabelAt::Side(side) if matches!(options.label, Label::File(_)) => {
@@ -102,16 +100,10 @@ impl Table {
     ///
     /// # Errors
     /// Where the lengths do not fit each other, or a value is infinite.
-    pub fn from_rows<S: AsRef<str>>(
-        x: &[f32],
-        columns: usize,
-        labels: Option<&[S]>,
-    ) -> Result<Table> {
+    pub fn from_rows<S: AsRef<str>>(x: &[f32], columns: usize, labels: Option<&[S]>) -> Result<Table> {
         if columns == 0 || x.is_empty() || !x.len().is_multiple_of(columns) {
-            return Err(
-                Error::data(format!("{} values are not rows of {columns}", x.len()))
-                    .hint("give rows * columns values, and at least one row"),
-            );
+            return Err(Error::data(format!("{} values are not rows of {columns}", x.len()))
+                .hint("give rows * columns values, and at least one row"));
         }
         let rows = x.len() / columns;
         if let Some(at) = x.iter().position(|v| v.is_infinite()) {
@@ -120,42 +112,30 @@ impl Table {
                 .at_column((at % columns + 1).to_string())
                 .hint("replace it by a finite number, or by NaN if it is missing"));
         }
-        let labels =
-            match labels {
-                Some(labels) if labels.len() != rows => {
-                    return Err(
-                        Error::data(format!("{} labels for {rows} rows", labels.len()))
-                            .hint("give one label for each row"),
-                    );
-                }
-                Some(labels) => {
-                    let mut column = Builder::new("label", Want::Label, Path::new("").into());
-                    for (row, label) in labels.iter().enumerate() {
-                        column
-                            .push(label.as_ref().as_bytes(), row as u64 + 1)
-                            .map_err(|_| {
-                                Error::data("the label is missing")
+        let labels = match labels {
+            Some(labels) if labels.len() != rows => {
+                return Err(
+                    Error::data(format!("{} labels for {rows} rows", labels.len())).hint("give one label for each row")
+                );
+            }
+            Some(labels) => {
+                let mut column = Builder::new("label", Want::Label, Path::new("").into());
+                for (row, label) in labels.iter().enumerate() {
+                    column.push(label.as_ref().as_bytes(), row as u64 + 1).map_err(|_| {
+                        Error::data("the label is missing")
                             .at_row(row as u64 + 1)
                             .hint("give a label that is not empty, NA, N/A, NaN, null, None or ?")
-                            })?;
-                    }
-                    column.finish().and_then(Labels::sorted)
+                    })?;
                 }
-                None => None,
-            };
+                column.finish().and_then(Labels::sorted)
+            }
+            None => None,
+        };
         Ok(Table {
             names: (0..columns).map(positional_name).collect(),
             named: false,
             columns: (0..columns)
-                .map(|c| {
-                    Column::Number(
-                        x.iter()
-                            .skip(c)
-                            .step_by(columns)
-                            .map(|&v| f64::from(v))
-                            .collect(),
-                    )
-                })
+                .map(|c| Column::Number(x.iter().skip(c).step_by(columns).map(|&v| f64::from(v)).collect()))
                 .collect(),
             labels,
             dropped: Vec::new(),
@@ -202,10 +182,7 @@ impl Table {
     /// The class name of a row.
     pub fn label_name(&self, row: usize) -> Option<&str> {
         let labels = self.labels.as_ref()?;
-        labels
-            .names
-            .get(*labels.codes.get(row)? as usize)
-            .map(String::as_str)
+        labels.names.get(*labels.codes.get(row)? as usize).map(String::as_str)
     }
 
     /// How many rows each class has.
@@ -265,10 +242,7 @@ impl Table {
                 self.rows
             ))
         } else {
-            Error::data(format!(
-                "each class needs at least {rows} rows; too few have: {}",
-                list(&small)
-            ))
+            Error::data(format!("each class needs at least {rows} rows; too few have: {}", list(&small)))
         };
         Err(place(error).hint("check --label; add rows to these classes, or remove them"))
     }
@@ -285,13 +259,10 @@ impl Table {
                 .columns
                 .iter()
                 .map(|column| match column {
-                    Column::Number(values) => {
-                        Column::Number(rows.iter().map(|&r| values[r]).collect())
+                    Column::Number(values) => Column::Number(rows.iter().map(|&r| values[r]).collect()),
+                    Column::Text { codes, names } => {
+                        Column::Text { codes: rows.iter().map(|&r| codes[r]).collect(), names: names.clone() }
                     }
-                    Column::Text { codes, names } => Column::Text {
-                        codes: rows.iter().map(|&r| codes[r]).collect(),
-                        names: names.clone(),
-                    },
                 })
                 .collect(),
             labels: self.labels.as_ref().map(|labels| Labels {
@@ -364,10 +335,8 @@ impl Table {
     /// Where `share` is not between 0 and 1.
     pub fn split_rows(&self, share: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
         if !(share > 0.0 && share < 1.0) {
-            return Err(
-                Error::setting(format!("a share of {share} cannot be split off"))
-                    .hint("give a share between 0 and 1, such as 0.2"),
-            );
+            return Err(Error::setting(format!("a share of {share} cannot be split off"))
+                .hint("give a share between 0 and 1, such as 0.2"));
         }
         let (mut first, mut second) = (Vec::new(), Vec::new());
         for group in self.shuffled_groups(seed, "split") {
@@ -445,15 +414,11 @@ impl Table {
                 writer.write_field(&text).map_err(failed)?;
             }
             if labelled {
-                writer
-                    .write_field(self.label_name(row).unwrap_or(""))
-                    .map_err(failed)?;
+                writer.write_field(self.label_name(row).unwrap_or("")).map_err(failed)?;
             }
             writer.write_record(None::<&[u8]>).map_err(failed)?;
         }
-        writer
-            .flush()
-            .map_err(|e| Error::io(e, Path::new("output")))
+        writer.flush().map_err(|e| Error::io(e, Path::new("output")))
     }
 }
 
@@ -470,11 +435,9 @@ impl Labels {
         let values: Option<Vec<f64>> = names.iter().map(value).collect();
         let mut order: Vec<usize> = (0..names.len()).collect();
         match &values {
-            Some(values) => order.sort_by(|&a, &b| {
-                values[a]
-                    .total_cmp(&values[b])
-                    .then_with(|| names[a].cmp(&names[b]))
-            }),
+            Some(values) => {
+                order.sort_by(|&a, &b| values[a].total_cmp(&values[b]).then_with(|| names[a].cmp(&names[b])))
+            }
             None => order.sort_by(|&a, &b| names[a].cmp(&names[b])),
         }
         let mut place = vec![0u32; names.len()];
@@ -518,16 +481,10 @@ mod tests {
     fn a_class_can_be_left_out() {
         let all = table(7, &["a", "b", "c"]);
         let (rest, held) = all.leave_out("b").unwrap();
-        assert_eq!(
-            (rest.classes(), rest.rows()),
-            (&["a".to_owned(), "c".into()][..], 5)
-        );
+        assert_eq!((rest.classes(), rest.rows()), (&["a".to_owned(), "c".into()][..], 5));
         assert_eq!(rows(&rest), [0.0, 2.0, 3.0, 5.0, 6.0]);
         assert_eq!(rest.label_name(1), Some("c"));
-        assert_eq!(
-            (held.classes(), rows(&held)),
-            (&["b".to_owned()][..], vec![1.0, 4.0])
-        );
+        assert_eq!((held.classes(), rows(&held)), (&["b".to_owned()][..], vec![1.0, 4.0]));
         let e = all.leave_out("d").unwrap_err();
         assert!(e.to_string().contains("a, b, c") && e.hint_text().is_some());
         assert!(table(3, &["1", "2"]).leave_out("2.0").is_ok());
@@ -537,10 +494,7 @@ mod tests {
     fn splits_are_stratified_and_repeatable() {
         let all = table(90, &["a", "b", "a"]);
         let (first, second) = all.split(0.2, 7).unwrap();
-        assert_eq!(
-            (first.class_sizes(), second.class_sizes()),
-            (vec![48, 24], vec![12, 6])
-        );
+        assert_eq!((first.class_sizes(), second.class_sizes()), (vec![48, 24], vec![12, 6]));
         let mut union = [rows(&first), rows(&second)].concat();
         union.sort_by(f64::total_cmp);
         assert_eq!(union, rows(&all));
@@ -548,10 +502,7 @@ mod tests {
         assert_ne!(all.split(0.2, 8).unwrap().0, first);
         // A class of one row stays in the first part.
         let (first, second) = table(3, &["a", "b", "a"]).split(0.9, 1).unwrap();
-        assert_eq!(
-            (first.class_sizes(), second.class_sizes()),
-            (vec![1, 1], vec![1, 0])
-        );
+        assert_eq!((first.class_sizes(), second.class_sizes()), (vec![1, 1], vec![1, 0]));
         for share in [0.0, 1.0, -1.0, f64::NAN] {
             assert!(all.split(share, 1).is_err());
         }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Head, HeadConfig, Scratch};
 use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::simd::{self, Kernel};
+use crate::net::cpu::vector;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
 
@@ -39,8 +39,8 @@ pub struct DeepMcdd {
 const MEANS: usize = 0;
 const LOG_SIGMA: usize = 1;
 const BIAS: usize = 2;
-/// Partial sums that run side by side.
-const LANES: usize = 16;
+/// A posterior below this is taken for 0: far below the precision of the sums, and far above the denormal numbers.
+const NOTHING: f32 = 1e-20;
 
 impl DeepMcdd {
     /// Its parameters for so many classes on so many latent features.
@@ -64,111 +64,40 @@ impl DeepMcdd {
     }
 }
 
-/// `sum (z - mu)^2`, in 16 partial sums that are added up in a fixed order.
-#[inline(always)]
-fn squared_distance(z: &[f32], mu: &[f32]) -> f32 {
-    let mut lanes = [0.0f32; LANES];
-    let (zs, ms) = (z.chunks_exact(LANES), mu.chunks_exact(LANES));
-    for (l, (&z, &m)) in lanes.iter_mut().zip(zs.remainder().iter().zip(ms.remainder())) {
-        *l = (z - m) * (z - m);
-    }
-    for (z, m) in zs.zip(ms) {
-        for ((l, &z), &m) in lanes.iter_mut().zip(z).zip(m) {
-            let d = z - m;
-            *l = d.mul_add(d, *l);
-        }
-    }
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for i in 0..width {
-            lanes[i] += lanes[i + width];
-        }
-    }
-    lanes[0]
-}
-
-/// The rows of one task: distances, posterior, loss and the gradient of each latent vector.
-struct Rows<'a> {
-    head: &'a DeepMcdd,
-    z: &'a [f32],
-    y: &'a [u32],
-    /// 1 / rows of the whole batch.
-    share: f32,
-    dz: &'a mut [f32],
-    /// For each row and class: dL/dD, and the squared distance.
-    pairs: &'a mut [[f32; 2]],
-    losses: &'a mut [f64],
-}
-
-impl Kernel for Rows<'_> {
-    #[inline(always)]
-    fn run(self) {
-        let head = self.head;
-        let latent = head.latent;
-        let classes = head.classes();
-        let (log_sigma, bias) = (head.params.get(LOG_SIGMA), head.params.get(BIAS));
-        let inverse_nu = (1.0 / head.nu) as f32;
-        let each = self.z.chunks_exact(latent).zip(self.y).zip(self.dz.chunks_exact_mut(latent));
-        for ((((z, &y), dz), pairs), loss) in each.zip(self.pairs.chunks_exact_mut(classes)).zip(self.losses) {
-            let y = y as usize;
-            let mut largest = f32::NEG_INFINITY;
-            for (k, pair) in pairs.iter_mut().enumerate() {
-                let square = squared_distance(z, head.mean(k));
-                let distance = 0.5 * square * precision(log_sigma[k]) + latent as f32 * log_sigma[k];
-                let logit = bias[k] - distance;
-                *pair = [logit, square];
-                largest = largest.max(logit);
-            }
-            let own = pairs[y][0];
-            let mut sum = 0.0;
-            for pair in pairs.iter_mut() {
-                pair[0] = libm::expf(pair[0] - largest);
-                sum += pair[0];
-            }
-            let cross_entropy = f64::from(libm::logf(sum)) - (f64::from(own) - f64::from(largest));
-            *loss = f64::from(bias[y]) - f64::from(own) + cross_entropy / head.nu;
-            dz.fill(0.0);
-            for (k, pair) in pairs.iter_mut().enumerate() {
-                let hit = f32::from(k == y);
-                let g = self.share * (hit + inverse_nu * (hit - pair[0] / sum));
-                pair[0] = g;
-                let scaled = g * precision(log_sigma[k]);
-                for ((d, &z), &m) in dz.iter_mut().zip(z).zip(head.mean(k)) {
-                    *d = scaled.mul_add(z - m, *d);
-                }
-            }
-        }
-    }
-}
-
 /// `1 / sigma^2`.
-#[inline(always)]
 fn precision(log_sigma: f32) -> f32 {
     if log_sigma == 0.0 { 1.0 } else { libm::expf(-2.0 * log_sigma) }
 }
 
-/// The gradient of one class mean: `-sum_i g_ik (z_i - mu_k) / sigma_k^2`.
-struct MeanGradient<'a> {
-    z: &'a [f32],
-    mean: &'a [f32],
-    pairs: &'a [[f32; 2]],
-    class: usize,
-    classes: usize,
-    precision: f32,
-    out: &'a mut [f32],
-}
-
-impl Kernel for MeanGradient<'_> {
-    #[inline(always)]
-    fn run(self) {
-        self.out.fill(0.0);
-        for (z, pairs) in self.z.chunks_exact(self.mean.len()).zip(self.pairs.chunks_exact(self.classes)) {
-            let g = -pairs[self.class][0] * self.precision;
-            for ((o, &z), &m) in self.out.iter_mut().zip(z).zip(self.mean) {
-                *o = g.mul_add(z - m, *o);
-            }
+impl DeepMcdd {
+    /// One row: its loss, the gradient of its latent vector, and for each class `dL/dD / sigma^2` with the squared
+    /// distance. `share` is one over the rows of the batch.
+    fn row(&self, z: &[f32], y: usize, share: f32, dz: &mut [f32], pairs: &mut [[f32; 2]]) -> f64 {
+        let (log_sigma, bias) = (self.params.get(LOG_SIGMA), self.params.get(BIAS));
+        let inverse_nu = (1.0 / self.nu) as f32;
+        let mut largest = f32::NEG_INFINITY;
+        for (k, pair) in pairs.iter_mut().enumerate() {
+            let square = vector::squared_distance(z, self.mean(k));
+            let distance = 0.5 * square * precision(log_sigma[k]) + self.latent as f32 * log_sigma[k];
+            let logit = bias[k] - distance;
+            *pair = [logit, square];
+            largest = largest.max(logit);
         }
+        let own = pairs[y][0];
+        let mut sum = 0.0;
+        for pair in pairs.iter_mut() {
+            pair[0] = libm::expf(pair[0] - largest);
+            sum += pair[0];
+        }
+        let cross_entropy = f64::from(libm::logf(sum)) - (f64::from(own) - f64::from(largest));
+        for (k, pair) in pairs.iter_mut().enumerate() {
+            let hit = f32::from(k == y);
+            let g = hit + inverse_nu * (hit - pair[0] / sum);
+            // A class that is out of the question (and there are many, once training is under way) adds nothing.
+            pair[0] = if g.abs() < NOTHING { 0.0 } else { share * g * precision(log_sigma[k]) };
+        }
+        vector::to_many(dz, z, self.params.get(MEANS), pairs);
+        f64::from(bias[y]) - f64::from(own) + cross_entropy / self.nu
     }
 }
 
@@ -205,23 +134,27 @@ impl Head for DeepMcdd {
         pool.split(
             (chunks(dz, rows * latent), chunks(pairs, rows * classes), chunks(losses, rows)),
             |i, (dz, pairs, losses)| {
-                let y = &y[i * rows..i * rows + losses.len()];
-                let z = &z[i * rows * latent..][..y.len() * latent];
-                simd::dispatch(Rows { head: self, z, y, share, dz, pairs, losses });
+                let each = dz.chunks_exact_mut(latent).zip(pairs.chunks_exact_mut(classes)).zip(losses);
+                for (r, ((dz, pairs), loss)) in each.enumerate() {
+                    let r = i * rows + r;
+                    *loss = self.row(&z[r * latent..][..latent], y[r] as usize, share, dz, pairs);
+                }
             },
         );
         let pairs = &*pairs;
         let log_sigma = self.params.get(LOG_SIGMA);
         let (means, rest) = gradients.split_at_mut(self.params.range(MEANS).end);
         pool.split(chunks(means, latent), |class, out| {
-            let precision = precision(log_sigma[class]);
-            simd::dispatch(MeanGradient { z, mean: self.mean(class), pairs, class, classes, precision, out });
+            // d D_k / d mu_k = -(z - mu_k) / sigma_k^2
+            vector::from_many(out, z, self.mean(class), pairs, class, classes);
+            out.iter_mut().for_each(|v| *v = -*v);
         });
         let (d_log_sigma, d_bias) = rest.split_at_mut(classes);
         d_log_sigma.fill(0.0);
         d_bias.fill(0.0);
         for (row, &y) in pairs.chunks_exact(classes).zip(y) {
-            for (k, &[g, square]) in row.iter().enumerate() {
+            for (k, &[scaled, square]) in row.iter().enumerate() {
+                let g = scaled / precision(log_sigma[k]);
                 // The bias moves the posterior only, not the distance term.
                 d_bias[k] -= if k == y as usize { g - share } else { g };
                 if self.sigma == Sigma::Learned {

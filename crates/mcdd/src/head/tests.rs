@@ -100,7 +100,7 @@ fn check_gradients(config: &HeadConfig, case: &Case) {
     let (z, dz) = engine.latents_and_gradient();
     let loss = head.loss(z, &y, dz, &mut head_gradient, &mut Scratch::default(), &pool);
     let mut gradient = vec![f32::NAN; params.data.len()];
-    engine.backward(&x, &params, &mut gradient);
+    engine.backward(&x, &mut gradient);
     let dx = engine.input_gradient(&params).to_vec();
 
     // All variables of the function in one vector: input, network, head.

@@ -61,6 +61,11 @@ impl Params {
         &self.specs
     }
 
+    /// The tensors, and all values to change.
+    pub(crate) fn specs_and_data(&mut self) -> (&[ParamSpec], &mut [f32]) {
+        (&self.specs, &mut self.data)
+    }
+
     /// Where tensor `i` lies in `data`.
     pub fn range(&self, i: usize) -> std::ops::Range<usize> {
         self.starts[i]..self.starts[i] + self.specs[i].len()

@@ -216,7 +216,7 @@ fn fit_member(
                 .hint("lower --lr"));
             }
             loss += here * rows.len() as f64;
-            engine.backward(xb, &p.net, &mut gradients.0);
+            engine.backward(xb, &mut gradients.0);
             let rate = settings.lr * settings.schedule.at(p.step, steps);
             p.step += 1;
             let (o, decay) = (&settings.optimizer, settings.weight_decay);

@@ -118,7 +118,7 @@ struct Rule {
     optimizer: Optimizer,
     /// Learning rate, for Adam divided by the first bias correction.
     rate: f32,
-    /// Adam: square root of the second bias correction.
+    /// Adam: one over the square root of the second bias correction.
     correction: f32,
 }
 
@@ -138,33 +138,32 @@ pub fn update(
         Optimizer::Adam { beta1, beta2, .. } => Rule {
             optimizer: *optimizer,
             rate: (rate / (1.0 - libm::pow(beta1, step as f64))) as f32,
-            correction: libm::sqrt(1.0 - libm::pow(beta2, step as f64)) as f32,
+            correction: (1.0 / libm::sqrt(1.0 - libm::pow(beta2, step as f64))) as f32,
         },
         Optimizer::Sgd { .. } => Rule { optimizer: *optimizer, rate: rate as f32, correction: 1.0 },
     };
-    for i in 0..params.specs().len() {
-        let spec = &params.specs()[i];
-        if !spec.trained {
-            continue;
+    // One loop over all parameters; a thread that has less than a page of work costs more than it brings.
+    let chunk = pool.chunk(params.data.len(), 16).max(2048);
+    let (specs, values) = params.specs_and_data();
+    let parts = (chunks(values, chunk), chunks(&mut state.first, chunk), chunks(&mut state.second, chunk));
+    pool.split(parts, |i, (values, first, second)| {
+        let here = i * chunk..i * chunk + values.len();
+        let mut start = 0;
+        for spec in specs {
+            let all = start..start + spec.len();
+            start = all.end;
+            let range = all.start.max(here.start)..all.end.min(here.end);
+            if !spec.trained || range.is_empty() {
+                continue;
+            }
+            let decay = if spec.decay { weight_decay as f32 } else { 0.0 };
+            let gradients = &gradients[range.clone()];
+            let inside = range.start - here.start..range.end - here.start;
+            let second = if second.is_empty() { &mut [][..] } else { &mut second[inside.clone()] };
+            let (values, first) = (&mut values[inside.clone()], &mut first[inside]);
+            simd::dispatch(Part { rule: &rule, decay, values, gradients, first, second });
         }
-        let decay = if spec.decay { weight_decay as f32 } else { 0.0 };
-        let range = params.range(i);
-        // A thread that has less than a page of work costs more than it brings.
-        let chunk = pool.chunk(range.len(), 16).max(2048);
-        let second = if state.second.is_empty() { &mut [][..] } else { &mut state.second[range.clone()] };
-        let gradients = &gradients[range.clone()];
-        pool.split(
-            (
-                chunks(&mut params.data[range.clone()], chunk),
-                chunks(&mut state.first[range], chunk),
-                chunks(second, chunk),
-            ),
-            |i, (values, first, second)| {
-                let gradients = &gradients[i * chunk..][..values.len()];
-                simd::dispatch(Part { rule: &rule, decay, values, gradients, first, second });
-            },
-        );
-    }
+    });
 }
 
 struct Part<'a> {
@@ -189,7 +188,7 @@ impl Kernel for Part<'_> {
                     let g = decay.mul_add(*p, g);
                     *m = b1.mul_add(*m, c1 * g);
                     *v = b2.mul_add(*v, c2 * g * g);
-                    *p -= rate * (*m / (v.sqrt() / correction + eps));
+                    *p -= rate * *m / v.sqrt().mul_add(correction, eps);
                 }
             }
             Optimizer::Sgd { momentum } => {

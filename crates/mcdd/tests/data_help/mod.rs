@@ -26,10 +26,7 @@ impl Folder {
 }
 
 pub fn label(text: &str) -> ReadOptions {
-    ReadOptions {
-        label: text.parse().unwrap(),
-        ..ReadOptions::default()
-    }
+    ReadOptions { label: text.parse().unwrap(), ..ReadOptions::default() }
 }
 
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Table, Error> {
@@ -44,9 +41,7 @@ pub fn numbers(table: &Table, column: usize) -> Vec<f64> {
 }
 
 pub fn labels(table: &Table) -> Vec<&str> {
-    (0..table.rows())
-        .map(|row| table.label_name(row).unwrap())
-        .collect()
+    (0..table.rows()).map(|row| table.label_name(row).unwrap()).collect()
 }
 
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -57,8 +52,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 pub fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
     let order = if fortran { "True" } else { "False" };
-    let mut header =
-        format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
     while (10 + header.len() + 1) % 64 != 0 {
         header.push(' ');
     }
@@ -72,11 +66,7 @@ pub fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
 
 pub fn npz(members: &[(&str, Vec<u8>)], deflate: bool) -> Vec<u8> {
     let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    let method = if deflate {
-        zip::CompressionMethod::Deflated
-    } else {
-        zip::CompressionMethod::Stored
-    };
+    let method = if deflate { zip::CompressionMethod::Deflated } else { zip::CompressionMethod::Stored };
     let options = zip::write::SimpleFileOptions::default().compression_method(method);
     for (name, data) in members {
         writer.start_file(format!("{name}.npy"), options).unwrap();

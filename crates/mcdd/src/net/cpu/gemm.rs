@@ -6,7 +6,6 @@
 //! the instruction set. That is what makes a model the same, bit for bit, on any number of threads, and a row's
 //! prediction the same alone as in a batch.
 
-use super::pool::{Pool, chunks};
 use super::simd;
 
 /// Rows of a tile.
@@ -22,58 +21,72 @@ const KC: usize = 256;
 pub struct Line(pub [f32; NR]);
 
 type Acc = [Line; MR];
-const ZERO: Line = Line([0.0; NR]);
+/// A line of zeros.
+pub const ZERO: Line = Line([0.0; NR]);
 
 /// A matrix of `k` x `n` in panels of 16 columns; the last is filled up with zeros.
-#[derive(Clone, Debug, Default)]
-pub struct Packed {
-    lines: Vec<Line>,
+#[derive(Clone, Copy, Debug)]
+pub struct Panels<'a> {
+    lines: &'a [Line],
     k: usize,
     n: usize,
 }
 
-impl Packed {
-    /// Room for `k` x `n`.
-    pub fn new(k: usize, n: usize) -> Packed {
-        Packed { lines: vec![ZERO; n.div_ceil(NR) * k], k, n }
+impl<'a> Panels<'a> {
+    /// How many lines a `k` x `n` matrix takes.
+    pub fn lines(k: usize, n: usize) -> usize {
+        n.div_ceil(NR) * k
     }
 
-    /// Packs `b`, stored by rows with `n` columns.
-    pub fn pack(&mut self, b: &[f32], pool: &Pool) {
-        let (k, n) = (self.k, self.n);
-        assert!(b.len() >= k * n);
-        let panels = pool.chunk(n.div_ceil(NR), 1);
-        pool.split(chunks(&mut self.lines, panels * k.max(1)), |i, lines| {
-            pack_panels(lines, b, k, n, i * panels);
-        });
+    /// The matrix that was packed into `lines`.
+    pub fn new(lines: &'a [Line], k: usize, n: usize) -> Panels<'a> {
+        assert!(lines.len() == Self::lines(k, n));
+        Panels { lines, k, n }
     }
+}
 
-    /// Packs the transpose of `b`, which is stored by rows with `k` columns.
-    pub fn pack_transposed(&mut self, b: &[f32], pool: &Pool) {
-        let (k, n) = (self.k, self.n);
-        assert!(b.len() >= k * n);
-        let panels = pool.chunk(n.div_ceil(NR), 1);
-        pool.split(chunks(&mut self.lines, panels * k.max(1)), |i, lines| {
-            for (p, panel) in lines.chunks_mut(k.max(1)).enumerate() {
-                let first = (i * panels + p) * NR;
-                let width = NR.min(n - first);
-                for (j, row) in b[first * k..(first + width) * k].chunks_exact(k.max(1)).enumerate() {
-                    for (line, &v) in panel.iter_mut().zip(row) {
+/// Packs the panels `first..` of `b`, a matrix of `n` columns by rows; `lines` is their storage, `k` lines each.
+pub fn pack(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
+    assert!(b.len() >= k * n);
+    for (p, panel) in lines.chunks_mut(k.max(1)).enumerate() {
+        let column = (first + p) * NR;
+        let width = NR.min(n - column);
+        if width == NR {
+            for (line, row) in panel.iter_mut().zip(b.chunks_exact(n)) {
+                if let Some(full) = row[column..].first_chunk::<NR>() {
+                    line.0 = *full;
+                }
+            }
+        } else {
+            for (line, row) in panel.iter_mut().zip(b.chunks_exact(n)) {
+                line.0[..width].copy_from_slice(&row[column..column + width]);
+            }
+        }
+    }
+}
+
+/// Packs the panels `first..` of the transpose of `b`, which is a matrix of `k` columns by rows.
+pub fn pack_transposed(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
+    assert!(b.len() >= k * n);
+    for (p, panel) in lines.chunks_mut(k.max(1)).enumerate() {
+        let column = (first + p) * NR;
+        let rows = &b[column * k..(column + NR.min(n - column)) * k];
+        if rows.len() == NR * k {
+            // Sixteen values of each of sixteen rows at a time, so that whole lines are read and written.
+            for (block, lines) in panel.chunks_mut(NR).enumerate() {
+                let from = block * NR;
+                for (j, row) in rows.chunks_exact(k).enumerate() {
+                    for (line, &v) in lines.iter_mut().zip(&row[from..]) {
                         line.0[j] = v;
                     }
                 }
             }
-        });
-    }
-}
-
-/// Fills the panels `first..` of a row-major `k` x `n` matrix, and returns nothing: `lines` is their storage.
-fn pack_panels(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
-    for (p, panel) in lines.chunks_mut(k.max(1)).enumerate() {
-        let column = (first + p) * NR;
-        let width = NR.min(n - column);
-        for (line, row) in panel.iter_mut().zip(b.chunks_exact(n)) {
-            line.0[..width].copy_from_slice(&row[column..column + width]);
+        } else {
+            for (j, row) in rows.chunks_exact(k.max(1)).enumerate() {
+                for (line, &v) in panel.iter_mut().zip(row) {
+                    line.0[j] = v;
+                }
+            }
         }
     }
 }
@@ -91,69 +104,61 @@ pub enum Then<'a> {
     Where(&'a [f32]),
 }
 
-/// `c = a b`, then `then`; `a` is m x k and `c` is m x n, by rows.
-pub fn product(a: &[f32], b: &Packed, c: &mut [f32], then: Then, pool: &Pool) {
-    let (k, n) = (b.k, b.n);
-    if n == 0 {
-        return;
-    }
-    let m = c.len() / n;
-    assert!(c.len() == m * n && a.len() == m * k);
-    let rows = pool.chunk(m, MR);
-    pool.split(chunks(c, rows * n), |i, c| {
-        let from = i * rows;
-        let m = c.len() / n;
-        product_rows(&a[from * k..(from + m) * k], b, c, then.rows(from, n));
-    });
-}
-
-impl Then<'_> {
-    /// The same for a product that starts at row `first`.
-    fn rows(self, first: usize, n: usize) -> Self {
-        match self {
-            Then::Where(activation) => Then::Where(&activation[first * n..]),
-            other => other,
-        }
-    }
-}
-
-/// [`product`] on the calling thread.
-pub fn product_rows(a: &[f32], b: &Packed, c: &mut [f32], then: Then) {
+/// `c = a b`, then `then`, on the calling thread; `a` is m x k and `c` is m x n, by rows.
+pub fn product(a: &[f32], b: Panels, c: &mut [f32], then: Then) {
     let (k, n) = (b.k, b.n);
     let m = c.len().checked_div(n).unwrap_or(0);
-    assert!(c.len() == m * n && a.len() == m * k && b.lines.len() == n.div_ceil(NR) * k);
+    assert!(c.len() == m * n && a.len() == m * k);
     match then {
         Then::Bias(bias) | Then::BiasRelu(bias) => assert!(bias.len() == n),
-        Then::Where(activation) => assert!(activation.len() >= m * n),
+        Then::Where(activation) => assert!(activation.len() == m * n),
         Then::Keep => {}
     }
     if m == 1 {
         simd::dispatch(OneRow { a, b, c, then });
-        return;
+    } else {
+        simd::dispatch(ManyRows { a, b, c, then, m });
     }
-    let block = block(k);
-    let mut from = 0;
-    loop {
-        let to = (from + block).min(k);
-        for panel in 0..n.div_ceil(NR) {
-            let lines = &b.lines[panel * k..(panel + 1) * k][from..to];
-            for row in (0..m).step_by(MR) {
-                let rows = MR.min(m - row);
-                let mut tile = Tile { c, n, row, rows, column: panel * NR };
-                let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
-                // A tile at the lower edge repeats its last row and drops what comes of it.
-                let at = |r: usize| &a[(row + r.min(rows - 1)) * k + from..][..to - from];
-                multiply([at(0), at(1), at(2), at(3), at(4), at(5)], lines, &mut acc);
-                if to == k {
-                    tile.finish(&mut acc, then);
+}
+
+/// A product with more rows than one.
+struct ManyRows<'a> {
+    a: &'a [f32],
+    b: Panels<'a>,
+    c: &'a mut [f32],
+    then: Then<'a>,
+    m: usize,
+}
+
+impl simd::Kernel for ManyRows<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let ManyRows { a, b, c, then, m } = self;
+        let (k, n) = (b.k, b.n);
+        let block = block(k);
+        let mut from = 0;
+        loop {
+            let to = (from + block).min(k);
+            for panel in 0..n.div_ceil(NR) {
+                let lines = &b.lines[panel * k..(panel + 1) * k][from..to];
+                for row in (0..m).step_by(MR) {
+                    let rows = MR.min(m - row);
+                    let mut tile = Tile { c, n, row, rows, column: panel * NR };
+                    let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
+                    // A tile at the lower edge repeats its last row and drops what comes of it.
+                    let at = |r: usize| &a[(row + r.min(rows - 1)) * k + from..][..to - from];
+                    multiply([at(0), at(1), at(2), at(3), at(4), at(5)], lines, &mut acc);
+                    if to == k {
+                        tile.finish(&mut acc, then);
+                    }
+                    tile.store(&acc);
                 }
-                tile.store(&acc);
             }
+            if to == k {
+                return;
+            }
+            from = to;
         }
-        if to == k {
-            return;
-        }
-        from = to;
     }
 }
 
@@ -204,21 +209,29 @@ impl Tile<'_> {
         match then {
             Then::Keep => {}
             Then::Bias(bias) | Then::BiasRelu(bias) => {
-                let relu = matches!(then, Then::BiasRelu(_));
                 let mut b = [0.0; NR];
                 b[..width].copy_from_slice(&bias[self.column..self.column + width]);
+                let relu = matches!(then, Then::BiasRelu(_));
                 for line in acc.iter_mut() {
-                    for (v, b) in line.0.iter_mut().zip(b) {
-                        let sum = *v + b;
-                        *v = if relu && sum <= 0.0 { 0.0 } else { sum };
+                    for i in 0..NR {
+                        let sum = line.0[i] + b[i];
+                        line.0[i] = if relu && sum <= 0.0 { 0.0 } else { sum };
                     }
                 }
             }
             Then::Where(activation) => {
                 for (r, line) in acc.iter_mut().enumerate().take(self.rows) {
                     let at = (self.row + r) * self.n + self.column;
-                    for (v, &z) in line.0.iter_mut().zip(&activation[at..at + width]) {
-                        *v = if z > 0.0 { *v } else { 0.0 };
+                    if let (NR, Some(z)) = (width, activation[at..].first_chunk::<NR>()) {
+                        for i in 0..NR {
+                            // Without a branch: all bits or none.
+                            let mask = u32::from(z[i] > 0.0).wrapping_neg();
+                            line.0[i] = f32::from_bits(line.0[i].to_bits() & mask);
+                        }
+                    } else {
+                        for (v, &z) in line.0.iter_mut().zip(&activation[at..at + width]) {
+                            *v = if z > 0.0 { *v } else { 0.0 };
+                        }
                     }
                 }
             }
@@ -310,7 +323,7 @@ mod x86 {
 /// A product with a single row: four panels at a time, so that eight chains of additions run side by side.
 struct OneRow<'a> {
     a: &'a [f32],
-    b: &'a Packed,
+    b: Panels<'a>,
     c: &'a mut [f32],
     then: Then<'a>,
 }
@@ -359,80 +372,70 @@ impl simd::Kernel for OneRow<'_> {
     }
 }
 
-/// Scratch for [`weight_gradient`]: the panels of dY.
-#[derive(Clone, Debug, Default)]
-pub struct GradientScratch {
-    lines: Vec<Line>,
-    sums: Vec<f32>,
+/// The column sums of packed panels of `rows` lines each: the gradient of a bias.
+pub fn column_sums(lines: &[Line], rows: usize, out: &mut [f32]) {
+    for (panel, out) in lines.chunks(rows.max(1)).zip(out.chunks_mut(NR)) {
+        let mut total = [0.0f32; NR];
+        for line in panel {
+            for (t, v) in total.iter_mut().zip(line.0) {
+                *t += v;
+            }
+        }
+        out.copy_from_slice(&total[..out.len()]);
+    }
 }
 
-/// The gradients of a linear layer `y = x w + b`: `dw = x^T dy` (inputs x outputs) and, where the layer has a bias,
-/// `db` = the column sums of dy.
-pub fn weight_gradient(
-    x: &[f32],
-    dy: &[f32],
-    (inputs, outputs): (usize, usize),
-    dw: &mut [f32],
-    db: Option<&mut [f32]>,
-    scratch: &mut GradientScratch,
-    pool: &Pool,
-) {
-    let batch = dy.len() / outputs;
-    assert!(x.len() == batch * inputs && dw.len() == inputs * outputs);
-    let panels = outputs.div_ceil(NR);
-    if scratch.lines.len() < panels * batch {
-        scratch.lines.resize(panels * batch, ZERO);
-    }
-    if scratch.sums.len() < panels * NR {
-        scratch.sums.resize(panels * NR, 0.0);
-    }
-    let lines = &mut scratch.lines[..panels * batch];
-    let sums = &mut scratch.sums[..panels * NR];
-    let each = pool.chunk(panels, 1);
-    pool.split((chunks(lines, each * batch), chunks(sums, each * NR)), |i, (lines, sums)| {
-        // What an earlier, wider layer left in the padding would only spoil columns that are dropped.
-        pack_panels(lines, dy, batch, outputs, i * each);
-        for (panel, sums) in lines.chunks(batch).zip(sums.chunks_mut(NR)) {
-            let mut total = [0.0f32; NR];
-            for line in panel {
-                for (t, v) in total.iter_mut().zip(line.0) {
-                    *t += v;
-                }
-            }
-            sums.copy_from_slice(&total);
-        }
-    });
-    if let Some(db) = db {
-        db.copy_from_slice(&sums[..outputs]);
-    }
-    let lines = &*lines;
-    let rows = pool.chunk(inputs, MR);
-    pool.split(chunks(dw, rows * outputs), |i, dw| {
-        let mut columns = [[0.0f32; MR]; KC];
-        let here = dw.len() / outputs;
-        for row in (0..here).step_by(MR) {
-            let width = MR.min(here - row);
-            let first = i * rows + row;
-            let length = block(batch);
-            for from in (0..batch).step_by(length) {
-                let to = (from + length).min(batch);
-                let columns = &mut columns[..to - from];
-                for (column, x) in columns.iter_mut().zip(x[from * inputs..].chunks_exact(inputs)) {
-                    if width == MR {
-                        column.copy_from_slice(&x[first..first + MR]);
+/// Input features whose gradients are computed together, four tiles of them.
+pub const WEIGHT_ROWS: usize = 4 * MR;
+
+/// Rows of the gradient of a linear layer's weight, `x^T dy`: those of the input features `first..`, as many as `dw`
+/// has (at most [`WEIGHT_ROWS`]). `x` has `inputs` columns, and `dy` is packed.
+pub fn weight_gradient(x: &[f32], inputs: usize, dy: Panels, first: usize, dw: &mut [f32]) {
+    assert!(x.len() == dy.k * inputs && dw.len() <= WEIGHT_ROWS * dy.n);
+    simd::dispatch(WeightGradient { x, inputs, dy, first, dw });
+}
+
+struct WeightGradient<'a> {
+    x: &'a [f32],
+    inputs: usize,
+    dy: Panels<'a>,
+    first: usize,
+    dw: &'a mut [f32],
+}
+
+impl simd::Kernel for WeightGradient<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let (batch, outputs, inputs) = (self.dy.k, self.dy.n, self.inputs);
+        let features = self.dw.len().checked_div(outputs).unwrap_or(0);
+        // Columns of x as the tiles read them, on the stack: 24 KB.
+        let mut columns = [[[0.0f32; MR]; KC]; WEIGHT_ROWS / MR];
+        let length = block(batch);
+        for from in (0..batch).step_by(length) {
+            let to = (from + length).min(batch);
+            for (t, columns) in columns.iter_mut().enumerate().take(features.div_ceil(MR)) {
+                let first = self.first + t * MR;
+                let width = MR.min(features - t * MR);
+                for (column, x) in columns.iter_mut().zip(self.x[from * inputs..to * inputs].chunks_exact(inputs)) {
+                    if let (MR, Some(full)) = (width, x[first..].first_chunk::<MR>()) {
+                        *column = *full;
                     } else {
                         column[..width].copy_from_slice(&x[first..first + width]);
                     }
                 }
-                for panel in 0..panels {
-                    let mut tile = Tile { c: dw, n: outputs, row, rows: width, column: panel * NR };
+            }
+            for panel in 0..outputs.div_ceil(NR) {
+                let lines = &self.dy.lines[panel * batch..][from..to];
+                for (t, columns) in columns.iter().enumerate().take(features.div_ceil(MR)) {
+                    let rows = MR.min(features - t * MR);
+                    let mut tile = Tile { c: self.dw, n: outputs, row: t * MR, rows, column: panel * NR };
                     let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
-                    multiply_columns(columns, &lines[panel * batch..][from..to], &mut acc);
+                    multiply_columns(&columns[..to - from], lines, &mut acc);
                     tile.store(&acc);
                 }
             }
         }
-    });
+    }
 }
 
 #[cfg(test)]
@@ -457,51 +460,62 @@ mod tests {
         c
     }
 
+    fn packed(b: &[f32], k: usize, n: usize, transposed: bool) -> Vec<Line> {
+        let mut lines = vec![ZERO; Panels::lines(k, n)];
+        // In two parts, as two threads would.
+        let middle = n.div_ceil(NR) / 2;
+        let (left, right) = lines.split_at_mut(middle * k);
+        let pack = if transposed { pack_transposed } else { pack };
+        pack(left, b, k, n, 0);
+        pack(right, b, k, n, middle);
+        lines
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn products_are_the_promised_chain_for_any_shape(m in 1usize..40, k in 1usize..300, n in 1usize..70, threads in 1usize..4) {
-            let pool = Pool::new(threads);
+        fn products_are_the_promised_chain_for_any_shape(m in 1usize..40, k in 1usize..300, n in 1usize..70) {
             let (a, b) = (random(m * k, "a"), random(k * n, "b"));
             let expected = naive(&a, &b, (m, k, n));
-            let mut packed = Packed::new(k, n);
-            packed.pack(&b, &pool);
+            let lines = packed(&b, k, n, false);
+            let panels = Panels::new(&lines, k, n);
             let mut c = vec![f32::NAN; m * n];
-            product(&a, &packed, &mut c, Then::Keep, &pool);
+            product(&a, panels, &mut c, Then::Keep);
             prop_assert_eq!(&c, &expected);
             // One row alone gives the same bits as in the batch.
             let mut row = vec![0.0; n];
-            product_rows(&a[..k], &packed, &mut row, Then::Keep);
+            product(&a[..k], panels, &mut row, Then::Keep);
             prop_assert_eq!(&row[..], &expected[..n]);
             // The transpose, packed from the other side.
             let transposed: Vec<f32> = (0..n * k).map(|i| b[i % k * n + i / k]).collect();
-            let mut again = Packed::new(k, n);
-            again.pack_transposed(&transposed, &pool);
-            product(&a, &again, &mut c, Then::Keep, &pool);
+            let again = packed(&transposed, k, n, true);
+            product(&a, Panels::new(&again, k, n), &mut c, Then::Keep);
             prop_assert_eq!(&c, &expected);
             // Bias, ReLU and the way back.
             let bias = random(n, "bias");
-            product(&a, &packed, &mut c, Then::BiasRelu(&bias), &pool);
+            product(&a, panels, &mut c, Then::BiasRelu(&bias));
             for (i, (&got, &e)) in c.iter().zip(&expected).enumerate() {
                 prop_assert_eq!(got, (e + bias[i % n]).max(0.0));
             }
             let mut back = vec![0.0; m * n];
-            product(&a, &packed, &mut back, Then::Where(&c), &pool);
+            product(&a, panels, &mut back, Then::Where(&c));
             for ((&got, &e), &z) in back.iter().zip(&expected).zip(&c) {
                 prop_assert_eq!(got, if z > 0.0 { e } else { 0.0 });
             }
         }
 
         #[test]
-        fn weight_gradients_are_the_promised_chain(batch in 1usize..600, inputs in 1usize..40, outputs in 1usize..40, threads in 1usize..4) {
-            let pool = Pool::new(threads);
+        fn weight_gradients_are_the_promised_chain(batch in 1usize..600, inputs in 1usize..60, outputs in 1usize..40) {
             let (x, dy) = (random(batch * inputs, "x"), random(batch * outputs, "dy"));
             let xt: Vec<f32> = (0..inputs * batch).map(|i| x[i % batch * inputs + i / batch]).collect();
             let expected = naive(&xt, &dy, (inputs, batch, outputs));
+            let lines = packed(&dy, batch, outputs, false);
             let (mut dw, mut db) = (vec![0.0; inputs * outputs], vec![0.0; outputs]);
-            let mut scratch = GradientScratch::default();
-            weight_gradient(&x, &dy, (inputs, outputs), &mut dw, Some(&mut db), &mut scratch, &pool);
+            for (i, dw) in dw.chunks_mut(WEIGHT_ROWS * outputs).enumerate() {
+                weight_gradient(&x, inputs, Panels::new(&lines, batch, outputs), i * WEIGHT_ROWS, dw);
+            }
             prop_assert_eq!(dw, expected);
+            column_sums(&lines, batch, &mut db);
             for (j, &got) in db.iter().enumerate() {
                 prop_assert_eq!(got, (0..batch).fold(0.0, |s: f32, i| s + dy[i * outputs + j]));
             }

@@ -4,5 +4,6 @@ mod engine;
 pub mod gemm;
 pub mod pool;
 pub mod simd;
+pub mod vector;
 
 pub use engine::{Predictor, Scratch, Trainer};

@@ -2,7 +2,8 @@
 //!
 //! A training step of an MLP is a dozen loops of 10 to 100 µs. A sleeping thread wakes later than that, so the
 //! workers here spin for a moment before they sleep, and a loop never waits for a worker that has not joined it.
-//! Which thread runs which task is not fixed; tasks write to disjoint parts, so results do not depend on it.
+//! Each thread has its share of the tasks, and takes from the others' when it is done. Tasks write to disjoint parts, so
+//! results do not depend on who does what.
 //! `docs/decisions/0002-own-thread-pool.md` has the measurement against rayon.
 
 use std::marker::PhantomData;
@@ -20,12 +21,18 @@ const INSIDE: u64 = OPEN - 1;
 /// In `gate`: one loop further.
 const NEXT: u64 = 1 << 16;
 
+/// A counter on a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Counter(AtomicUsize);
+
 type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
 struct Shared {
     /// Loop number, OPEN, and the count of workers inside: one word, so that a worker joins a loop or finds it shut.
     gate: AtomicU64,
-    next: AtomicUsize,
+    /// The next task of each thread's own share.
+    next: Vec<Counter>,
     tasks: AtomicUsize,
     /// The loop body; valid while a loop is open or a worker is inside.
     body: Mutex<Option<*const Task<'static>>>,
@@ -40,14 +47,25 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    fn work(&self, body: &Task) {
+    /// Where the share of thread `t` begins: the same tasks go to the same thread in every loop, as their data are in
+    /// its cache.
+    fn share(&self, t: usize, tasks: usize) -> usize {
+        tasks * t / self.next.len()
+    }
+
+    /// Does the thread's own share, then what others have left of theirs.
+    fn work(&self, me: usize, body: &Task) {
         let tasks = self.tasks.load(Ordering::Relaxed);
-        loop {
-            let i = self.next.fetch_add(1, Ordering::Relaxed);
-            if i >= tasks {
-                return;
+        let threads = self.next.len();
+        for t in (me..threads).chain(0..me) {
+            let end = self.share(t + 1, tasks);
+            // Looked at before it is taken, so that a counter stays within bounds of the next loops.
+            while self.next[t].0.load(Ordering::Relaxed) < end {
+                let i = self.next[t].0.fetch_add(1, Ordering::Relaxed);
+                if i < end {
+                    body(i);
+                }
             }
-            body(i);
         }
     }
 
@@ -66,7 +84,7 @@ impl Shared {
                 if let Some(body) = body {
                     // SAFETY: this worker is counted in `gate`, so the caller of `run` still waits; see `Shared`.
                     let body = unsafe { &*body };
-                    if catch_unwind(AssertUnwindSafe(|| self.work(body))).is_err() {
+                    if catch_unwind(AssertUnwindSafe(|| self.work(me + 1, body))).is_err() {
                         self.panicked.store(true, Ordering::Relaxed);
                     }
                 }
@@ -100,7 +118,7 @@ impl Pool {
         let workers = threads.clamp(1, 256) - 1;
         let shared = Arc::new(Shared {
             gate: AtomicU64::new(0),
-            next: AtomicUsize::new(0),
+            next: (0..=workers).map(|_| Counter::default()).collect(),
             tasks: AtomicUsize::new(0),
             body: Mutex::new(None),
             panicked: AtomicBool::new(false),
@@ -131,7 +149,9 @@ impl Pool {
         // One loop at a time; a panic in an earlier loop leaves nothing half-done.
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let s = &*self.shared;
-        s.next.store(0, Ordering::Relaxed);
+        for (t, next) in s.next.iter().enumerate() {
+            next.0.store(s.share(t, tasks), Ordering::Relaxed);
+        }
         s.tasks.store(tasks, Ordering::Relaxed);
         // SAFETY: only the lifetime is changed; this function does not return before every worker has left the loop.
         let erased = unsafe { std::mem::transmute::<*const Task<'_>, *const Task<'static>>(body) };
@@ -142,10 +162,7 @@ impl Pool {
                 handle.thread().unpark();
             }
         }
-        let mine = catch_unwind(AssertUnwindSafe(|| s.work(body)));
-        if mine.is_err() {
-            s.next.store(tasks, Ordering::Relaxed);
-        }
+        let mine = catch_unwind(AssertUnwindSafe(|| s.work(0, body)));
         s.gate.fetch_and(!OPEN, Ordering::AcqRel);
         let mut spins = 0u32;
         while s.gate.load(Ordering::Acquire) & INSIDE != 0 {
@@ -231,6 +248,102 @@ impl<'a, T: Send> Parts for Chunks<'a, T> {
     }
 }
 
+/// Pieces of different lengths: piece `i` ends where `ends[i]` says and begins where the one before ends.
+pub struct Pieces<'a, T> {
+    start: *mut T,
+    ends: &'a [usize],
+    owner: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: as for `Chunks`.
+unsafe impl<T: Send> Sync for Pieces<'_, T> {}
+
+/// Cuts `data` at `ends`, which must ascend and end within it.
+pub fn pieces<'a, T>(data: &'a mut [T], ends: &'a [usize]) -> Pieces<'a, T> {
+    assert!(ends.is_sorted() && ends.last().is_none_or(|&e| e <= data.len()));
+    Pieces { start: data.as_mut_ptr(), ends, owner: PhantomData }
+}
+
+impl<'a, T: Send> Parts for Pieces<'a, T> {
+    type Part = &'a mut [T];
+
+    fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    unsafe fn part(&self, i: usize) -> &'a mut [T] {
+        let from = if i == 0 { 0 } else { self.ends[i - 1] };
+        // SAFETY: in bounds by the check in `pieces`, and disjoint from every other part.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(from), self.ends[i] - from) }
+    }
+}
+
+/// The same rows of several matrices, whose widths differ; one part is a chunk of rows of all of them.
+pub struct RowChunks<'a> {
+    matrices: *mut Vec<f32>,
+    widths: &'a [usize],
+    rows: usize,
+    chunk: usize,
+    owner: PhantomData<&'a mut [Vec<f32>]>,
+}
+
+// SAFETY: as for `Chunks`, with one exclusive borrow of all matrices.
+unsafe impl Sync for RowChunks<'_> {}
+
+/// Cuts matrices of `rows` rows, `widths[i]` numbers in each row of the i-th, into chunks of `chunk` rows.
+pub fn row_chunks<'a>(matrices: &'a mut [Vec<f32>], widths: &'a [usize], rows: usize, chunk: usize) -> RowChunks<'a> {
+    assert!(matrices.len() == widths.len() && matrices.iter().zip(widths).all(|(m, w)| m.len() >= rows * w));
+    RowChunks { matrices: matrices.as_mut_ptr(), widths, rows, chunk: chunk.max(1), owner: PhantomData }
+}
+
+/// A chunk of rows of several matrices.
+pub struct RowChunk<'a> {
+    matrices: *mut Vec<f32>,
+    widths: &'a [usize],
+    from: usize,
+    to: usize,
+    owner: PhantomData<&'a mut [Vec<f32>]>,
+}
+
+impl RowChunk<'_> {
+    /// The rows of the matrix at `read`, and those of another one, at `write`, to change.
+    pub fn pair(&mut self, read: usize, write: usize) -> (&[f32], &mut [f32]) {
+        assert!(read != write);
+        // SAFETY: two different matrices, and of each only the rows that are this chunk's alone.
+        unsafe { (&*self.slice(read), &mut *self.slice(write)) }
+    }
+
+    /// The rows of the matrix at `write`, to change.
+    pub fn one(&mut self, write: usize) -> &mut [f32] {
+        // SAFETY: the rows are this chunk's alone.
+        unsafe { &mut *self.slice(write) }
+    }
+
+    fn slice(&self, matrix: usize) -> *mut [f32] {
+        let width = self.widths[matrix];
+        // SAFETY: `widths` has the matrices' length, and each matrix has the rows, by the checks in `row_chunks`; the
+        // data pointer of a `Vec` is read, which no part changes.
+        unsafe {
+            let start = (*self.matrices.add(matrix)).as_ptr().cast_mut().add(self.from * width);
+            std::ptr::slice_from_raw_parts_mut(start, (self.to - self.from) * width)
+        }
+    }
+}
+
+impl<'a> Parts for RowChunks<'a> {
+    type Part = RowChunk<'a>;
+
+    fn count(&self) -> usize {
+        self.rows.div_ceil(self.chunk)
+    }
+
+    unsafe fn part(&self, i: usize) -> RowChunk<'a> {
+        let from = i * self.chunk;
+        let to = (from + self.chunk).min(self.rows);
+        RowChunk { matrices: self.matrices, widths: self.widths, from, to, owner: PhantomData }
+    }
+}
+
 impl<A: Parts, B: Parts> Parts for (A, B) {
     type Part = (A::Part, B::Part);
 
@@ -276,6 +389,23 @@ mod tests {
                 assert!(b.iter().all(|&v| v == 1));
             }
         }
+    }
+
+    #[test]
+    fn pieces_and_rows_cover_everything_once() {
+        let pool = Pool::new(3);
+        let mut data = vec![0u32; 10];
+        pool.split(pieces(&mut data, &[3, 3, 10]), |i, part| part.iter_mut().for_each(|v| *v += i as u32 + 1));
+        assert_eq!(data, [1, 1, 1, 3, 3, 3, 3, 3, 3, 3]);
+        let mut matrices = vec![vec![1.0; 14], vec![0.0; 21]];
+        pool.split(row_chunks(&mut matrices, &[2, 3], 7, 3), |i, mut part| {
+            let (read, write) = part.pair(0, 1);
+            assert_eq!((read.len(), write.len()), if i == 2 { (2, 3) } else { (6, 9) });
+            write.iter_mut().for_each(|v| *v += read[0] + i as f32);
+            part.one(0).fill(5.0);
+        });
+        assert_eq!(matrices[0], [5.0; 14]);
+        assert_eq!(matrices[1].iter().sum::<f32>(), 9.0 * 1.0 + 9.0 * 2.0 + 3.0 * 3.0);
     }
 
     #[test]
