@@ -1,0 +1,192 @@
+//! The commands as a user meets them: what they print and write.
+
+mod help;
+
+use help::{Lab, class, stderr, stdout, table};
+use std::fs;
+
+#[test]
+fn train_predict_evaluate_inspect() {
+    let lab = Lab::new();
+    lab.digits();
+    let out = lab.ok(&["train", "train.csv", "--label", "label", "-o", "m.mcdd", "--epochs", "8"]);
+    assert!(out.stdout.is_empty(), "talk goes to stderr");
+    assert!(stderr(&out).contains("wrote m.mcdd") && stderr(&out).contains("epoch 8"), "{}", stderr(&out));
+
+    let text = stdout(&lab.ok(&["predict", "m.mcdd", "test.csv"]));
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("label,verdict,confidence,p_value"));
+    let rows: Vec<Vec<&str>> = lines.map(|l| l.split(',').collect()).collect();
+    assert_eq!(rows.len(), fs::read_to_string(lab.path("test.csv")).unwrap().lines().count() - 1);
+    for r in &rows {
+        let p: f64 = r[3].parse().unwrap();
+        assert!(r[2].parse::<f64>().unwrap().is_finite() && p > 0.0 && p <= 1.0);
+        assert_eq!(r[1] == "unknown", p <= 0.05, "{r:?}");
+    }
+
+    let out = lab.ok(&["evaluate", "m.mcdd", "test.csv", "--ood", "ood.csv", "--json", "--bootstrap", "50"]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&out)).unwrap();
+    assert!(json["accuracy"]["value"].as_f64().unwrap() > 0.8);
+    let auroc = &json["ood"][0]["metrics"]["auroc"];
+    assert!(auroc["value"].as_f64().unwrap() > 0.7 && auroc["positive"] == "ID");
+    assert!(auroc["interval95"]["low"].as_f64().unwrap() <= auroc["value"].as_f64().unwrap());
+    let text = stdout(&lab.ok(&["evaluate", "m.mcdd", "test.csv", "--ood", "ood.csv", "--bootstrap", "20"]));
+    assert!(text.contains("accuracy %") && text.contains("positive: OOD"), "{text}");
+
+    // Rows of a class that the model does not know are a set of their own.
+    let sevens = fs::read_to_string(lab.path("ood.csv")).unwrap();
+    let both = fs::read_to_string(lab.path("test.csv")).unwrap() + sevens.split_once('\n').unwrap().1;
+    lab.write("both.csv", &both);
+    let out = lab.ok(&["evaluate", "m.mcdd", "both.csv", "--json", "--bootstrap", "0"]);
+    let split: serde_json::Value = serde_json::from_str(&stdout(&out)).unwrap();
+    assert_eq!(split["ood"][0]["metrics"]["auroc"]["value"], auroc["value"]);
+
+    let json = stdout(&lab.ok(&["inspect", "m.mcdd", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["classes"].as_array().unwrap().len(), 9);
+    let text = stdout(&lab.ok(&["inspect", "m.mcdd"]));
+    assert!(text.contains("-> 128 ReLU -> 128 ReLU -> 128\n") && text.contains("held-out accuracy"), "{text}");
+}
+
+#[test]
+fn the_three_formats_say_the_same() {
+    let lab = Lab::new();
+    lab.model();
+    let csv = stdout(&lab.ok(&["predict", "m.mcdd", "test.csv", "--probs", "--distances"]));
+    let header = csv.lines().next().unwrap();
+    assert!(header.contains(",prob:0,") && header.contains(",distance:9"), "{header}");
+    let jsonl = stdout(&lab.ok(&["predict", "m.mcdd", "test.csv", "--probs", "--distances", "--format", "jsonl"]));
+    for (line, row) in jsonl.lines().zip(csv.lines().skip(1)) {
+        let json: serde_json::Value = serde_json::from_str(line).unwrap();
+        let cells: Vec<&str> = row.split(',').collect();
+        assert_eq!(json["label"], cells[0]);
+        assert_eq!(json["verdict"], cells[1]);
+        assert_eq!(json["confidence"].as_f64(), cells[2].parse().ok());
+        assert_eq!(json["probs"]["0"].as_f64(), cells[4].parse().ok());
+        assert_eq!(json["distances"]["9"].as_f64(), cells[cells.len() - 1].parse().ok());
+    }
+    assert_eq!(jsonl.lines().count() + 1, csv.lines().count());
+    // Parquet comes back through the library's own reader.
+    lab.ok(&["predict", "m.mcdd", "test.csv", "--format", "parquet", "-o", "p.parquet"]);
+    lab.write("p.csv", &csv);
+    let read = |name: &str| {
+        let options = mcdd::data::ReadOptions { label: mcdd::data::Label::None, ..Default::default() };
+        mcdd::data::Table::read(&[lab.path(name)], &options).unwrap()
+    };
+    let (a, b) = (read("p.parquet"), read("p.csv"));
+    assert_eq!(a.names, ["label", "verdict", "confidence", "p_value"]);
+    assert_eq!((a.rows(), &a.columns[2]), (b.rows(), &b.columns[2]));
+}
+
+#[test]
+fn stdin_several_files_and_thresholds() {
+    let lab = Lab::new();
+    lab.model();
+    let once = stdout(&lab.ok(&["predict", "m.mcdd", "test.csv"]));
+    let input = fs::read(lab.path("test.csv")).unwrap();
+    let piped = lab.command(&["predict", "m.mcdd", "-"]).write_stdin(input).output().unwrap();
+    assert_eq!(stdout(&piped), once);
+    let twice = stdout(&lab.ok(&["predict", "m.mcdd", "test.csv", "test.csv"]));
+    assert_eq!(twice.lines().count(), 2 * once.lines().count() - 1);
+    let unknown =
+        |tpr: &str| stdout(&lab.ok(&["predict", "m.mcdd", "test.csv", "--tpr", tpr])).matches(",unknown,").count();
+    assert!(unknown("0.5") > unknown("0.9") && unknown("0.9") > unknown("0.98"));
+    // A share that the held-out rows cannot vouch for is said.
+    let out = lab.ok(&["predict", "m.mcdd", "test.csv", "--tpr", "0.9999"]);
+    assert!(stderr(&out).contains("too few for a threshold"), "{}", stderr(&out));
+    lab.fails(&["predict", "m.mcdd", "test.csv", "--tpr", "1.5"], "share");
+    let out = lab.command(&["predict", "m.mcdd", "ood.csv", "--fail-on-unknown"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    let quiet = lab.ok(&["predict", "m.mcdd", "test.csv", "--quiet", "--tpr", "0.9999"]);
+    assert!(quiet.stderr.is_empty());
+}
+
+#[test]
+fn columns_are_matched_by_name() {
+    let lab = Lab::new();
+    lab.write("a.csv", &table(200, |i| format!("{},{},{}", i % 7, (i * 13) % 11, class(i)), "width,height,label"));
+    lab.ok(&["train", "a.csv", "-o", "a.mcdd", "--epochs", "2"]);
+    let expected = stdout(&lab.ok(&["predict", "a.mcdd", "a.csv"]));
+    lab.write("b.csv", &table(200, |i| format!("{},x{i},{}", (i * 13) % 11, i % 7), "height,extra,width"));
+    let out = lab.ok(&["predict", "a.mcdd", "b.csv"]);
+    assert_eq!(stdout(&out), expected);
+    assert_eq!(stderr(&out).matches("ignored").count(), 1, "{}", stderr(&out));
+    lab.write("c.csv", "height,depth\n1,2\n");
+    let e = lab.fails(&["predict", "a.mcdd", "c.csv", "-o", "out.csv"], "width");
+    assert!(e.contains("c.csv") && e.contains("depth"), "{e}");
+    lab.write("d.csv", "width,height\n1,2\n3,abc\n");
+    let e = lab.fails(&["predict", "a.mcdd", "d.csv", "-o", "out.csv"], "abc");
+    assert!(e.contains("d.csv") && e.contains("row 3") && e.contains("height"), "{e}");
+    assert!(!lab.path("out.csv").exists());
+}
+
+#[test]
+fn missing_cells_categories_and_constants_are_told() {
+    let lab = Lab::new();
+    let row = |i: usize| {
+        let number = if i.is_multiple_of(10) { "NA".into() } else { (i % 7).to_string() };
+        format!("{number},{},5,{}", ["red", "green", "blue"][i % 3], class(i))
+    };
+    lab.write("t.csv", &table(200, row, "n,colour,same,label"));
+    let talk = stderr(&lab.ok(&["train", "t.csv", "-o", "t.mcdd", "--epochs", "2"]));
+    assert!(talk.contains("same") && talk.contains("constant") && talk.contains("missing"), "{talk}");
+    lab.write("new.csv", "n,colour\n3,teal\n,red\n2,blue\n");
+    let talk = stderr(&lab.ok(&["predict", "t.mcdd", "new.csv"]));
+    assert!(talk.contains("teal") && talk.contains("missing"), "{talk}");
+    let text = stdout(&lab.ok(&["inspect", "t.mcdd"]));
+    assert!(text.contains("colour (3)") && text.contains("same (constant)"), "{text}");
+}
+
+#[test]
+fn the_metrics_command_takes_predictions() {
+    let lab = Lab::new();
+    lab.model();
+    for name in ["test", "ood"] {
+        lab.ok(&["predict", "m.mcdd", &format!("{name}.csv"), "-o", &format!("{name}.scores.csv")]);
+    }
+    let files = ["metrics", "test.scores.csv", "ood.scores.csv"];
+    let text = stdout(&lab.ok(&[&files[..], &["--bootstrap", "50"]].concat()));
+    assert!(text.contains("AUROC") && text.contains("OOD"), "{text}");
+    let json = stdout(&lab.ok(&[&files[..], &["--json"]].concat()));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let out = lab.ok(&["evaluate", "m.mcdd", "test.csv", "--ood", "ood.csv", "--json"]);
+    let evaluated: serde_json::Value = serde_json::from_str(&stdout(&out)).unwrap();
+    assert_eq!(json["metrics"]["auroc"]["value"], evaluated["ood"][0]["metrics"]["auroc"]["value"]);
+    for compat in ["authors", "openood"] {
+        assert!(stdout(&lab.ok(&[&files[..], &["--compat", compat]].concat())).contains(compat));
+    }
+    // Infinite scores are ordered like any others; a missing one is an error.
+    lab.write("a.txt", "-inf\n1\ninf\n");
+    lab.write("b.txt", "0\n-inf\n");
+    lab.ok(&["metrics", "a.txt", "b.txt", "--bootstrap", "0"]);
+    lab.write("nan.txt", "1\nNaN\n2\n");
+    let e = lab.fails(&["metrics", "a.txt", "nan.txt"], "nan.txt");
+    assert!(e.contains("row 2"), "{e}");
+}
+
+#[test]
+fn demo_leaves_what_it_talks_about() {
+    let lab = Lab::new();
+    let text = stdout(&lab.ok(&["demo", "--quiet"]));
+    assert!(text.contains("Deep-MCDD") && text.contains("softmax (MSP)") && text.contains("says unknown"), "{text}");
+    let commands: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("Try next")).skip(1).collect();
+    assert_eq!(commands.len(), 5);
+    for line in commands {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert!(words[0].ends_with("mcdd"), "{line}");
+        lab.ok(&words[1..]);
+    }
+}
+
+#[test]
+fn help_has_examples_and_completions_are_scripts() {
+    let lab = Lab::new();
+    for command in ["train", "predict", "evaluate", "metrics", "inspect", "demo", "completions"] {
+        let text = stdout(&lab.ok(&[command, "--help"]));
+        assert!(text.contains("Examples:") && text.contains(&format!("mcdd {command}")), "{command}");
+    }
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        assert!(stdout(&lab.ok(&["completions", shell])).contains("predict"));
+    }
+    assert_eq!(lab.command(&["nonsense"]).output().unwrap().status.code(), Some(2));
+}

@@ -1,0 +1,93 @@
+//! A folder of its own for each test, and the command in it.
+#![allow(dead_code)] // each test file uses a part
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use assert_cmd::Command;
+
+pub struct Lab(tempfile::TempDir);
+
+pub fn stdout(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+pub fn stderr(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+pub fn class(i: usize) -> &'static str {
+    if i.is_multiple_of(2) { "even" } else { "odd" }
+}
+
+/// A header and so many rows.
+pub fn table(rows: usize, row: impl Fn(usize) -> String, header: &str) -> String {
+    std::iter::once(header.to_owned()).chain((0..rows).map(row)).map(|l| l + "\n").collect()
+}
+
+impl Lab {
+    pub fn new() -> Lab {
+        Lab(tempfile::tempdir().unwrap())
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    pub fn program(&self) -> PathBuf {
+        PathBuf::from(env!("CARGO_BIN_EXE_mcdd"))
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        Command::from_std(self.std_command(args))
+    }
+
+    pub fn std_command(&self, args: &[&str]) -> std::process::Command {
+        let mut c = std::process::Command::new(self.program());
+        c.current_dir(self.0.path()).args(args);
+        c
+    }
+
+    /// Runs it; it must succeed.
+    pub fn ok(&self, args: &[&str]) -> Output {
+        let out = self.command(args).output().unwrap();
+        assert_eq!(out.status.code(), Some(0), "mcdd {}\n{}", args.join(" "), stderr(&out));
+        out
+    }
+
+    /// Runs it; it must end with code 2, an error that mentions `part` and a hint as the last line.
+    pub fn fails(&self, args: &[&str], part: &str) -> String {
+        let out = self.command(args).output().unwrap();
+        let text = stderr(&out);
+        assert_eq!(out.status.code(), Some(2), "mcdd {}\n{text}", args.join(" "));
+        assert!(text.contains("error: ") && text.contains(part), "mcdd {}\n{text}", args.join(" "));
+        assert!(text.lines().last().unwrap().starts_with("hint: "), "mcdd {}\n{text}", args.join(" "));
+        assert!(out.stdout.is_empty());
+        text
+    }
+
+    /// The embedded digits without the sevens: train.csv and test.csv; the sevens: ood.csv.
+    pub fn digits(&self) {
+        let (known, unknown) = mcdd::data::digits().leave_out("7").unwrap();
+        let (train, test) = known.split(0.2, 0).unwrap();
+        for (name, table) in [("train.csv", train), ("test.csv", test), ("ood.csv", unknown)] {
+            let mut bytes = Vec::new();
+            table.write_csv(&mut bytes).unwrap();
+            std::fs::write(self.path(name), bytes).unwrap();
+        }
+    }
+
+    /// The same, and a model of them: m.mcdd.
+    pub fn model(&self) {
+        self.digits();
+        self.ok(&["train", "train.csv", "-o", "m.mcdd", "--epochs", "8", "--quiet"]);
+    }
+}

@@ -1,0 +1,104 @@
+//! Draws `docs/latent.svg`: the digits in two latent dimensions, with one digit left out of training.
+//!
+//! ```text
+//! cargo run --release -p mcdd --example readme_picture > docs/latent.svg
+//! ```
+
+use std::fmt::Write;
+
+use mcdd::data::digits;
+use mcdd::model::Model;
+use mcdd::train::Settings;
+
+const COLOURS: [&str; 9] =
+    ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#bb5566", "#004488"];
+const SIZE: f64 = 460.0;
+
+fn main() -> mcdd::Result<()> {
+    let (known, unknown) = digits().leave_out("7")?;
+    let (train, test) = known.split(0.2, 0)?;
+    let settings = Settings { latent: 2, epochs: 300, ..Settings::default() };
+    let model = Model::fit(&train, &settings)?;
+    let latents = |table| model.schema().transform(table, None).map(|x| model.latents(0, &x).unwrap_or_default());
+    let (id, ood) = (latents(&test)?, latents(&unknown)?);
+    let (p_id, p_ood) = (model.predict(&test)?, model.predict(&unknown)?);
+    let means = model.head(0).map(|h| h.params().get(0).to_vec()).unwrap_or_default();
+    let threshold = model.threshold()?;
+
+    // Everything known, and some air, fills the square; what lies farther out is drawn at its edge.
+    let all: Vec<f32> = [&id[..], &means].concat();
+    let reach = all.iter().fold(0.0f32, |m, v| m.max(v.abs())) * 1.15;
+    let at = |v: f32| f64::from((v / reach).clamp(-1.0, 1.0) + 1.0) * SIZE / 2.0;
+    let mut svg = String::new();
+    let write_failed = |_| mcdd::Error::data("formatting failed");
+    let mut draw = |text: String| writeln!(svg, "{text}").map_err(write_failed);
+    draw(format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 900 {}\" font-family=\"sans-serif\" font-size=\"14\">",
+        SIZE + 50.0
+    ))?;
+    draw("<rect width=\"100%\" height=\"100%\" fill=\"white\"/><g transform=\"translate(10,36)\">".into())?;
+    draw("<text x=\"0\" y=\"-14\" font-weight=\"bold\">Two latent features: a colour for each known digit, hollow for 7</text>".into())?;
+    draw(format!("<rect width=\"{SIZE}\" height=\"{SIZE}\" fill=\"none\" stroke=\"#ccc\"/>"))?;
+    let radius = (-2.0 * threshold.confidence).sqrt() * SIZE / 2.0 / f64::from(reach);
+    for (k, mean) in means.chunks(2).enumerate() {
+        let (x, y) = (at(mean[0]), at(mean[1]));
+        draw(format!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" fill=\"{0}\" fill-opacity=\"0.15\" stroke=\"{0}\"/>",
+            COLOURS[k]
+        ))?;
+    }
+    for z in ood.chunks(2) {
+        draw(format!(
+            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"white\" stroke=\"#222\"/>",
+            at(z[0]),
+            at(z[1])
+        ))?;
+    }
+    for (i, z) in id.chunks(2).enumerate() {
+        let colour = COLOURS[test.label(i).unwrap_or(0) as usize];
+        draw(format!("<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{colour}\"/>", at(z[0]), at(z[1])))?;
+    }
+    for (k, mean) in means.chunks(2).enumerate() {
+        draw(format!(
+            "<text x=\"{:.1}\" y=\"{:.1}\" font-weight=\"bold\" text-anchor=\"middle\" stroke=\"white\" stroke-width=\"4\" paint-order=\"stroke\">{}</text>",
+            at(mean[0]),
+            at(mean[1]) - radius - 5.0,
+            model.classes()[k]
+        ))?;
+    }
+    draw("</g><g transform=\"translate(500,36)\">".into())?;
+    draw("<text x=\"0\" y=\"-14\" font-weight=\"bold\">Confidence: known digits and 7s</text>".into())?;
+    // Confidences over many scales: minus the logarithm of the distance.
+    let scale = |c: f64| ((-c).max(1e-3).log10() + 3.0) / 6.0;
+    let bins = 40;
+    let histogram = |confidences: &[f64]| {
+        let mut counts = vec![0.0; bins];
+        confidences.iter().for_each(|&c| counts[((1.0 - scale(c)).clamp(0.0, 0.999) * bins as f64) as usize] += 1.0);
+        counts.iter().map(|c| c / confidences.len() as f64).collect::<Vec<f64>>()
+    };
+    let (a, b) = (histogram(&p_id.confidence), histogram(&p_ood.confidence));
+    let top = a.iter().chain(&b).fold(0.0f64, |m, &v| m.max(v));
+    let (width, height) = (390.0, SIZE - 30.0);
+    for (counts, style) in [(&a, "fill=\"#4477aa\" fill-opacity=\"0.7\""), (&b, "fill=\"none\" stroke=\"#222\" stroke-width=\"1.5\"")] {
+        for (i, &share) in counts.iter().enumerate().filter(|(_, s)| **s > 0.0) {
+            let h = share / top * (height - 40.0);
+            let (x, w) = (i as f64 * width / bins as f64, width / bins as f64 - 1.0);
+            draw(format!("<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" {style}/>", height - h))?;
+        }
+    }
+    let x = (1.0 - scale(threshold.confidence)) * width;
+    draw(format!("<path d=\"M{x:.1} 0V{height}\" stroke=\"#cc3311\" stroke-width=\"2\" stroke-dasharray=\"6 4\"/>"))?;
+    draw(format!("<text x=\"{:.1}\" y=\"14\" text-anchor=\"end\" fill=\"#cc3311\">unknown</text>", x - 8.0))?;
+    draw(format!("<text x=\"{:.1}\" y=\"14\" fill=\"#cc3311\">known</text>", x + 8.0))?;
+    draw(format!("<path d=\"M0 {height}H{width}\" stroke=\"#222\"/>"))?;
+    for power in [3, 2, 1, 0, -1, -2, -3] {
+        let x = (1.0 - (f64::from(power) + 3.0) / 6.0) * width;
+        let label = 10f64.powi(power);
+        draw(format!("<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\">-{label}</text>", height + 18.0))?;
+    }
+    draw(format!("<rect x=\"{0}\" y=\"34\" width=\"12\" height=\"12\" fill=\"#4477aa\" fill-opacity=\"0.7\"/><text x=\"{1}\" y=\"45\">known digits</text>", width - 110.0, width - 92.0))?;
+    draw(format!("<rect x=\"{0}\" y=\"56\" width=\"12\" height=\"12\" fill=\"none\" stroke=\"#222\"/><text x=\"{1}\" y=\"67\">7s</text>", width - 110.0, width - 92.0))?;
+    draw("</g></svg>".into())?;
+    print!("{svg}");
+    Ok(())
+}
