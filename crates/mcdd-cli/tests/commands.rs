@@ -9,9 +9,9 @@ use std::fs;
 fn train_predict_evaluate_inspect() {
     let lab = Lab::new();
     lab.digits();
-    let out = lab.ok(&["train", "train.csv", "--label", "label", "-o", "m.mcdd", "--epochs", "8"]);
+    let out = lab.ok(&["train", "train.csv", "--label", "label", "-o", "m.mcdd", "--epochs", "20", "--lr", "0.003"]);
     assert!(out.stdout.is_empty(), "talk goes to stderr");
-    assert!(stderr(&out).contains("wrote m.mcdd") && stderr(&out).contains("epoch 8"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("wrote m.mcdd") && stderr(&out).contains("epoch 20"), "{}", stderr(&out));
 
     let text = stdout(&lab.ok(&["predict", "m.mcdd", "test.csv"]));
     let mut lines = text.lines();

@@ -79,7 +79,9 @@ fn main() -> mcdd::Result<()> {
     let (a, b) = (histogram(&p_id.confidence), histogram(&p_ood.confidence));
     let top = a.iter().chain(&b).fold(0.0f64, |m, &v| m.max(v));
     let (width, height) = (390.0, SIZE - 30.0);
-    for (counts, style) in [(&a, "fill=\"#4477aa\" fill-opacity=\"0.7\""), (&b, "fill=\"none\" stroke=\"#222\" stroke-width=\"1.5\"")] {
+    for (counts, style) in
+        [(&a, "fill=\"#4477aa\" fill-opacity=\"0.7\""), (&b, "fill=\"none\" stroke=\"#222\" stroke-width=\"1.5\"")]
+    {
         for (i, &share) in counts.iter().enumerate().filter(|(_, s)| **s > 0.0) {
             let h = share / top * (height - 40.0);
             let (x, w) = (i as f64 * width / bins as f64, width / bins as f64 - 1.0);
@@ -94,10 +96,21 @@ fn main() -> mcdd::Result<()> {
     for power in [3, 2, 1, 0, -1, -2, -3] {
         let x = (1.0 - (f64::from(power) + 3.0) / 6.0) * width;
         let label = 10f64.powi(power);
-        draw(format!("<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\">-{label}</text>", height + 18.0))?;
+        draw(format!(
+            "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\">-{label}</text>",
+            height + 18.0
+        ))?;
     }
-    draw(format!("<rect x=\"{0}\" y=\"34\" width=\"12\" height=\"12\" fill=\"#4477aa\" fill-opacity=\"0.7\"/><text x=\"{1}\" y=\"45\">known digits</text>", width - 110.0, width - 92.0))?;
-    draw(format!("<rect x=\"{0}\" y=\"56\" width=\"12\" height=\"12\" fill=\"none\" stroke=\"#222\"/><text x=\"{1}\" y=\"67\">7s</text>", width - 110.0, width - 92.0))?;
+    draw(format!(
+        "<rect x=\"{0}\" y=\"34\" width=\"12\" height=\"12\" fill=\"#4477aa\" fill-opacity=\"0.7\"/><text x=\"{1}\" y=\"45\">known digits</text>",
+        width - 110.0,
+        width - 92.0
+    ))?;
+    draw(format!(
+        "<rect x=\"{0}\" y=\"56\" width=\"12\" height=\"12\" fill=\"none\" stroke=\"#222\"/><text x=\"{1}\" y=\"67\">7s</text>",
+        width - 110.0,
+        width - 92.0
+    ))?;
     draw("</g></svg>".into())?;
     print!("{svg}");
     Ok(())

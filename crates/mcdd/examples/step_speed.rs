@@ -7,15 +7,15 @@
 //! ```
 
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::Instant;
 
-use mcdd::head::{Head, HeadConfig, Scratch};
+use mcdd::head::{Head, HeadConfig};
 use mcdd::net::cpu::pool::Pool;
-use mcdd::net::cpu::{Predictor, Trainer};
+use mcdd::net::cpu::{Engine, Predictor};
 use mcdd::net::{Params, mlp};
 use mcdd::seed::Stream;
 use mcdd::train::optim::{Optimizer, State, update};
+use mcdd::train::{Rows, Shards};
 
 const BATCH: usize = 200;
 const ROWS: usize = 6000;
@@ -70,30 +70,26 @@ fn main() {
 
 fn train(graph: &mcdd::net::Graph, s: &mut Setup, threads: usize, seconds: f64, seed: &mut Stream) {
     let input = graph.input;
-    let pool = Arc::new(Pool::new(threads));
-    let mut engine = Trainer::new(graph, Arc::clone(&pool)).expect("an MLP runs");
+    let pool = Pool::new(threads);
+    let mut engine = Engine::new(graph).expect("an MLP runs");
     let optimizer = Optimizer::default();
     let mut states = (State::new(&optimizer, &s.params), State::new(&optimizer, s.head.params()));
-    let mut gradients = (vec![0.0; s.params.data.len()], vec![0.0; s.head.params().data.len()]);
-    let mut scratch = Scratch::default();
+    let mut shards = Shards::new(&s.params, s.head.params(), BATCH, input);
     let mut order: Vec<usize> = (0..ROWS).collect();
     seed.shuffle(&mut order);
-    let (mut xb, mut yb) = (vec![0.0f32; BATCH * input], vec![0u32; BATCH]);
     let mut steps = 0u64;
-    engine.load(&s.params);
+    engine.load(&s.params, &pool);
     let mut start = Instant::now();
     loop {
         for batch in order.chunks_exact(BATCH) {
-            mcdd::train::gather(&s.x, &s.y, input, batch, &mut xb, &mut yb, &pool);
-            engine.forward(&xb, &s.params);
-            let (z, dz) = engine.latents_and_gradient();
-            black_box(s.head.loss(z, &yb, dz, &mut gradients.1, &mut scratch, &pool));
-            engine.backward(&xb, &mut gradients.0);
+            let data = Rows { x: &s.x, y: &s.y };
+            black_box(shards.run(&engine, &s.params, s.head.as_ref(), data, batch, &pool));
             steps += 1;
-            update(&optimizer, 1e-3, 0.0, steps, &mut s.params, &gradients.0, &mut states.0, &pool);
-            update(&optimizer, 1e-3, 0.0, steps, s.head.params_mut(), &gradients.1, &mut states.1, &pool);
+            let (net, head) = (shards.net_gradients(), shards.head_gradients());
+            update(&optimizer, 1e-3, 0.0, steps, &mut s.params, net, &mut states.0, &pool);
+            update(&optimizer, 1e-3, 0.0, steps, s.head.params_mut(), head, &mut states.1, &pool);
             s.head.project();
-            engine.load(&s.params);
+            engine.load(&s.params, &pool);
         }
         if steps == (ROWS / BATCH) as u64 {
             start = Instant::now(); // the first epoch warms up

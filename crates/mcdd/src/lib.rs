@@ -10,7 +10,7 @@
 //! # fn main() -> mcdd::Result<()> {
 //! let (known, unknown) = digits().leave_out("7")?;
 //! let (train, test) = known.split(0.2, 0)?;
-//! let model = Model::fit(&train, &Settings { epochs: 30, ..Settings::default() })?;
+//! let model = Model::fit(&train, &Settings::default())?;
 //! let threshold = model.threshold()?; // keeps 95% of known rows
 //! let rejected = model.predict(&unknown)?.confidence.iter().filter(|&&c| !threshold.known(c)).count();
 //! let kept = model.predict(&test)?.confidence.iter().filter(|&&c| threshold.known(c)).count();

@@ -11,7 +11,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Head, HeadConfig, Scratch};
-use crate::net::cpu::pool::{Pool, chunks};
 use crate::net::cpu::vector;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
@@ -122,33 +121,24 @@ impl Head for DeepMcdd {
         &self,
         z: &[f32],
         y: &[u32],
+        batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
         scratch: &mut Scratch,
-        pool: &Pool,
     ) -> f64 {
-        let (n, classes, latent) = (y.len(), self.classes(), self.latent);
-        let (pairs, losses) = scratch.sized(n, classes);
-        let share = 1.0 / n as f32;
-        let rows = pool.chunk(n, 1);
-        pool.split(
-            (chunks(dz, rows * latent), chunks(pairs, rows * classes), chunks(losses, rows)),
-            |i, (dz, pairs, losses)| {
-                let each = dz.chunks_exact_mut(latent).zip(pairs.chunks_exact_mut(classes)).zip(losses);
-                for (r, ((dz, pairs), loss)) in each.enumerate() {
-                    let r = i * rows + r;
-                    *loss = self.row(&z[r * latent..][..latent], y[r] as usize, share, dz, pairs);
-                }
-            },
-        );
+        let (classes, latent) = (self.classes(), self.latent);
+        let pairs = scratch.pairs(y.len() * classes);
+        let share = 1.0 / batch as f32;
+        let rows = z.chunks_exact(latent).zip(y).zip(dz.chunks_exact_mut(latent)).zip(pairs.chunks_exact_mut(classes));
+        let loss: f64 = rows.map(|(((z, &y), dz), pairs)| self.row(z, y as usize, share, dz, pairs)).sum();
         let pairs = &*pairs;
         let log_sigma = self.params.get(LOG_SIGMA);
         let (means, rest) = gradients.split_at_mut(self.params.range(MEANS).end);
-        pool.split(chunks(means, latent), |class, out| {
+        for (class, out) in means.chunks_exact_mut(latent).enumerate() {
             // d D_k / d mu_k = -(z - mu_k) / sigma_k^2
             vector::from_many(out, z, self.mean(class), pairs, class, classes);
             out.iter_mut().for_each(|v| *v = -*v);
-        });
+        }
         let (d_log_sigma, d_bias) = rest.split_at_mut(classes);
         d_log_sigma.fill(0.0);
         d_bias.fill(0.0);
@@ -162,7 +152,7 @@ impl Head for DeepMcdd {
                 }
             }
         }
-        losses.iter().sum::<f64>() / n as f64
+        loss / batch as f64
     }
 
     fn project(&mut self) {

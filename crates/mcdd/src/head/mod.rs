@@ -13,7 +13,6 @@ pub use deep_mcdd::{DeepMcdd, Sigma};
 pub use softmax::Softmax;
 
 use crate::error::{Error, Result};
-use crate::net::cpu::pool::Pool;
 use crate::net::{ParamSpec, Params};
 use crate::seed::Stream;
 
@@ -28,7 +27,8 @@ pub trait Head: Send + Sync {
     /// Its parameters, to change.
     fn params_mut(&mut self) -> &mut Params;
 
-    /// The mean loss of a batch; writes the gradient with respect to the latents and to the head's parameters.
+    /// The loss of some rows of a batch, their share of the batch's mean: the sum of their losses over `batch`, the
+    /// number of all its rows. Writes the gradient with respect to the latents and to the head's parameters.
     ///
     /// # Shapes
     /// `z` and `dz` are `[n, latent]` by rows, `y` has n labels below [`Head::classes`], `gradients` the layout of
@@ -37,10 +37,10 @@ pub trait Head: Send + Sync {
         &self,
         z: &[f32],
         y: &[u32],
+        batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
         scratch: &mut Scratch,
-        pool: &Pool,
     ) -> f64;
 
     /// Brings the parameters back into their legal range after an update.
@@ -59,19 +59,14 @@ pub trait Head: Send + Sync {
 pub struct Scratch {
     /// Two numbers for each row and class.
     pairs: Vec<[f32; 2]>,
-    /// One for each row.
-    losses: Vec<f64>,
 }
 
 impl Scratch {
-    fn sized(&mut self, rows: usize, classes: usize) -> (&mut [[f32; 2]], &mut [f64]) {
-        if self.pairs.len() < rows * classes {
-            self.pairs.resize(rows * classes, [0.0; 2]);
+    fn pairs(&mut self, n: usize) -> &mut [[f32; 2]] {
+        if self.pairs.len() < n {
+            self.pairs.resize(n, [0.0; 2]);
         }
-        if self.losses.len() < rows {
-            self.losses.resize(rows, 0.0);
-        }
-        (&mut self.pairs[..rows * classes], &mut self.losses[..rows])
+        &mut self.pairs[..n]
     }
 }
 

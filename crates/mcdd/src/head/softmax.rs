@@ -4,7 +4,6 @@
 //! f64 from the logits: as a probability it would saturate at 1 and tie thousands of rows.
 
 use super::{Head, HeadConfig, Scratch};
-use crate::net::cpu::pool::{Pool, chunks};
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
 
@@ -68,57 +67,48 @@ impl Head for Softmax {
         &self,
         z: &[f32],
         y: &[u32],
+        batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
         scratch: &mut Scratch,
-        pool: &Pool,
     ) -> f64 {
-        let (n, classes, latent) = (y.len(), self.classes(), self.latent);
+        let (classes, latent) = (self.classes(), self.latent);
         let bias = self.params.get(BIAS);
-        let (pairs, losses) = scratch.sized(n, classes);
-        let rows = pool.chunk(n, 1);
-        pool.split(
-            (chunks(dz, rows * latent), chunks(pairs, rows * classes), chunks(losses, rows)),
-            |i, (dz, pairs, losses)| {
-                let at = |r: usize| i * rows + r;
-                for (r, ((dz, row), loss)) in
-                    dz.chunks_exact_mut(latent).zip(pairs.chunks_exact_mut(classes)).zip(losses).enumerate()
-                {
-                    let z = &z[at(r) * latent..][..latent];
-                    let y = y[at(r)] as usize;
-                    let mut largest = f32::NEG_INFINITY;
-                    for (k, pair) in row.iter_mut().enumerate() {
-                        pair[0] = (dot(z, self.weight(k)) + f64::from(bias[k])) as f32;
-                        largest = largest.max(pair[0]);
-                    }
-                    let own = row[y][0];
-                    let sum: f32 = row.iter().map(|p| libm::expf(p[0] - largest)).sum();
-                    *loss = f64::from(libm::logf(sum)) - (f64::from(own) - f64::from(largest));
-                    dz.fill(0.0);
-                    for (k, pair) in row.iter_mut().enumerate() {
-                        let p = libm::expf(pair[0] - largest) / sum;
-                        pair[0] = (p - f32::from(k == y)) / n as f32;
-                        for (d, &w) in dz.iter_mut().zip(self.weight(k)) {
-                            *d = pair[0].mul_add(w, *d);
-                        }
-                    }
+        let pairs = scratch.pairs(y.len() * classes);
+        let mut loss = 0.0;
+        let rows = z.chunks_exact(latent).zip(y).zip(dz.chunks_exact_mut(latent)).zip(pairs.chunks_exact_mut(classes));
+        for (((z, &y), dz), row) in rows {
+            let y = y as usize;
+            let mut largest = f32::NEG_INFINITY;
+            for (k, pair) in row.iter_mut().enumerate() {
+                pair[0] = (dot(z, self.weight(k)) + f64::from(bias[k])) as f32;
+                largest = largest.max(pair[0]);
+            }
+            let own = row[y][0];
+            let sum: f32 = row.iter().map(|p| libm::expf(p[0] - largest)).sum();
+            loss += f64::from(libm::logf(sum)) - (f64::from(own) - f64::from(largest));
+            dz.fill(0.0);
+            for (k, pair) in row.iter_mut().enumerate() {
+                let p = libm::expf(pair[0] - largest) / sum;
+                pair[0] = (p - f32::from(k == y)) / batch as f32;
+                for (d, &w) in dz.iter_mut().zip(self.weight(k)) {
+                    *d = pair[0].mul_add(w, *d);
                 }
-            },
-        );
-        let pairs = &*pairs;
+            }
+        }
         let (weights, biases) = gradients.split_at_mut(classes * latent);
-        pool.split((chunks(weights, latent), chunks(biases, 1)), |k, (weight, bias)| {
+        for (k, (weight, bias)) in weights.chunks_exact_mut(latent).zip(biases).enumerate() {
             weight.fill(0.0);
-            bias.fill(0.0);
+            *bias = 0.0;
             for (z, row) in z.chunks_exact(latent).zip(pairs.chunks_exact(classes)) {
                 let g = row[k][0];
                 for (w, &z) in weight.iter_mut().zip(z) {
                     *w = g.mul_add(z, *w);
                 }
-                bias[0] += g;
+                *bias += g;
             }
-        });
-        losses.iter().sum::<f64>() / n as f64
+        }
+        loss / batch as f64
     }
 
     fn score(&self, z: &[f32], logits: &mut [f64], _distances: &mut [f64]) -> f64 {

@@ -1,10 +1,11 @@
 //! One conformance suite that every registered head must pass.
 
 use super::*;
-use crate::net::cpu::Trainer;
+use crate::net::cpu::pool::Pool;
+use crate::net::cpu::{Engine, Pass};
 use crate::net::mlp;
+use crate::train::{Rows, Shards};
 use proptest::prelude::*;
-use std::sync::Arc;
 
 /// A network of linear layers with ReLU between them, and a head's loss, in f64 and as written in the papers.
 mod reference {
@@ -92,16 +93,24 @@ fn check_gradients(config: &HeadConfig, case: &Case) {
     let x: Vec<f32> = (0..case.rows * case.inputs).map(|_| seed.normal() as f32).collect();
     let y: Vec<u32> = (0..case.rows).map(|_| seed.below(case.classes) as u32).collect();
 
-    let pool = Arc::new(Pool::new(case.threads));
-    let mut engine = Trainer::new(&graph, Arc::clone(&pool)).unwrap();
-    engine.load(&params);
-    engine.forward(&x, &params);
-    let mut head_gradient = vec![f32::NAN; head.params().data.len()];
-    let (z, dz) = engine.latents_and_gradient();
-    let loss = head.loss(z, &y, dz, &mut head_gradient, &mut Scratch::default(), &pool);
-    let mut gradient = vec![f32::NAN; params.data.len()];
-    engine.backward(&x, &mut gradient);
-    let dx = engine.input_gradient(&params).to_vec();
+    // Through the shards of a training step, as training does.
+    let mut engine = Engine::new(&graph).unwrap();
+    let pool = Pool::new(case.threads);
+    engine.load(&params, &pool);
+    let mut shards = Shards::new(&params, head.params(), case.rows, case.inputs);
+    let order: Vec<usize> = (0..case.rows).collect();
+    let loss = shards.run(&engine, &params, head.as_ref(), Rows { x: &x, y: &y }, &order, &pool);
+    let total =
+        |parts: &[Vec<f32>]| (0..parts[0].len()).map(|i| parts.iter().map(|p| p[i]).sum::<f32>()).collect::<Vec<f32>>();
+    let (gradient, head_gradient) = (total(shards.net_gradients()), total(shards.head_gradients()));
+    // The gradient of the input, through a pass over all rows.
+    let mut pass = Pass::default();
+    pass.forward(&engine, &params, &x);
+    let mut ignored = (vec![0.0; gradient.len()], vec![0.0; head_gradient.len()]);
+    let (z, dz) = pass.latents_and_gradient();
+    head.loss(z, &y, case.rows, dz, &mut ignored.1, &mut Scratch::default());
+    pass.backward(&engine, &params, &x, &mut ignored.0);
+    let dx = pass.input_gradient(&engine, &params).to_vec();
 
     // All variables of the function in one vector: input, network, head.
     let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
@@ -145,6 +154,8 @@ fn gradients_match_finite_differences() {
     for config in configs() {
         check_gradients(&config, &Case { inputs: 5, hidden: vec![7, 9], latent: 6, classes: 3, rows: 8, threads: 1 });
         check_gradients(&config, &Case { inputs: 3, hidden: vec![18], latent: 20, classes: 4, rows: 13, threads: 2 });
+        // More rows than one shard takes.
+        check_gradients(&config, &Case { inputs: 2, hidden: vec![3], latent: 2, classes: 2, rows: 230, threads: 2 });
     }
 }
 
@@ -174,7 +185,7 @@ fn the_score_agrees_with_the_loss() {
         posterior(&mut p);
         let (mut dz, mut g) = (vec![0.0; 10], vec![0.0; head.params().data.len()]);
         for y in 0..4 {
-            let loss = head.loss(&z, &[y as u32], &mut dz, &mut g, &mut Scratch::default(), &Pool::new(1));
+            let loss = head.loss(&z, &[y as u32], 1, &mut dz, &mut g, &mut Scratch::default());
             let expected = match config {
                 HeadConfig::DeepMcdd { nu, .. } => distances[y] - p[y].ln() / nu,
                 HeadConfig::Softmax => -p[y].ln(),
@@ -192,12 +203,18 @@ fn threads_do_not_change_a_bit() {
     for config in configs() {
         let run = |threads| {
             let mut seed = Stream::new(2, "threads");
-            let head = config.build(5, 33, &mut seed);
-            let z: Vec<f32> = (0..101 * 33).map(|_| seed.normal() as f32).collect();
-            let y: Vec<u32> = (0..101).map(|i| i % 5).collect();
-            let (mut dz, mut g) = (vec![0.0; z.len()], vec![0.0; head.params().data.len()]);
-            let loss = head.loss(&z, &y, &mut dz, &mut g, &mut Scratch::default(), &Pool::new(threads));
-            (loss.to_bits(), dz, g)
+            let graph = mlp(7, &[33], 20);
+            let (params, head) = (graph.init(&mut seed), config.build(5, 20, &mut seed));
+            let x: Vec<f32> = (0..311 * 7).map(|_| seed.normal() as f32).collect();
+            let y: Vec<u32> = (0..311).map(|i| i % 5).collect();
+            let pool = Pool::new(threads);
+            let mut engine = Engine::new(&graph).unwrap();
+            engine.load(&params, &pool);
+            let mut shards = Shards::new(&params, head.params(), 311, 7);
+            let order: Vec<usize> = (0..311).rev().collect();
+            let loss = shards.run(&engine, &params, head.as_ref(), Rows { x: &x, y: &y }, &order, &pool);
+            let own = |parts: &[Vec<f32>]| parts.concat();
+            (loss.to_bits(), own(shards.net_gradients()), own(shards.head_gradients()))
         };
         assert_eq!(run(1), run(2));
         assert_eq!(run(1), run(3));
@@ -225,7 +242,7 @@ fn the_bound_on_sigma_is_kept_and_left_again() {
         let z: Vec<f32> = (0..40 * 4).map(|_| scale * seed.normal() as f32).collect();
         let y: Vec<u32> = (0..40).map(|i| i % 2).collect();
         let (mut dz, mut g) = (vec![0.0; z.len()], vec![0.0; head.params().data.len()]);
-        head.loss(&z, &y, &mut dz, &mut g, &mut Scratch::default(), &Pool::new(1));
+        head.loss(&z, &y, 40, &mut dz, &mut g, &mut Scratch::default());
         for (v, g) in head.params_mut().data.iter_mut().zip(g) {
             *v -= 0.01 * g;
         }

@@ -3,6 +3,7 @@
 mod checkpoint;
 pub mod optim;
 mod settings;
+mod shards;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,13 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 pub use settings::{Select, Settings};
+pub use shards::Shards;
 
 use self::checkpoint::Keeper;
 use self::optim::{State, update};
 use crate::error::{Error, Kind, Result};
 use crate::head::{Head, Scratch};
-use crate::net::cpu::Trainer;
-use crate::net::cpu::pool::{Pool, chunks};
+use crate::net::cpu::pool::Pool;
+use crate::net::cpu::{Engine, Pass};
 use crate::net::{Graph, Params};
 use crate::seed::Stream;
 
@@ -185,11 +187,10 @@ fn fit_member(
     }
     let batch = settings.batch.min(n);
     let steps = (settings.epochs * n.div_ceil(batch)) as u64;
-    let mut engine = Trainer::new(graph, Arc::clone(&pool))?;
-    engine.load(&p.net);
-    let mut gradients = (vec![0.0; p.net.data.len()], vec![0.0; p.head.params().data.len()]);
-    let mut scratch = Scratch::default();
-    let (mut xb, mut yb) = (vec![0.0; batch * width], vec![0; batch]);
+    let mut engine = Engine::new(graph)?;
+    engine.load(&p.net, &pool);
+    let mut shards = Shards::new(&p.net, p.head.params(), batch, width);
+    let mut watcher = Watcher::default();
     let mut order: Vec<usize> = Vec::with_capacity(n);
     let mut interrupted = false;
 
@@ -203,11 +204,7 @@ fn fit_member(
         Stream::new(settings.seed, &format!("shuffle/{member}/{epoch}")).shuffle(&mut order);
         let mut loss = 0.0;
         for rows in order.chunks(batch) {
-            let (xb, yb) = (&mut xb[..rows.len() * width], &mut yb[..rows.len()]);
-            gather(train.x, train.y, width, rows, xb, yb, &pool);
-            engine.forward(xb, &p.net);
-            let (z, dz) = engine.latents_and_gradient();
-            let here = p.head.loss(z, yb, dz, &mut gradients.1, &mut scratch, &pool);
+            let here = shards.run(&engine, &p.net, p.head.as_ref(), train, rows, &pool);
             if !here.is_finite() {
                 return Err(Error::new(
                     Kind::Diverged,
@@ -216,20 +213,20 @@ fn fit_member(
                 .hint("lower --lr"));
             }
             loss += here * rows.len() as f64;
-            engine.backward(xb, &mut gradients.0);
             let rate = settings.lr * settings.schedule.at(p.step, steps);
             p.step += 1;
             let (o, decay) = (&settings.optimizer, settings.weight_decay);
-            update(o, rate, decay, p.step, &mut p.net, &gradients.0, &mut p.states.0, &pool);
-            update(o, rate, decay, p.step, p.head.params_mut(), &gradients.1, &mut p.states.1, &pool);
+            update(o, rate, decay, p.step, &mut p.net, shards.net_gradients(), &mut p.states.0, &pool);
+            let head = p.head.params_mut();
+            update(o, rate, decay, p.step, head, shards.head_gradients(), &mut p.states.1, &pool);
             p.head.project();
-            engine.load(&p.net);
+            engine.load(&p.net, &pool);
             if run.watch.stop() {
                 interrupted = true;
                 break;
             }
         }
-        let (held_out_loss, held_out_accuracy) = watch_held(&mut engine, &p, held, batch, &mut scratch, &pool);
+        let (held_out_loss, held_out_accuracy) = watcher.look(&engine, &p, held);
         // An epoch that was cut short counts only if it brought something better.
         if !interrupted || p.best.as_ref().is_none_or(|b| held_out_loss < b.loss) {
             let record = Epoch { epoch, loss: loss / n as f64, held_out_loss, held_out_accuracy };
@@ -262,47 +259,43 @@ fn fit_member(
     Ok(Member { net: p.net, head: p.head, history: p.history, epoch: kept, interrupted })
 }
 
-/// Mean loss and accuracy on the held-out rows.
-fn watch_held(
-    engine: &mut Trainer,
-    p: &Progress,
-    held: Rows,
-    batch: usize,
-    scratch: &mut Scratch,
-    pool: &Pool,
-) -> (f64, f64) {
-    let Some(width) = held.x.len().checked_div(held.y.len()) else { return (0.0, 0.0) };
-    let classes = p.head.classes();
-    let mut ignored = vec![0.0; p.head.params().data.len()];
-    let (mut logits, mut distances) = (vec![0.0; classes], vec![0.0; classes]);
-    let (mut loss, mut right) = (0.0, 0usize);
-    for (x, y) in held.x.chunks(batch * width).zip(held.y.chunks(batch)) {
-        engine.forward(x, &p.net);
-        let (z, dz) = engine.latents_and_gradient();
-        loss += p.head.loss(z, y, dz, &mut ignored, scratch, pool) * y.len() as f64;
-        for (z, &y) in z.chunks_exact(z.len() / y.len()).zip(y) {
-            p.head.score(z, &mut logits, &mut distances);
-            right += usize::from(largest(&logits) == y as usize);
+/// Buffers for looking at the held-out rows.
+#[derive(Default)]
+struct Watcher {
+    pass: Pass,
+    scratch: Scratch,
+    ignored: Vec<f32>,
+    logits: Vec<f64>,
+    distances: Vec<f64>,
+}
+
+impl Watcher {
+    /// Rows looked at together.
+    const ROWS: usize = 510;
+
+    /// Mean loss and accuracy on the held-out rows.
+    fn look(&mut self, engine: &Engine, p: &Progress, held: Rows) -> (f64, f64) {
+        let Some(width) = held.x.len().checked_div(held.y.len()) else { return (0.0, 0.0) };
+        let n = held.y.len();
+        self.ignored.resize(p.head.params().data.len(), 0.0);
+        self.logits.resize(p.head.classes(), 0.0);
+        self.distances.resize(p.head.classes(), 0.0);
+        let (mut loss, mut right) = (0.0, 0usize);
+        for (x, y) in held.x.chunks(Self::ROWS * width).zip(held.y.chunks(Self::ROWS)) {
+            self.pass.forward(engine, &p.net, x);
+            let (z, dz) = self.pass.latents_and_gradient();
+            loss += p.head.loss(z, y, n, dz, &mut self.ignored, &mut self.scratch);
+            for (z, &y) in z.chunks_exact(z.len() / y.len()).zip(y) {
+                p.head.score(z, &mut self.logits, &mut self.distances);
+                right += usize::from(largest(&self.logits) == y as usize);
+            }
         }
+        // A loss that overflowed is worse than any other.
+        (if loss.is_nan() { f64::MAX } else { loss.min(f64::MAX) }, right as f64 / n as f64)
     }
-    let n = held.y.len() as f64;
-    // A loss that overflowed is worse than any other.
-    (if loss.is_nan() { f64::MAX } else { (loss / n).min(f64::MAX) }, right as f64 / n)
 }
 
 /// The index of the largest value, the first of equals.
 pub fn largest(values: &[f64]) -> usize {
     (1..values.len()).fold(0, |best, k| if values[k] > values[best] { k } else { best })
-}
-
-/// Copies the rows `batch` of `x` (and of `y`) into `xb` and `yb`.
-pub fn gather(x: &[f32], y: &[u32], width: usize, batch: &[usize], xb: &mut [f32], yb: &mut [u32], pool: &Pool) {
-    let rows = pool.chunk(batch.len(), 1);
-    pool.split((chunks(&mut xb[..batch.len() * width], rows * width), chunks(yb, rows)), |i, (xb, yb)| {
-        let batch = &batch[i * rows..][..yb.len()];
-        for ((to, label), &from) in xb.chunks_exact_mut(width).zip(yb).zip(batch) {
-            to.copy_from_slice(&x[from * width..(from + 1) * width]);
-            *label = y[from];
-        }
-    });
 }

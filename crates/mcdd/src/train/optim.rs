@@ -122,7 +122,7 @@ struct Rule {
     correction: f32,
 }
 
-/// One update of all trained parameters; `step` counts from 1.
+/// One update of all trained parameters; `step` counts from 1, and the gradient is the sum of `gradients`, in order.
 #[allow(clippy::too_many_arguments)]
 pub fn update(
     optimizer: &Optimizer,
@@ -130,7 +130,7 @@ pub fn update(
     weight_decay: f64,
     step: u64,
     params: &mut Params,
-    gradients: &[f32],
+    gradients: &[Vec<f32>],
     state: &mut State,
     pool: &Pool,
 ) {
@@ -157,14 +157,33 @@ pub fn update(
                 continue;
             }
             let decay = if spec.decay { weight_decay as f32 } else { 0.0 };
-            let gradients = &gradients[range.clone()];
-            let inside = range.start - here.start..range.end - here.start;
-            let second = if second.is_empty() { &mut [][..] } else { &mut second[inside.clone()] };
-            let (values, first) = (&mut values[inside.clone()], &mut first[inside]);
-            simd::dispatch(Part { rule: &rule, decay, values, gradients, first, second });
+            // In blocks that stay in the first-level cache.
+            for start in range.clone().step_by(SUM_BLOCK) {
+                let end = (start + SUM_BLOCK).min(range.end);
+                let mut sum = [0.0f32; SUM_BLOCK];
+                let gradient = match gradients {
+                    [one] => &one[start..end],
+                    [first, others @ ..] => {
+                        let sum = &mut sum[..end - start];
+                        sum.copy_from_slice(&first[start..end]);
+                        for other in others {
+                            sum.iter_mut().zip(&other[start..end]).for_each(|(s, g)| *s += g);
+                        }
+                        &*sum
+                    }
+                    [] => return,
+                };
+                let inside = start - here.start..end - here.start;
+                let second = if second.is_empty() { &mut [][..] } else { &mut second[inside.clone()] };
+                let (values, first) = (&mut values[inside.clone()], &mut first[inside]);
+                simd::dispatch(Part { rule: &rule, decay, values, gradients: gradient, first, second });
+            }
         }
     });
 }
+
+/// Parameters whose gradients are summed up at a time.
+const SUM_BLOCK: usize = 1024;
 
 struct Part<'a> {
     rule: &'a Rule,
@@ -235,7 +254,9 @@ mod tests {
         let pool = Pool::new(2);
         for step in 1..=5 {
             let gradients: Vec<f32> = p.data.iter().map(|v| v - 1.0).collect();
-            update(&optimizer, 0.01, decay, step, &mut p, &gradients, &mut state, &pool);
+            // In two parts, as from two shards; halves are exact.
+            let half: Vec<f32> = gradients.iter().map(|g| g / 2.0).collect();
+            update(&optimizer, 0.01, decay, step, &mut p, &[half.clone(), half], &mut state, &pool);
             for (i, (v, memory)) in expected.iter_mut().zip(&mut memory).enumerate() {
                 if i < 5001 {
                     let decayed = if i < 5000 { decay * *v } else { 0.0 };

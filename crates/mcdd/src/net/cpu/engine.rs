@@ -1,15 +1,12 @@
 //! Runs a graph on the CPU: forward and backward, with buffers allocated once.
 //!
-//! A step is a handful of parallel loops: one over rows for the whole forward pass, one over rows for the gradients of
-//! all layers' outputs, one that packs these, one for all weight gradients, and one that packs the new weights. What
-//! a thread writes depends on nobody else's share, so the number of threads changes no bit.
-
-use std::sync::Arc;
+//! Threads share the packed weights of an [`Engine`], and each takes some rows through a [`Pass`] of its own, forward and
+//! back, without waiting for anybody.
 
 use super::gemm::{
-    Line, MR, NR, Panels, Then, WEIGHT_ROWS, ZERO, column_sums, pack, pack_transposed, product, weight_gradient,
+    Line, NR, Panels, Then, WEIGHT_ROWS, ZERO, column_sums, pack, pack_transposed, product, weight_gradient,
 };
-use super::pool::{Pool, chunks, pieces, row_chunks};
+use super::pool::{Pool, pieces};
 use crate::error::{Error, Result};
 use crate::net::graph::{Graph, Layer};
 use crate::net::params::Params;
@@ -59,129 +56,69 @@ impl Step {
     }
 }
 
-/// A matrix in a shared buffer of lines: where it lies, and its shape.
+/// Where a layer's weights lie among all the packed lines: for the way forward, and for the way back.
 #[derive(Clone, Debug)]
-struct Slot {
-    at: std::ops::Range<usize>,
-    k: usize,
-    n: usize,
+struct Slots {
+    forward: std::ops::Range<usize>,
+    backward: std::ops::Range<usize>,
 }
 
-/// A piece of a parallel loop over several layers: some panels, or some rows of a gradient.
+/// A piece of the parallel loop that packs: some panels of a layer.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     step: usize,
-    /// Weights for the way back; or the bias.
-    other: bool,
+    backward: bool,
     first: usize,
-}
-
-/// Cuts matrices into pieces of a few panels, and says where each piece ends in the shared buffer.
-#[derive(Clone, Debug, Default)]
-struct Layout {
-    slots: Vec<Slot>,
-    pieces: Vec<Piece>,
-    ends: Vec<usize>,
 }
 
 /// Panels that one task packs.
 const PANELS: usize = 4;
 
-impl Layout {
-    fn add(&mut self, step: usize, other: bool, k: usize, n: usize) {
-        let start = self.ends.last().copied().unwrap_or(0);
-        for first in (0..n.div_ceil(NR)).step_by(PANELS) {
-            let last = (first + PANELS).min(n.div_ceil(NR));
-            self.pieces.push(Piece { step, other, first });
-            self.ends.push(start + last * k);
-        }
-        self.slots.push(Slot { at: start..start + Panels::lines(k, n), k, n });
-    }
-
-    fn lines(&self) -> usize {
-        self.ends.last().copied().unwrap_or(0)
-    }
-}
-
-impl Slot {
-    fn panels<'a>(&self, lines: &'a [Line]) -> Panels<'a> {
-        Panels::new(&lines[self.at.clone()], self.k, self.n)
-    }
-}
-
-/// A network that trains: weights in the two packed forms that the passes read, activations and gradients.
-pub struct Trainer {
+/// A graph ready to train: its weights in the two packed forms that the passes read.
+pub struct Engine {
     steps: Vec<Step>,
-    pool: Arc<Pool>,
-    /// The output of each step, batch x outputs, and the gradient of it, before its ReLU.
-    values: Vec<Vec<f32>>,
-    gradients: Vec<Vec<f32>>,
-    widths: Vec<usize>,
-    /// Weights: slot `2 i` of step `i` for the way forward, `2 i - 1` for the way back (step 0 has none).
     weights: Vec<Line>,
-    weight_layout: Layout,
-    /// The packed gradients of the outputs, slot `i` of step `i`, for this batch.
-    packed: Vec<Line>,
-    packed_layout: Layout,
-    /// How the flat gradient of the parameters is cut.
-    gradient_pieces: (Vec<Piece>, Vec<usize>),
-    input_gradient: Vec<f32>,
-    input_weights: Vec<Line>,
-    rows: usize,
+    slots: Vec<Slots>,
+    pieces: Vec<Piece>,
+    /// Where each piece ends in `weights`.
+    ends: Vec<usize>,
 }
 
-impl Trainer {
-    /// An engine for `graph`; it grows to the largest batch that it meets and allocates nothing after that.
+impl Engine {
+    /// An engine for `graph`; call [`Engine::load`] before the first pass.
     ///
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
-    pub fn new(graph: &Graph, pool: Arc<Pool>) -> Result<Trainer> {
+    pub fn new(graph: &Graph) -> Result<Engine> {
         let steps = compile(graph)?;
-        let mut weight_layout = Layout::default();
-        let (mut list, mut ends, mut end) = (Vec::new(), Vec::new(), 0);
-        for (i, s) in steps.iter().enumerate() {
+        let (mut slots, mut list, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let mut end = 0;
+        for (step, s) in steps.iter().enumerate() {
+            let mut add = |backward: bool, k: usize, n: usize| {
+                let start = end;
+                for first in (0..n.div_ceil(NR)).step_by(PANELS) {
+                    end = start + (first + PANELS).min(n.div_ceil(NR)) * k;
+                    list.push(Piece { step, backward, first });
+                    ends.push(end);
+                }
+                start..end
+            };
+            let forward = add(false, s.inputs, s.outputs);
             // The way back through the first layer leads to the input, which few ask for.
-            if i > 0 {
-                weight_layout.add(i, true, s.outputs, s.inputs);
-            }
-            weight_layout.add(i, false, s.inputs, s.outputs);
-            for first in (0..s.inputs).step_by(WEIGHT_ROWS) {
-                end += WEIGHT_ROWS.min(s.inputs - first) * s.outputs;
-                list.push(Piece { step: i, other: false, first });
-                ends.push(end);
-            }
-            if s.bias.is_some() {
-                end += s.outputs;
-                list.push(Piece { step: i, other: true, first: 0 });
-                ends.push(end);
-            }
+            let backward = if step > 0 { add(true, s.outputs, s.inputs) } else { 0..0 };
+            slots.push(Slots { forward, backward });
         }
-        let empty = vec![Vec::new(); steps.len()];
-        Ok(Trainer {
-            pool,
-            values: empty.clone(),
-            gradients: empty,
-            widths: steps.iter().map(|s| s.outputs).collect(),
-            weights: vec![ZERO; weight_layout.lines()],
-            weight_layout,
-            packed: Vec::new(),
-            packed_layout: Layout::default(),
-            gradient_pieces: (list, ends),
-            input_gradient: Vec::new(),
-            input_weights: Vec::new(),
-            rows: 0,
-            steps,
-        })
+        Ok(Engine { steps, weights: vec![ZERO; end], slots, pieces: list, ends })
     }
 
     /// Takes over new parameter values; call it after each update.
-    pub fn load(&mut self, params: &Params) {
-        let Layout { pieces: list, ends, .. } = &self.weight_layout;
-        self.pool.split(pieces(&mut self.weights, ends), |i, lines| {
-            let Piece { step, other, first } = list[i];
-            let s = &self.steps[step];
+    pub fn load(&mut self, params: &Params, pool: &Pool) {
+        let (steps, list) = (&self.steps, &self.pieces);
+        pool.split(pieces(&mut self.weights, &self.ends), |i, lines| {
+            let Piece { step, backward, first } = list[i];
+            let s = &steps[step];
             let weight = params.get(s.weight);
-            if other {
+            if backward {
                 pack_transposed(lines, weight, s.outputs, s.inputs, first);
             } else {
                 pack(lines, weight, s.inputs, s.outputs, first);
@@ -189,121 +126,96 @@ impl Trainer {
         });
     }
 
-    /// Makes room for a batch of `rows` rows.
-    fn resize(&mut self, rows: usize) {
-        if rows == self.rows {
-            return;
-        }
-        self.rows = rows;
-        for ((value, gradient), step) in self.values.iter_mut().zip(&mut self.gradients).zip(&self.steps) {
-            sized(value, rows * step.outputs);
-            sized(gradient, rows * step.outputs);
-        }
-        // Empties its lists and fills them again within what they hold already.
-        let Layout { slots, pieces, ends } = &mut self.packed_layout;
-        (slots.clear(), pieces.clear(), ends.clear());
-        for (i, step) in self.steps.iter().enumerate() {
-            self.packed_layout.add(i, false, rows, step.outputs);
-        }
-        if self.packed.len() < self.packed_layout.lines() {
-            self.packed.resize(self.packed_layout.lines(), ZERO);
-        }
+    fn forward(&self, i: usize) -> Panels<'_> {
+        Panels::new(&self.weights[self.slots[i].forward.clone()], self.steps[i].inputs, self.steps[i].outputs)
     }
 
+    fn backward(&self, i: usize) -> Panels<'_> {
+        Panels::new(&self.weights[self.slots[i].backward.clone()], self.steps[i].outputs, self.steps[i].inputs)
+    }
+}
+
+/// Forward and backward through an [`Engine`] for some rows, on one thread; its buffers grow to the most rows that it
+/// meets, and nothing is allocated after that.
+#[derive(Clone, Debug, Default)]
+pub struct Pass {
+    /// The output of each step, rows x outputs, and the gradient of it, before its ReLU.
+    values: Vec<Vec<f32>>,
+    gradients: Vec<Vec<f32>>,
+    packed: Vec<Line>,
+    input_gradient: Vec<f32>,
+    input_weights: Vec<Line>,
+    rows: usize,
+    latent: usize,
+}
+
+impl Pass {
     /// The latent vectors of the rows in `x`, one after the other.
-    pub fn forward(&mut self, x: &[f32], params: &Params) -> &[f32] {
-        let inputs = self.steps[0].inputs;
-        self.resize(x.len() / inputs);
-        let (steps, slots, weights) = (&self.steps, &self.weight_layout.slots, &self.weights);
-        let chunk = self.pool.chunk(self.rows, MR);
-        self.pool.split(row_chunks(&mut self.values, &self.widths, self.rows, chunk), |c, mut values| {
-            for (i, step) in steps.iter().enumerate() {
-                let panels = slots[2 * i].panels(weights);
-                if i == 0 {
-                    let output = values.one(0);
-                    let rows = output.len() / step.outputs;
-                    product(&x[c * chunk * inputs..][..rows * inputs], panels, output, step.then(params));
-                } else {
-                    let (input, output) = values.pair(i - 1, i);
-                    product(input, panels, output, step.then(params));
-                }
-            }
-        });
-        self.latents()
-    }
-
-    /// The latent vectors of the last forward pass.
-    pub fn latents(&self) -> &[f32] {
-        let last = self.steps.len() - 1;
-        &self.values[last][..self.rows * self.widths[last]]
+    pub fn forward(&mut self, engine: &Engine, params: &Params, x: &[f32]) -> &[f32] {
+        self.rows = x.len() / engine.steps[0].inputs;
+        self.latent = engine.steps.last().map_or(0, |s| s.outputs);
+        self.values.resize(engine.steps.len(), Vec::new());
+        self.gradients.resize(engine.steps.len(), Vec::new());
+        for (i, step) in engine.steps.iter().enumerate() {
+            let n = self.rows * step.outputs;
+            sized(&mut self.gradients[i], n);
+            let (before, here) = self.values.split_at_mut(i);
+            let input = before.last().map_or(x, |v| &v[..self.rows * step.inputs]);
+            product(input, engine.forward(i), sized(&mut here[0], n), step.then(params));
+        }
+        self.latents_and_gradient().0
     }
 
     /// The latent vectors, and the buffer for the gradient of the loss with respect to them.
     pub fn latents_and_gradient(&mut self) -> (&[f32], &mut [f32]) {
-        let last = self.steps.len() - 1;
-        let n = self.rows * self.widths[last];
-        (&self.values[last][..n], &mut self.gradients[last][..n])
+        let n = self.rows * self.latent;
+        match (self.values.last(), self.gradients.last_mut()) {
+            (Some(values), Some(gradients)) => (&values[..n], &mut gradients[..n]),
+            _ => (&[], &mut []),
+        }
     }
 
-    /// Goes back from the gradient left in [`Trainer::latents_and_gradient`] to that of the parameters.
-    /// `x` must be the input of the last forward pass, and `gradients` have the parameters' layout.
-    pub fn backward(&mut self, x: &[f32], gradients: &mut [f32]) {
-        let (steps, values, rows) = (&self.steps, &self.values, self.rows);
-        let (slots, weights) = (&self.weight_layout.slots, &self.weights);
-        let chunk = self.pool.chunk(rows, MR);
-        self.pool.split(row_chunks(&mut self.gradients, &self.widths, rows, chunk), |c, mut gradients| {
-            let last = steps.len() - 1;
-            if steps[last].relu {
-                let at = c * chunk * steps[last].outputs;
-                for (d, &v) in gradients.one(last).iter_mut().zip(&values[last][at..]) {
+    /// Goes back from the gradient left in [`Pass::latents_and_gradient`] to that of the parameters.
+    /// `x` must be the input of the last forward pass; `gradients` has the parameters' layout and is overwritten.
+    pub fn backward(&mut self, engine: &Engine, params: &Params, x: &[f32], gradients: &mut [f32]) {
+        for (i, step) in engine.steps.iter().enumerate().rev() {
+            let (below, here) = self.gradients.split_at_mut(i);
+            let dy = &mut here[0][..self.rows * step.outputs];
+            if step.relu && i + 1 == engine.steps.len() {
+                for (d, &v) in dy.iter_mut().zip(&self.values[i]) {
                     *d = if v > 0.0 { *d } else { 0.0 };
                 }
             }
-            for i in (1..steps.len()).rev() {
-                let (dy, dx) = gradients.pair(i, i - 1);
-                let activation = &values[i - 1][c * chunk * steps[i].inputs..][..dx.len()];
-                let then = if steps[i - 1].relu { Then::Where(activation) } else { Then::Keep };
-                product(dy, slots[2 * i - 1].panels(weights), dx, then);
+            let input = if i == 0 { x } else { &self.values[i - 1][..self.rows * step.inputs] };
+            if let Some(below) = below.last_mut() {
+                let then = if engine.steps[i - 1].relu { Then::Where(input) } else { Then::Keep };
+                product(dy, engine.backward(i), &mut below[..self.rows * step.inputs], then);
             }
-        });
-
-        let Layout { pieces: list, ends, slots } = &self.packed_layout;
-        self.pool.split(pieces(&mut self.packed, ends), |i, lines| {
-            let Piece { step, first, .. } = list[i];
-            pack(lines, &self.gradients[step], rows, steps[step].outputs, first);
-        });
-
-        let (list, ends) = &self.gradient_pieces;
-        let packed = &self.packed;
-        self.pool.split(pieces(gradients, ends), |i, out| {
-            let Piece { step, other, first } = list[i];
-            let Step { inputs, .. } = steps[step];
-            if other {
-                column_sums(&packed[slots[step].at.clone()], rows, out);
-            } else {
-                let input = if step == 0 { x } else { &values[step - 1][..rows * inputs] };
-                weight_gradient(input, inputs, slots[step].panels(packed), first, out);
+            let lines = Panels::lines(self.rows, step.outputs);
+            if self.packed.len() < lines {
+                self.packed.resize(lines, ZERO);
             }
-        });
+            let packed = &mut self.packed[..lines];
+            pack(packed, dy, self.rows, step.outputs, 0);
+            if let Some(bias) = step.bias {
+                column_sums(packed, self.rows, &mut gradients[params.range(bias)]);
+            }
+            let dy = Panels::new(packed, self.rows, step.outputs);
+            let dw = &mut gradients[params.range(step.weight)];
+            for (c, dw) in dw.chunks_mut(WEIGHT_ROWS * step.outputs).enumerate() {
+                weight_gradient(input, step.inputs, dy, c * WEIGHT_ROWS, dw);
+            }
+        }
     }
 
-    /// The gradient with respect to the input, after [`Trainer::backward`] with the same parameters.
-    pub fn input_gradient(&mut self, params: &Params) -> &[f32] {
-        let Step { inputs, outputs, weight, .. } = self.steps[0];
-        let lines = &mut self.input_weights;
-        lines.resize(Panels::lines(outputs, inputs), ZERO);
-        let each = self.pool.chunk(inputs.div_ceil(NR), 1);
-        self.pool.split(chunks(lines, each * outputs), |i, lines| {
-            pack_transposed(lines, params.get(weight), outputs, inputs, i * each);
-        });
-        let panels = Panels::new(lines, outputs, inputs);
-        let dy = &self.gradients[0];
-        let chunk = self.pool.chunk(self.rows, MR);
+    /// The gradient with respect to the input, after [`Pass::backward`] with the same parameters.
+    pub fn input_gradient(&mut self, engine: &Engine, params: &Params) -> &[f32] {
+        let Step { inputs, outputs, weight, .. } = engine.steps[0];
+        self.input_weights.resize(Panels::lines(outputs, inputs), ZERO);
+        pack_transposed(&mut self.input_weights, params.get(weight), outputs, inputs, 0);
+        let panels = Panels::new(&self.input_weights, outputs, inputs);
         let dx = sized(&mut self.input_gradient, self.rows * inputs);
-        self.pool.split(chunks(dx, chunk * inputs), |c, dx| {
-            let rows = dx.len() / inputs;
-            product(&dy[c * chunk * outputs..][..rows * outputs], panels, dx, Then::Keep);
-        });
+        product(&self.gradients[0][..self.rows * outputs], panels, dx, Then::Keep);
         dx
     }
 }

@@ -6,4 +6,4 @@ pub mod pool;
 pub mod simd;
 pub mod vector;
 
-pub use engine::{Predictor, Scratch, Trainer};
+pub use engine::{Engine, Pass, Predictor, Scratch};

@@ -278,72 +278,6 @@ impl<'a, T: Send> Parts for Pieces<'a, T> {
     }
 }
 
-/// The same rows of several matrices, whose widths differ; one part is a chunk of rows of all of them.
-pub struct RowChunks<'a> {
-    matrices: *mut Vec<f32>,
-    widths: &'a [usize],
-    rows: usize,
-    chunk: usize,
-    owner: PhantomData<&'a mut [Vec<f32>]>,
-}
-
-// SAFETY: as for `Chunks`, with one exclusive borrow of all matrices.
-unsafe impl Sync for RowChunks<'_> {}
-
-/// Cuts matrices of `rows` rows, `widths[i]` numbers in each row of the i-th, into chunks of `chunk` rows.
-pub fn row_chunks<'a>(matrices: &'a mut [Vec<f32>], widths: &'a [usize], rows: usize, chunk: usize) -> RowChunks<'a> {
-    assert!(matrices.len() == widths.len() && matrices.iter().zip(widths).all(|(m, w)| m.len() >= rows * w));
-    RowChunks { matrices: matrices.as_mut_ptr(), widths, rows, chunk: chunk.max(1), owner: PhantomData }
-}
-
-/// A chunk of rows of several matrices.
-pub struct RowChunk<'a> {
-    matrices: *mut Vec<f32>,
-    widths: &'a [usize],
-    from: usize,
-    to: usize,
-    owner: PhantomData<&'a mut [Vec<f32>]>,
-}
-
-impl RowChunk<'_> {
-    /// The rows of the matrix at `read`, and those of another one, at `write`, to change.
-    pub fn pair(&mut self, read: usize, write: usize) -> (&[f32], &mut [f32]) {
-        assert!(read != write);
-        // SAFETY: two different matrices, and of each only the rows that are this chunk's alone.
-        unsafe { (&*self.slice(read), &mut *self.slice(write)) }
-    }
-
-    /// The rows of the matrix at `write`, to change.
-    pub fn one(&mut self, write: usize) -> &mut [f32] {
-        // SAFETY: the rows are this chunk's alone.
-        unsafe { &mut *self.slice(write) }
-    }
-
-    fn slice(&self, matrix: usize) -> *mut [f32] {
-        let width = self.widths[matrix];
-        // SAFETY: `widths` has the matrices' length, and each matrix has the rows, by the checks in `row_chunks`; the
-        // data pointer of a `Vec` is read, which no part changes.
-        unsafe {
-            let start = (*self.matrices.add(matrix)).as_ptr().cast_mut().add(self.from * width);
-            std::ptr::slice_from_raw_parts_mut(start, (self.to - self.from) * width)
-        }
-    }
-}
-
-impl<'a> Parts for RowChunks<'a> {
-    type Part = RowChunk<'a>;
-
-    fn count(&self) -> usize {
-        self.rows.div_ceil(self.chunk)
-    }
-
-    unsafe fn part(&self, i: usize) -> RowChunk<'a> {
-        let from = i * self.chunk;
-        let to = (from + self.chunk).min(self.rows);
-        RowChunk { matrices: self.matrices, widths: self.widths, from, to, owner: PhantomData }
-    }
-}
-
 impl<A: Parts, B: Parts> Parts for (A, B) {
     type Part = (A::Part, B::Part);
 
@@ -392,20 +326,11 @@ mod tests {
     }
 
     #[test]
-    fn pieces_and_rows_cover_everything_once() {
+    fn pieces_cover_everything_once() {
         let pool = Pool::new(3);
         let mut data = vec![0u32; 10];
         pool.split(pieces(&mut data, &[3, 3, 10]), |i, part| part.iter_mut().for_each(|v| *v += i as u32 + 1));
         assert_eq!(data, [1, 1, 1, 3, 3, 3, 3, 3, 3, 3]);
-        let mut matrices = vec![vec![1.0; 14], vec![0.0; 21]];
-        pool.split(row_chunks(&mut matrices, &[2, 3], 7, 3), |i, mut part| {
-            let (read, write) = part.pair(0, 1);
-            assert_eq!((read.len(), write.len()), if i == 2 { (2, 3) } else { (6, 9) });
-            write.iter_mut().for_each(|v| *v += read[0] + i as f32);
-            part.one(0).fill(5.0);
-        });
-        assert_eq!(matrices[0], [5.0; 14]);
-        assert_eq!(matrices[1].iter().sum::<f32>(), 9.0 * 1.0 + 9.0 * 2.0 + 3.0 * 3.0);
     }
 
     #[test]
