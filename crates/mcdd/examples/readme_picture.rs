@@ -1,4 +1,4 @@
-//! Draws `docs/latent.svg`: the digits in two latent dimensions, with one digit left out of training.
+//! Draws `docs/latent.svg`: the latent space of the digits, with one digit left out of training, and the confidences.
 //!
 //! ```text
 //! cargo run --release -p mcdd --example readme_picture > docs/latent.svg
@@ -14,21 +14,55 @@ const COLOURS: [&str; 9] =
     ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#bb5566", "#004488"];
 const SIZE: f64 = 460.0;
 
+/// The projection onto the first two principal components of `rows`, by power iteration.
+fn principal(rows: &[f32], width: usize) -> impl Fn(&[f32]) -> Vec<[f64; 2]> + use<> {
+    let n = (rows.len() / width) as f64;
+    let mut centre = vec![0.0f64; width];
+    for row in rows.chunks_exact(width) {
+        centre.iter_mut().zip(row).for_each(|(c, &v)| *c += f64::from(v) / n);
+    }
+    let mut axes: Vec<Vec<f64>> = Vec::new();
+    for a in 0..2 {
+        let mut axis: Vec<f64> = (0..width).map(|i| 1.0 + (i * (7 + a) % 11) as f64).collect();
+        for _ in 0..200 {
+            let mut next = vec![0.0; width];
+            for row in rows.chunks_exact(width) {
+                let along: f64 = row.iter().zip(&centre).zip(&axis).map(|((&v, c), a)| (f64::from(v) - c) * a).sum();
+                next.iter_mut().zip(row).zip(&centre).for_each(|((o, &v), c)| *o += along * (f64::from(v) - c));
+            }
+            for other in &axes {
+                let along: f64 = next.iter().zip(other).map(|(a, b)| a * b).sum();
+                next.iter_mut().zip(other).for_each(|(v, o)| *v -= along * o);
+            }
+            let length = next.iter().map(|v| v * v).sum::<f64>().sqrt();
+            axis = next.into_iter().map(|v| v / length).collect();
+        }
+        axes.push(axis);
+    }
+    move |rows| {
+        let along = |row: &[f32], a: &[f64]| {
+            row.iter().zip(&centre).zip(a).map(|((&v, c), a)| (f64::from(v) - c) * a).sum::<f64>()
+        };
+        rows.chunks_exact(width).map(|r| [along(r, &axes[0]), along(r, &axes[1])]).collect()
+    }
+}
+
 fn main() -> mcdd::Result<()> {
     let (known, unknown) = digits().leave_out("7")?;
     let (train, test) = known.split(0.2, 0)?;
-    let settings = Settings { latent: 2, epochs: 300, ..Settings::default() };
-    let model = Model::fit(&train, &settings)?;
+    let model = Model::fit(&train, &Settings::default())?;
     let latents = |table| model.schema().transform(table, None).map(|x| model.latents(0, &x).unwrap_or_default());
     let (id, ood) = (latents(&test)?, latents(&unknown)?);
     let (p_id, p_ood) = (model.predict(&test)?, model.predict(&unknown)?);
     let means = model.head(0).map(|h| h.params().get(0).to_vec()).unwrap_or_default();
     let threshold = model.threshold()?;
 
-    // Everything known, and some air, fills the square; what lies farther out is drawn at its edge.
-    let all: Vec<f32> = [&id[..], &means].concat();
-    let reach = all.iter().fold(0.0f32, |m, v| m.max(v.abs())) * 1.15;
-    let at = |v: f32| f64::from((v / reach).clamp(-1.0, 1.0) + 1.0) * SIZE / 2.0;
+    // Two principal components of all that is drawn; the class means, and some air, fill the square.
+    let all = [&id[..], &ood, &means].concat();
+    let plane = principal(&all, means.len() / model.classes().len());
+    let (id, ood, means) = (plane(&id), plane(&ood), plane(&means));
+    let reach = means.iter().flatten().fold(0.0f64, |m, v| m.max(v.abs())) * 1.25;
+    let at = |v: f64| ((v / reach).clamp(-1.0, 1.0) + 1.0) * SIZE / 2.0;
     let mut svg = String::new();
     let write_failed = |_| mcdd::Error::data("formatting failed");
     let mut draw = |text: String| writeln!(svg, "{text}").map_err(write_failed);
@@ -37,32 +71,24 @@ fn main() -> mcdd::Result<()> {
         SIZE + 50.0
     ))?;
     draw("<rect width=\"100%\" height=\"100%\" fill=\"white\"/><g transform=\"translate(10,36)\">".into())?;
-    draw("<text x=\"0\" y=\"-14\" font-weight=\"bold\">Two latent features: a colour for each known digit, hollow for 7</text>".into())?;
+    draw("<text x=\"0\" y=\"-14\" font-weight=\"bold\">Latent space (two principal components)</text>".into())?;
     draw(format!("<rect width=\"{SIZE}\" height=\"{SIZE}\" fill=\"none\" stroke=\"#ccc\"/>"))?;
-    let radius = (-2.0 * threshold.confidence).sqrt() * SIZE / 2.0 / f64::from(reach);
-    for (k, mean) in means.chunks(2).enumerate() {
-        let (x, y) = (at(mean[0]), at(mean[1]));
-        draw(format!(
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" fill=\"{0}\" fill-opacity=\"0.15\" stroke=\"{0}\"/>",
-            COLOURS[k]
-        ))?;
-    }
-    for z in ood.chunks(2) {
+    for z in &ood {
         draw(format!(
             "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"white\" stroke=\"#222\"/>",
             at(z[0]),
             at(z[1])
         ))?;
     }
-    for (i, z) in id.chunks(2).enumerate() {
+    for (i, z) in id.iter().enumerate() {
         let colour = COLOURS[test.label(i).unwrap_or(0) as usize];
         draw(format!("<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{colour}\"/>", at(z[0]), at(z[1])))?;
     }
-    for (k, mean) in means.chunks(2).enumerate() {
+    for (k, mean) in means.iter().enumerate() {
         draw(format!(
             "<text x=\"{:.1}\" y=\"{:.1}\" font-weight=\"bold\" text-anchor=\"middle\" stroke=\"white\" stroke-width=\"4\" paint-order=\"stroke\">{}</text>",
             at(mean[0]),
-            at(mean[1]) - radius - 5.0,
+            at(mean[1]) - 12.0,
             model.classes()[k]
         ))?;
     }
@@ -78,7 +104,7 @@ fn main() -> mcdd::Result<()> {
     };
     let (a, b) = (histogram(&p_id.confidence), histogram(&p_ood.confidence));
     let top = a.iter().chain(&b).fold(0.0f64, |m, &v| m.max(v));
-    let (width, height) = (390.0, SIZE - 30.0);
+    let (width, height) = (370.0, SIZE - 30.0);
     for (counts, style) in
         [(&a, "fill=\"#4477aa\" fill-opacity=\"0.7\""), (&b, "fill=\"none\" stroke=\"#222\" stroke-width=\"1.5\"")]
     {
