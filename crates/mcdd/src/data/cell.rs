@@ -54,6 +54,8 @@ pub(crate) enum Want {
     Label,
     /// Labels that may be missing.
     OptionalLabel,
+    /// Numbers of which none may be missing, and which may be infinite.
+    Score,
 }
 
 /// Distinct texts and their codes.
@@ -136,7 +138,7 @@ impl Builder {
         let cells = match want {
             Want::Skip => Cells::Skip,
             Want::Auto => Cells::Undecided(0),
-            Want::Number => Cells::Number(Vec::new()),
+            Want::Number | Want::Score => Cells::Number(Vec::new()),
             Want::Text | Want::Label | Want::OptionalLabel => Cells::Text(Texts::default()),
         };
         Builder { cells, want, name: name.to_owned(), file, first_text: None }
@@ -190,8 +192,13 @@ impl Builder {
                     values.push(value);
                     Ok(())
                 }
-                Cell::Missing => {
+                Cell::Missing if self.want != Want::Score => {
                     values.push(f64::NAN);
+                    Ok(())
+                }
+                Cell::Infinite if self.want == Want::Score => {
+                    let negative = cell.trim_ascii_start().starts_with(b"-");
+                    values.push(if negative { f64::NEG_INFINITY } else { f64::INFINITY });
                     Ok(())
                 }
                 bad => Err(self.not_a_number(cell, bad, row)),
@@ -226,8 +233,12 @@ impl Builder {
     /// Appends a number; NaN is a missing cell.
     #[inline]
     pub fn push_number(&mut self, value: f64, row: u64) -> Result<()> {
-        if value.is_infinite() && self.want != Want::Skip {
-            return Err(self.infinite(row));
+        match self.want {
+            Want::Skip => {}
+            Want::Score if value.is_nan() => return Err(self.no_score(row)),
+            Want::Score => {}
+            _ if value.is_infinite() => return Err(self.infinite(row)),
+            _ => {}
         }
         match &mut self.cells {
             Cells::Skip => Ok(()),
@@ -325,9 +336,20 @@ impl Builder {
     }
 
     #[cold]
+    fn no_score(&self, row: u64) -> Error {
+        Error::data("the score is missing")
+            .at_file(&self.file)
+            .at_row(row)
+            .at_column(self.shown())
+            .hint("every row needs a score: drop the row from the file, or give it one (inf and -inf are allowed)")
+    }
+
+    #[cold]
     fn not_a_number(&self, cell: &[u8], bad: Cell, row: u64) -> Error {
-        if bad == Cell::Infinite {
-            return self.infinite(row);
+        match bad {
+            Cell::Infinite => return self.infinite(row),
+            Cell::Missing => return self.no_score(row),
+            _ => {}
         }
         let text = match self.utf8(cell.trim_ascii(), row) {
             Ok(text) => text,

@@ -47,6 +47,7 @@ mod options;
 mod parquet;
 mod reader;
 mod schema;
+mod scores;
 mod source;
 mod table;
 
@@ -55,5 +56,6 @@ pub use digits::digits;
 pub use options::{Label, ReadOptions};
 pub use reader::{Batch, Reader};
 pub use schema::{CLAMP, ColumnKind, MAX_CATEGORIES, Notices, Schema, SchemaColumn};
+pub use scores::scores;
 pub use source::Source;
 pub use table::{LabelColumn, Labels, Table};

@@ -4,7 +4,7 @@
 //! back, without waiting for anybody.
 
 use super::gemm::{
-    Line, NR, Panels, Then, WEIGHT_ROWS, ZERO, column_sums, pack, pack_transposed, product, weight_gradient,
+    Columns, Line, NR, Panels, Then, WEIGHT_ROWS, ZERO, column_sums, pack, pack_transposed, product, weight_gradient,
 };
 use super::pool::{Pool, pieces};
 use crate::error::{Error, Result};
@@ -143,6 +143,7 @@ pub struct Pass {
     values: Vec<Vec<f32>>,
     gradients: Vec<Vec<f32>>,
     packed: Vec<Line>,
+    columns: Columns,
     input_gradient: Vec<f32>,
     input_weights: Vec<Line>,
     rows: usize,
@@ -203,7 +204,7 @@ impl Pass {
             let dy = Panels::new(packed, self.rows, step.outputs);
             let dw = &mut gradients[params.range(step.weight)];
             for (c, dw) in dw.chunks_mut(WEIGHT_ROWS * step.outputs).enumerate() {
-                weight_gradient(input, step.inputs, dy, c * WEIGHT_ROWS, dw);
+                weight_gradient(input, step.inputs, dy, c * WEIGHT_ROWS, dw, &mut self.columns);
             }
         }
     }

@@ -12,6 +12,8 @@ use super::simd;
 pub const MR: usize = 6;
 /// Columns of a tile, and of a panel.
 pub const NR: usize = 16;
+/// Numbers that a whole vector is longer than a tile's column.
+const SPARE: usize = 8 - MR;
 /// Inner block: a panel of B takes 16 KB, half of the first-level cache.
 const KC: usize = 256;
 
@@ -258,21 +260,20 @@ fn multiply(a: [&[f32]; MR], b: &[Line], acc: &mut Acc) {
     }
 }
 
-/// The same for columns of A, gathered as `[inner][6]`.
+/// The same for columns of A, gathered six and six.
 #[inline]
-fn multiply_columns(a: &[[f32; MR]], b: &[Line], acc: &mut Acc) {
-    assert!(a.len() == b.len());
+fn multiply_columns(a: &[f32], b: &[Line], acc: &mut Acc) {
+    assert!(a.len() == MR * b.len());
     #[cfg(target_arch = "x86_64")]
     if simd::has_avx2() {
-        let start = a.as_ptr().cast::<f32>();
-        // SAFETY: the features are there; row r of the tile is the r-th item of each `[f32; 6]`.
+        // SAFETY: the features are there; row r of the tile is the r-th of each six, and there are as many as in `b`.
         unsafe {
-            let at = |r| start.add(r);
+            let at = |r| a.as_ptr().add(r);
             x86::tile([at(0), at(1), at(2), at(3), at(4), at(5)], MR, b, acc);
         }
         return;
     }
-    for (column, line) in a.iter().zip(b) {
+    for (column, line) in a.as_chunks::<MR>().0.iter().zip(b) {
         for (&x, out) in column.iter().zip(acc.iter_mut()) {
             for (v, &w) in out.0.iter_mut().zip(&line.0) {
                 *v = x.mul_add(w, *v);
@@ -388,11 +389,24 @@ pub fn column_sums(lines: &[Line], rows: usize, out: &mut [f32]) {
 /// Input features whose gradients are computed together, four tiles of them.
 pub const WEIGHT_ROWS: usize = 4 * MR;
 
+/// Room for the columns of x as the tiles of [`weight_gradient`] read them, six and six: 24 KB.
+#[derive(Clone, Debug)]
+pub struct Columns(Vec<f32>);
+
+/// A tile's part of [`Columns`].
+const COLUMN: usize = MR * KC + SPARE;
+
+impl Default for Columns {
+    fn default() -> Self {
+        Columns(vec![0.0; COLUMN * WEIGHT_ROWS / MR])
+    }
+}
+
 /// Rows of the gradient of a linear layer's weight, `x^T dy`: those of the input features `first..`, as many as `dw`
 /// has (at most [`WEIGHT_ROWS`]). `x` has `inputs` columns, and `dy` is packed.
-pub fn weight_gradient(x: &[f32], inputs: usize, dy: Panels, first: usize, dw: &mut [f32]) {
+pub fn weight_gradient(x: &[f32], inputs: usize, dy: Panels, first: usize, dw: &mut [f32], columns: &mut Columns) {
     assert!(x.len() == dy.k * inputs && dw.len() <= WEIGHT_ROWS * dy.n);
-    simd::dispatch(WeightGradient { x, inputs, dy, first, dw });
+    simd::dispatch(WeightGradient { x, inputs, dy, first, dw, columns: &mut columns.0 });
 }
 
 struct WeightGradient<'a> {
@@ -401,6 +415,7 @@ struct WeightGradient<'a> {
     dy: Panels<'a>,
     first: usize,
     dw: &'a mut [f32],
+    columns: &'a mut [f32],
 }
 
 impl simd::Kernel for WeightGradient<'_> {
@@ -408,29 +423,30 @@ impl simd::Kernel for WeightGradient<'_> {
     fn run(self) {
         let (batch, outputs, inputs) = (self.dy.k, self.dy.n, self.inputs);
         let features = self.dw.len().checked_div(outputs).unwrap_or(0);
-        // Columns of x as the tiles read them, on the stack: 24 KB.
-        let mut columns = [[[0.0f32; MR]; KC]; WEIGHT_ROWS / MR];
         let length = block(batch);
         for from in (0..batch).step_by(length) {
             let to = (from + length).min(batch);
-            for (t, columns) in columns.iter_mut().enumerate().take(features.div_ceil(MR)) {
+            let rows = self.x[from * inputs..to * inputs].chunks_exact(inputs);
+            for (t, columns) in self.columns.chunks_exact_mut(COLUMN).enumerate().take(features.div_ceil(MR)) {
                 let first = self.first + t * MR;
                 let width = MR.min(features - t * MR);
-                for (column, x) in columns.iter_mut().zip(self.x[from * inputs..to * inputs].chunks_exact(inputs)) {
-                    if let (MR, Some(full)) = (width, x[first..].first_chunk::<MR>()) {
-                        *column = *full;
+                for (k, x) in rows.clone().enumerate() {
+                    let to = &mut columns[k * MR..k * MR + MR + SPARE];
+                    if let Some(x) = x[first..].first_chunk::<{ MR + SPARE }>() {
+                        // Eight at once is one instruction; the two too many are overwritten by the next six.
+                        to.copy_from_slice(x);
                     } else {
-                        column[..width].copy_from_slice(&x[first..first + width]);
+                        to[..width].copy_from_slice(&x[first..first + width]);
                     }
                 }
             }
             for panel in 0..outputs.div_ceil(NR) {
                 let lines = &self.dy.lines[panel * batch..][from..to];
-                for (t, columns) in columns.iter().enumerate().take(features.div_ceil(MR)) {
+                for (t, columns) in self.columns.chunks_exact(COLUMN).enumerate().take(features.div_ceil(MR)) {
                     let rows = MR.min(features - t * MR);
                     let mut tile = Tile { c: self.dw, n: outputs, row: t * MR, rows, column: panel * NR };
                     let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
-                    multiply_columns(&columns[..to - from], lines, &mut acc);
+                    multiply_columns(&columns[..MR * (to - from)], lines, &mut acc);
                     tile.store(&acc);
                 }
             }
@@ -511,8 +527,9 @@ mod tests {
             let expected = naive(&xt, &dy, (inputs, batch, outputs));
             let lines = packed(&dy, batch, outputs, false);
             let (mut dw, mut db) = (vec![0.0; inputs * outputs], vec![0.0; outputs]);
+            let mut columns = Columns::default();
             for (i, dw) in dw.chunks_mut(WEIGHT_ROWS * outputs).enumerate() {
-                weight_gradient(&x, inputs, Panels::new(&lines, batch, outputs), i * WEIGHT_ROWS, dw);
+                weight_gradient(&x, inputs, Panels::new(&lines, batch, outputs), i * WEIGHT_ROWS, dw, &mut columns);
             }
             prop_assert_eq!(dw, expected);
             column_sums(&lines, batch, &mut db);

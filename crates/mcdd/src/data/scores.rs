@@ -1,0 +1,101 @@
+//! One column of numbers from a file: scores that any program has written.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::cell::{Builder, Cells, Want, list};
+use super::options::{Label, ReadOptions};
+use super::source::Source;
+use crate::error::{Error, Result};
+
+/// Rows read at a time.
+const BLOCK: usize = 8192;
+
+/// Reads the scores in a file of any format that [`Table::read`](super::Table::read) knows: the column of this name or
+/// number (from 1), else the one called `confidence` or `score`, else the only one. Infinite scores are allowed; a
+/// missing one is an error.
+///
+/// # Errors
+/// Where the file cannot be read, the column is not there, or a cell is no number.
+pub fn scores(path: &Path, column: Option<&str>) -> Result<Vec<f64>> {
+    let options = ReadOptions { label: Label::None, ..ReadOptions::default() };
+    let mut source = Source::open(path, &options)?;
+    let at = find(&source, column).map_err(|e| e.at_file(path))?;
+    let builder = |(i, name): (usize, &String)| {
+        Builder::new(name, if i == at { Want::Score } else { Want::Skip }, Arc::clone(source.file()))
+    };
+    let mut columns: Vec<Builder> = source.names().iter().enumerate().map(builder).collect();
+    while source.fill(BLOCK, &mut columns)? == BLOCK {}
+    match columns.into_iter().nth(at).map(|c| c.cells) {
+        Some(Cells::Number(values)) if !values.is_empty() => Ok(values),
+        _ => Err(Error::data("there are no scores in the file")
+            .at_file(path)
+            .hint("give a file with a score for each row")),
+    }
+}
+
+/// The position of the column.
+fn find(source: &Source, column: Option<&str>) -> Result<usize> {
+    let names = source.names();
+    let named = |wanted: &str| names.iter().position(|n| source.named() && n.eq_ignore_ascii_case(wanted));
+    let columns = if source.named() { format!("the columns are {}", list(names)) } else { "there is no header".into() };
+    match column {
+        None if names.len() == 1 => Ok(0),
+        None => named("confidence").or_else(|| named("score")).ok_or_else(|| {
+            Error::data(format!("there are {} columns and none is named confidence or score", names.len()))
+                .hint(format!("{columns}; choose one with --column NAME or --column NUMBER (from 1)"))
+        }),
+        Some(column) => {
+            let numbered = || column.parse::<usize>().ok()?.checked_sub(1).filter(|&i| i < names.len());
+            named(column).or_else(numbered).ok_or_else(|| {
+                Error::data(format!("there is no column {column}"))
+                    .hint(format!("{columns}; numbers run from 1 to {}", names.len()))
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &str, content: &[u8], column: Option<&str>) -> Result<Vec<f64>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        scores(&path, column)
+    }
+
+    #[test]
+    fn text_columns_and_arrays() {
+        let (inf, text) = (f64::INFINITY, "a.txt");
+        assert_eq!(read(text, b"1\n-2.5\n3e-2\n", None).unwrap(), [1.0, -2.5, 0.03]);
+        assert_eq!(read(text, b"score\n1\n2\n", None).unwrap(), [1.0, 2.0]);
+        assert_eq!(read(text, b"-inf\n1\ninf\n", None).unwrap(), [-inf, 1.0, inf]);
+        let table = b"label,confidence,verdict\na,-1,known\nb,-2,unknown\n";
+        assert_eq!(read("p.csv", table, None).unwrap(), [-1.0, -2.0]);
+        assert_eq!(read("p.csv", b"a;b\n1;2\n3;4\n", Some("b")).unwrap(), [2.0, 4.0]);
+        assert_eq!(read("p.csv", b"1,2\n3,4\n", Some("2")).unwrap(), [2.0, 4.0]);
+        let mut npy = b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }".to_vec();
+        npy.resize(79, b' ');
+        npy.push(b'\n');
+        npy.extend([1.5f64, f64::NEG_INFINITY].iter().flat_map(|v| v.to_le_bytes()));
+        assert_eq!(read("s.npy", &npy, None).unwrap(), [1.5, -inf]);
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_where() {
+        let fails = |content: &[u8], column: Option<&str>, row: Option<u64>, part: &str| {
+            let e = read("s.csv", content, column).unwrap_err();
+            assert!(e.to_string().contains(part) && e.file().is_some() && e.hint_text().is_some(), "{e}");
+            assert_eq!(e.row(), row, "{e}");
+        };
+        fails(b"1\nNaN\n2\n", None, Some(2), "missing");
+        fails(b"a,b\n1,2\n3,\n", Some("b"), Some(3), "missing");
+        fails(b"1\n2\nabc\n", None, Some(3), "abc");
+        fails(b"a,b\n1,2\n", None, None, "none is named");
+        fails(b"a,b\n1,2\n", Some("c"), None, "no column c");
+        fails(b"1,2\n3,4\n", Some("3"), None, "no column 3");
+        assert!(read("s.csv", b"", None).is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! A training step and a one-row prediction allocate nothing, once their buffers have grown.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mcdd::data::digits;
+use mcdd::head::HeadConfig;
+use mcdd::model::{Model, Predictions, Scratch};
+use mcdd::net::cpu::Engine;
+use mcdd::net::cpu::pool::Pool;
+use mcdd::net::mlp;
+use mcdd::seed::Stream;
+use mcdd::train::optim::{Optimizer, State, update};
+use mcdd::train::{Rows, Settings, Shards};
+
+struct Counting;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: hands everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// One test, so that nothing else allocates meanwhile.
+#[test]
+fn steps_and_single_rows_allocate_nothing() {
+    let (rows, width) = (1000, 30);
+    let mut seed = Stream::new(1, "allocation");
+    let x: Vec<f32> = (0..rows * width).map(|_| seed.normal() as f32).collect();
+    let y: Vec<u32> = (0..rows).map(|i| (i % 4) as u32).collect();
+    let graph = mlp(width, &[64, 64], 32);
+    for threads in [1, 2] {
+        let pool = Pool::new(threads);
+        let mut params = graph.init(&mut seed);
+        let mut head = HeadConfig::default().build(4, 32, &mut seed);
+        let optimizer = Optimizer::default();
+        let mut states = (State::new(&optimizer, &params), State::new(&optimizer, head.params()));
+        let mut engine = Engine::new(&graph).unwrap();
+        engine.load(&params, &pool);
+        let mut shards = Shards::new(&params, head.params(), 200, width);
+        let order: Vec<usize> = (0..rows - 70).collect(); // the last batch is a short one
+        let mut epoch = |step: &mut u64| {
+            for batch in order.chunks(200) {
+                shards.run(&engine, &params, head.as_ref(), Rows { x: &x, y: &y }, batch, &pool);
+                *step += 1;
+                update(&optimizer, 1e-3, 0.0, *step, &mut params, shards.net_gradients(), &mut states.0, &pool);
+                let own = head.params_mut();
+                update(&optimizer, 1e-3, 0.0, *step, own, shards.head_gradients(), &mut states.1, &pool);
+                head.project();
+                engine.load(&params, &pool);
+            }
+        };
+        let mut step = 0;
+        epoch(&mut step);
+        let before = COUNT.load(Ordering::Relaxed);
+        epoch(&mut step);
+        assert_eq!(COUNT.load(Ordering::Relaxed) - before, 0, "{threads} threads");
+    }
+
+    let table = digits();
+    let model = Model::fit(&table, &Settings { epochs: 1, ..Settings::default() }).unwrap();
+    let x = model.schema().transform(&table, None).unwrap();
+    let width = model.graph().input;
+    let (mut out, mut scratch) = (Predictions::default(), Scratch::default());
+    model.predict_one(&x[..width], &mut out, &mut scratch).unwrap();
+    let before = COUNT.load(Ordering::Relaxed);
+    for row in x.chunks_exact(width) {
+        model.predict_one(row, &mut out, &mut scratch).unwrap();
+    }
+    assert_eq!(COUNT.load(Ordering::Relaxed) - before, 0);
+}
