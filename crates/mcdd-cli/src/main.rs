@@ -29,7 +29,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Train(cmd::train::Args),
+    Train(Box<cmd::train::Args>),
     Predict(cmd::predict::Args),
     Evaluate(cmd::evaluate::Args),
     Metrics(cmd::metrics::Args),
@@ -40,7 +40,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Train(args) => cmd::train::run(args),
+        Command::Train(args) => cmd::train::run(*args),
         Command::Predict(args) => cmd::predict::run(args),
         Command::Evaluate(args) => cmd::evaluate::run(args),
         Command::Metrics(args) => cmd::metrics::run(args),

@@ -42,7 +42,10 @@ impl Reading {
     /// As the library takes it.
     pub fn options(&self) -> ReadOptions {
         ReadOptions {
-            label: self.label.as_deref().map_or(Label::Auto, |l| l.parse().unwrap_or(Label::Auto)),
+            label: self.label.as_deref().map_or(Label::Auto, |l| {
+                let Ok(label) = l.parse();
+                label
+            }),
             header: self.header,
             separator: self.separator,
             ..ReadOptions::default()
@@ -52,5 +55,15 @@ impl Reading {
 
 /// The number of threads: all cores unless told.
 pub fn threads(given: Option<usize>) -> usize {
-    given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into)).clamp(1, 256)
+    given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into))
+}
+
+/// A number of threads that makes sense.
+pub fn thread_count(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=256).contains(n)).ok_or_else(|| "give a number from 1 to 256".into())
+}
+
+/// A number of bootstrap replicates that fits into memory.
+pub fn replicates(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&n| n <= 1_000_000).ok_or_else(|| "give a number from 0 to 1,000,000".into())
 }

@@ -30,6 +30,8 @@ pub struct Columns {
 /// Writes predictions in one of the formats.
 pub struct Writer<'a, W: Write + Send> {
     classes: &'a [String],
+    /// The classes as CSV cells.
+    cells: Vec<String>,
     threshold: Threshold,
     columns: Columns,
     sink: Sink<W>,
@@ -71,7 +73,8 @@ impl<'a, W: Write + Send> Writer<'a, W> {
                 Sink::Parquet(Box::new(ArrowWriter::try_new(to, Arc::clone(&schema), Some(properties))?), schema)
             }
         };
-        Ok(Writer { classes, threshold, columns, sink, buffer: Vec::new() })
+        let cells = classes.iter().map(|c| csv_cell(c)).collect();
+        Ok(Writer { classes, cells, threshold, columns, sink, buffer: Vec::new() })
     }
 
     /// Adds a block of rows.
@@ -79,10 +82,9 @@ impl<'a, W: Write + Send> Writer<'a, W> {
         self.buffer.clear();
         match &mut self.sink {
             Sink::Csv(to) => {
-                let labels: Vec<String> = self.classes.iter().map(|c| csv_cell(c)).collect();
                 for i in 0..p.rows() {
                     let verdict = verdict(self.threshold.known(p.confidence[i]));
-                    let label = &labels[p.class[i] as usize];
+                    let label = &self.cells[p.class[i] as usize];
                     write!(self.buffer, "{label},{verdict},{},{}", p.confidence[i], p.p_value[i])?;
                     for (_, values) in extras(p, i, self.columns) {
                         for v in values {

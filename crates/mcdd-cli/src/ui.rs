@@ -21,19 +21,37 @@ fn say(colour_code: &str, head: &str, text: &str) {
 
 /// Prints an error and, as its last line, what to do about it.
 pub fn error(error: &anyhow::Error) {
-    say("1;31", "error", &format!("{error:#}"));
+    say("1;31", "error", &plain(&error.to_string()));
     let hint = error.downcast_ref::<mcdd::Error>().and_then(mcdd::Error::hint_text);
     say("1;36", "hint", hint.unwrap_or("mcdd --help explains the commands, mcdd COMMAND --help their options"));
 }
 
 /// Something that the user should know.
 pub fn warning(text: &str) {
-    say("1;33", "warning", text);
+    say("1;33", "warning", &plain(text));
 }
 
 /// Something that was done.
 pub fn note(text: &str) {
-    say("1;34", "note", text);
+    say("1;34", "note", &plain(text));
+}
+
+/// Names stdout in an error of writing to it.
+pub fn on_stdout(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<io::Error>() {
+        Ok(e) => mcdd::Error::io(e, std::path::Path::new("standard output")).into(),
+        Err(other) => other,
+    }
+}
+
+/// Writes to stdout.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    io::stdout().lock().write_all(text.as_bytes()).map_err(|e| on_stdout(e.into()))
+}
+
+/// Text from a file without the characters that a terminal obeys.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Whether an error is only that the reader of our output has gone.

@@ -73,6 +73,17 @@ impl Container {
         }
     }
 
+    /// The same without the promise that all are finite: the state of an optimiser may overflow and training go on.
+    ///
+    /// # Errors
+    /// If there is no such tensor.
+    pub fn take_f32_unchecked(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        match self.take(name, shape)? {
+            Values::F32(v) => Ok(v),
+            Values::F64(_) => Err(Error::format(format!("tensor {name} holds 64-bit numbers"))),
+        }
+    }
+
     /// Takes out a tensor of 64-bit numbers, all finite, of the given shape.
     ///
     /// # Errors

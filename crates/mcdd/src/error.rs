@@ -19,15 +19,19 @@ pub enum Kind {
     Diverged,
 }
 
-/// An error with its place and a hint.
+/// An error with its place and a hint; one pointer wide, as results are passed around in hot loops.
 #[derive(Debug)]
-pub struct Error {
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     kind: Kind,
     message: String,
     file: Option<PathBuf>,
     row: Option<u64>,
     column: Option<String>,
     hint: Option<String>,
+    source: Option<std::io::Error>,
 }
 
 /// The library's result type.
@@ -36,7 +40,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// A new error; `message` says what happened, in a sentence without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), file: None, row: None, column: None, hint: None }
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            file: None,
+            row: None,
+            column: None,
+            hint: None,
+            source: None,
+        }))
     }
 
     /// Bad data.
@@ -56,90 +68,104 @@ impl Error {
 
     /// An error of the operating system, at `file`.
     pub fn io(error: std::io::Error, file: &Path) -> Self {
-        let hint = match error.kind() {
-            std::io::ErrorKind::NotFound => Some("check the path"),
-            std::io::ErrorKind::PermissionDenied => Some("check the permissions of the file and of its folder"),
-            _ => None,
+        use std::io::ErrorKind;
+        let (message, hint) = match error.kind() {
+            ErrorKind::NotFound => ("there is no such file or folder", "check the path"),
+            ErrorKind::PermissionDenied => ("permission denied", "check the permissions of the file and of its folder"),
+            ErrorKind::StorageFull => ("no space is left", "make room, or write somewhere else"),
+            ErrorKind::ReadOnlyFilesystem => ("the file system is read-only", "write somewhere else"),
+            _ => ("", "try again; if it stays, look at the disk or the other end"),
         };
-        let mut e = Self::new(Kind::Io, error.to_string()).at_file(file);
-        e.hint = hint.map(Into::into);
+        let message = if message.is_empty() { error.to_string() } else { message.to_owned() };
+        let mut e = Self::new(Kind::Io, message).at_file(file).hint(hint);
+        e.0.source = Some(error);
         e
     }
 
     /// Names the file, unless one is named already.
     #[must_use]
     pub fn at_file(mut self, file: &Path) -> Self {
-        self.file.get_or_insert_with(|| file.to_owned());
+        self.0.file.get_or_insert_with(|| file.to_owned());
         self
     }
 
     /// Names the row as a person counts in the file: from 1, the header included.
     #[must_use]
     pub fn at_row(mut self, row: u64) -> Self {
-        self.row.get_or_insert(row);
+        self.0.row.get_or_insert(row);
         self
     }
 
     /// Names the column, by its name or (counted from 1) its position.
     #[must_use]
     pub fn at_column(mut self, column: impl Into<String>) -> Self {
-        self.column.get_or_insert_with(|| column.into());
+        self.0.column.get_or_insert_with(|| column.into());
         self
     }
 
     /// Says what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.0.hint = Some(hint.into());
         self
     }
 
     /// The kind, for programs.
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.0.kind
     }
 
     /// The file it happened in.
     pub fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
+        self.0.file.as_deref()
     }
 
     /// The row, counted from 1, the header included.
     pub fn row(&self) -> Option<u64> {
-        self.row
+        self.0.row
     }
 
     /// The column.
     pub fn column(&self) -> Option<&str> {
-        self.column.as_deref()
+        self.0.column.as_deref()
     }
 
     /// What to do next.
     pub fn hint_text(&self) -> Option<&str> {
-        self.hint.as_deref()
+        self.0.hint.as_deref()
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut place = false;
-        if let Some(file) = &self.file {
-            write!(f, "{}", file.display())?;
+        if let Some(file) = &self.0.file {
+            // What the command line calls `-`.
+            let stdin = file == Path::new("-");
+            if stdin {
+                write!(f, "standard input")?
+            } else {
+                write!(f, "{}", file.display())?
+            }
             place = true;
         }
-        if let Some(row) = self.row {
+        if let Some(row) = self.0.row {
             write!(f, "{}row {row}", if place { ", " } else { "" })?;
             place = true;
         }
-        if let Some(column) = &self.column {
+        if let Some(column) = &self.0.column {
             write!(f, "{}column {column}", if place { ", " } else { "" })?;
             place = true;
         }
-        write!(f, "{}{}", if place { ": " } else { "" }, self.message)
+        write!(f, "{}{}", if place { ": " } else { "" }, self.0.message)
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|e| e as _)
+    }
+}
 
 #[cfg(test)]
 mod tests {

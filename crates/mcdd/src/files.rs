@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// If writing fails; then `path` is as it was.
-pub fn write_beside(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+pub fn write_beside(path: &Path, write: impl FnOnce(&mut (dyn Write + Send)) -> Result<()>) -> Result<()> {
     let io = |e| Error::io(e, path);
     // A link is followed, so that it stays a link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -25,7 +25,7 @@ pub fn write_beside(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()
     }
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".mcdd-").suffix(".part");
+    builder.prefix(PREFIX).suffix(SUFFIX);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -44,6 +44,19 @@ pub fn write_beside(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()
         let _ = folder.sync_all();
     }
     Ok(())
+}
+
+/// What the names of unfinished files begin and end with.
+pub(crate) const PREFIX: &str = ".mcdd-";
+pub(crate) const SUFFIX: &str = ".part";
+
+/// Whether a file can be written in `folder`; long work asks before it begins.
+///
+/// # Errors
+/// If it cannot.
+pub fn check_folder(folder: &Path) -> Result<()> {
+    let made = tempfile::Builder::new().prefix(PREFIX).suffix(SUFFIX).tempfile_in(folder);
+    made.map(|_| ()).map_err(|e| Error::io(e, folder))
 }
 
 #[cfg(test)]

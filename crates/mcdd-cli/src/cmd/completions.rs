@@ -1,9 +1,10 @@
 //! `mcdd completions`: completion scripts for shells.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap_complete::Shell;
+
+use crate::ui;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +25,6 @@ pub fn run<C: clap::CommandFactory>(args: Args) -> anyhow::Result<ExitCode> {
     // To memory first: the generator panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut C::command(), "mcdd", &mut script);
-    io::stdout().lock().write_all(&script)?;
+    ui::print(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,6 @@
 //! `mcdd demo`: the main job on data that the program carries.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -84,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     table(&mut out, &ours, &softmax, &digit, test.rows(), unknown.rows())?;
     verdicts(&mut out, &ours, &test, &unknown, &digit)?;
     next(&mut out, &args.output)?;
-    io::stdout().lock().write_all(out.as_bytes())?;
+    ui::print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,12 +1,11 @@
 //! `mcdd evaluate`: accuracy on known rows, and how well unknown ones are noticed.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use mcdd::data::ReadOptions;
-use mcdd::metrics::{self, Interval};
+use mcdd::data::{Label, ReadOptions};
+use mcdd::metrics::{self, Detection, Interval};
 use mcdd::model::{Model, Predictions, Threshold};
 use mcdd::net::cpu::pool::Pool;
 use serde_json::{Value, json};
@@ -48,7 +47,7 @@ pub struct Args {
     tpr: Option<f64>,
 
     /// Replicates for the 95% intervals; 0 for no intervals
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = options::replicates)]
     bootstrap: usize,
 
     /// Seed of the replicates
@@ -59,7 +58,7 @@ pub struct Args {
     reading: Reading,
 
     /// Threads; they do not change the result [default: all cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = options::thread_count)]
     threads: Option<usize>,
 
     /// Say nothing but errors
@@ -92,20 +91,26 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let e = mcdd::Error::data("no row has a class of this model").at_file(&args.data);
         return Err(e.hint("check the file and --label; mcdd inspect lists the classes").into());
     }
+    if !id.right.is_empty() && id.right.len() < id.confidence.len() {
+        let e = mcdd::Error::data("some rows have a label and some have none").at_file(&args.data);
+        return Err(e.hint("fill the labels in, or give --label none").into());
+    }
     let mut sets = Vec::new();
     if !id.foreign.is_empty() {
         let name = format!("rows of {} whose label is no class of the model", args.data.display());
         sets.push(OodSet { name, confidence: id.foreign });
     }
     for path in &args.ood {
-        let found = score(&model, path, &ReadOptions { ..args.reading.options() }, &pool, args.quiet)?;
+        // Their labels are of no use; only that the column of the model's labels is known for one is.
+        let options = ReadOptions { label: Label::Auto, ..args.reading.options() };
+        let found = score(&model, path, &options, &pool, args.quiet)?;
         // Whatever their labels say, these rows were given as unknown.
         let confidence = [found.confidence, found.foreign].concat();
         sets.push(OodSet { name: path.display().to_string(), confidence });
     }
     let report = Report { args: &args, threshold, confidence: id.confidence, right: id.right, sets };
     let text = if args.json { format!("{:#}\n", report.json()?) } else { report.text()? };
-    io::stdout().lock().write_all(text.as_bytes())?;
+    ui::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -131,10 +136,6 @@ fn score(model: &Model, path: &Path, options: &ReadOptions, pool: &Pool, quiet: 
     if !quiet {
         notices.iter().for_each(|n| ui::note(n));
     }
-    if !out.right.is_empty() && out.right.len() < out.confidence.len() {
-        let e = mcdd::Error::data("some rows have a label and some have none").at_file(path);
-        return Err(e.hint("fill the labels in, or give --label none").into());
-    }
     Ok(out)
 }
 
@@ -154,6 +155,14 @@ impl Report<'_> {
         let (n, seed) = (self.args.bootstrap, self.args.seed);
         let interval = if n > 0 { Some(metrics::accuracy_interval(&self.right, n, seed, 0)?) } else { None };
         Ok(Some((metrics::accuracy(&self.right)?.accuracy, interval)))
+    }
+
+    fn detect(&self, set: &OodSet) -> mcdd::Result<(Detection, Option<[Interval; 8]>)> {
+        let intervals = match self.args.bootstrap {
+            0 => None,
+            n => Some(metrics::bootstrap(&self.confidence, &set.confidence, n, self.args.seed, 0)?.rows()),
+        };
+        Ok((metrics::detection(&self.confidence, &set.confidence)?, intervals))
     }
 
     fn known(&self, confidence: &[f64]) -> f64 {
@@ -194,11 +203,7 @@ impl Report<'_> {
             writeln!(out, "  accuracy among those kept %      {}", percent(a))?;
         }
         for set in &self.sets {
-            let d = metrics::detection(&self.confidence, &set.confidence)?;
-            let intervals = match self.args.bootstrap {
-                0 => None,
-                n => Some(metrics::bootstrap(&self.confidence, &set.confidence, n, self.args.seed, 0)?.rows()),
-            };
+            let (d, intervals) = self.detect(set)?;
             writeln!(out, "\nout-of-distribution: {} ({} rows)", set.name, set.confidence.len())?;
             writeln!(out, "  rejected as unknown %            {}", percent(1.0 - self.known(&set.confidence)))?;
             for (i, row) in d.rows().iter().enumerate() {
@@ -217,11 +222,7 @@ impl Report<'_> {
         let accuracy = self.accuracy()?.map(|(value, interval)| json!({ "value": value, "interval95": interval }));
         let mut sets = Vec::new();
         for set in &self.sets {
-            let d = metrics::detection(&self.confidence, &set.confidence)?;
-            let intervals = match self.args.bootstrap {
-                0 => None,
-                n => Some(metrics::bootstrap(&self.confidence, &set.confidence, n, self.args.seed, 0)?.rows()),
-            };
+            let (d, intervals) = self.detect(set)?;
             let rows = d.rows();
             let metrics: serde_json::Map<String, Value> = rows
                 .iter()

@@ -1,7 +1,6 @@
 //! `mcdd inspect`: what is in a model file.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,9 +8,10 @@ use mcdd::data::ColumnKind;
 use mcdd::head::HeadConfig;
 use mcdd::model::Model;
 use mcdd::net::Layer;
+use mcdd::train::optim::{Optimizer, Schedule};
 use serde_json::{Value, json};
 
-use crate::ui::percent;
+use crate::ui::{self, percent};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,8 +34,12 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = Model::load(&args.model)?;
     let bytes = std::fs::metadata(&args.model).map_or(0, |m| m.len());
-    let text = if args.json { format!("{:#}\n", json(&model, bytes)?) } else { text(&model, bytes)? };
-    io::stdout().lock().write_all(text.as_bytes())?;
+    let text = if args.json {
+        format!("{:#}\n", json(&model, bytes)?)
+    } else {
+        text(&model, bytes)?.lines().map(|l| ui::plain(l) + "\n").collect()
+    };
+    ui::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -89,20 +93,30 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
         ref other => other.name().into(),
     };
     writeln!(out, "method       {method}")?;
+    let optimizer = match s.optimizer {
+        Optimizer::Adam { .. } => "Adam".into(),
+        Optimizer::Sgd { momentum } => format!("SGD with Nesterov momentum {momentum}"),
+    };
+    let schedule = match &s.schedule {
+        Schedule::Constant => "constant".into(),
+        Schedule::Cosine => "down to 0 along a cosine".into(),
+        Schedule::Steps { at, factor } => format!("times {factor} at {at:?} of the run"),
+    };
     writeln!(
         out,
-        "training     {} rows, {} epochs of batches of {}, lr {}, {:?}, {:?}, seed {}",
+        "training     {} rows, {} epochs of batches of {}, {}, lr {} {}, seed {}",
         model.training_rows(),
         s.epochs,
         s.batch,
+        optimizer,
         s.lr,
-        s.optimizer,
-        s.schedule,
+        schedule,
         s.seed
     )?;
     for m in 0..model.members() {
-        if let Some((history, Some(kept))) = model.history(m).filter(|(h, _)| !h.is_empty()) {
-            let e = history[kept];
+        if let Some((history, Some(kept))) = model.history(m)
+            && let Some(e) = history.get(kept)
+        {
             writeln!(
                 out,
                 "  member {}   epoch {} of {} kept: loss {:.4}, held-out loss {:.4}, held-out accuracy {}%",

@@ -1,6 +1,5 @@
 //! `mcdd metrics`: detection metrics of two files of scores, from anywhere.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,6 +8,8 @@ use mcdd::Result;
 use mcdd::data::scores;
 use mcdd::metrics::{self, Detection, DetectionIntervals, Row};
 use serde_json::{Value, json};
+
+use crate::{options, ui};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +45,7 @@ pub struct Args {
     pub compat: Option<Compat>,
 
     /// Replicates for the 95% intervals; 0 for no intervals
-    #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "compat")]
+    #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "compat", value_parser = options::replicates)]
     pub bootstrap: usize,
 
     /// Seed of the replicates
@@ -85,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ood = scores(&args.ood_scores, args.column.as_deref())?;
     let report = Report::new(&id, &ood, &args)?;
     let text = if args.json { report.json()? } else { report.table() };
-    io::stdout().lock().write_all(text.as_bytes())?;
+    ui::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

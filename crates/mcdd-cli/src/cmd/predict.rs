@@ -67,7 +67,7 @@ pub struct Args {
     reading: Reading,
 
     /// Threads; they do not change the result [default: all cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = options::thread_count)]
     threads: Option<usize>,
 
     /// Say nothing but errors
@@ -120,7 +120,7 @@ pub fn for_each_block(
             }
             anyhow::Ok(())
         })(blocks);
-        let notices = reading.join().unwrap_or_default();
+        let notices = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         worked.map(|()| notices)
     })
 }
@@ -139,7 +139,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let mut failed = None;
             let written = mcdd::files::write_beside(path, |to| {
                 // Errors of other kinds than the library's wait outside.
-                predict(&args, &model, threshold, &mut Shared(to), &mut unknown, &mut all_notices).map_err(|e| {
+                predict(&args, &model, threshold, to, &mut unknown, &mut all_notices).map_err(|e| {
                     failed = Some(e);
                     mcdd::Error::data("not written")
                 })
@@ -150,9 +150,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             written?;
         }
         None => {
-            let mut to = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-            predict(&args, &model, threshold, &mut Shared(&mut to), &mut unknown, &mut all_notices)?;
-            to.flush()?;
+            let mut to = BufWriter::with_capacity(1 << 16, io::stdout());
+            let done = predict(&args, &model, threshold, &mut to, &mut unknown, &mut all_notices);
+            done.and_then(|()| Ok(to.flush()?)).map_err(ui::on_stdout)?;
         }
     }
     if !args.quiet {
@@ -161,27 +161,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(args.fail_on_unknown && unknown > 0)))
 }
 
-/// A writer that stays on this thread, where a `Send` one is asked for.
-struct Shared<'a>(&'a mut dyn Write);
-
-// SAFETY: never moved to another thread; the Parquet writer asks for `Send` only to be `Send` itself.
-unsafe impl Send for Shared<'_> {}
-
-impl Write for Shared<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
 fn predict(
     args: &Args,
     model: &Model,
     threshold: Threshold,
-    to: &mut Shared,
+    to: &mut (dyn Write + Send),
     unknown: &mut usize,
     notices: &mut Notices,
 ) -> anyhow::Result<()> {

@@ -26,7 +26,7 @@ Examples:
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Files: CSV, TSV, Parquet, NPY, NPZ, IDX or "label index:value", text also gzipped; several are put together
+    /// Files: CSV, TSV, Parquet, NPY, NPZ, IDX or "label index:value", also gzipped; several are put together
     #[arg(required = true, value_name = "DATA")]
     data: Vec<PathBuf>,
 
@@ -93,9 +93,17 @@ pub struct Args {
     #[arg(long, default_value_t = 0.0, help_heading = "Training")]
     weight_decay: f64,
 
-    /// Learning rate over the run: down to 0 along a cosine, constant, or divided by 10 at 50% and 75%
+    /// Learning rate over the run: down to 0 along a cosine, constant, or in steps
     #[arg(long, value_enum, default_value = "cosine", help_heading = "Training")]
     schedule: ScheduleName,
+
+    /// Shares of the run at which --schedule steps multiplies the rate
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.5,0.75", help_heading = "Training")]
+    step_at: Vec<f64>,
+
+    /// What --schedule steps multiplies the rate by
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.1, help_heading = "Training")]
+    step_factor: f64,
 
     /// Which epoch's weights are kept: the last, or the one with the lowest held-out loss
     #[arg(long, value_enum, default_value = "last", help_heading = "Training")]
@@ -118,7 +126,7 @@ pub struct Args {
     seed: u64,
 
     /// Threads; they do not change the result [default: all cores]
-    #[arg(long, value_name = "N", help_heading = "Running")]
+    #[arg(long, value_name = "N", help_heading = "Running", value_parser = options::thread_count)]
     threads: Option<usize>,
 
     /// Keep checkpoints in this folder
@@ -197,7 +205,7 @@ impl Args {
             schedule: match self.schedule {
                 ScheduleName::Cosine => Schedule::Cosine,
                 ScheduleName::Constant => Schedule::Constant,
-                ScheduleName::Steps => Schedule::Steps { at: vec![0.5, 0.75], factor: 0.1 },
+                ScheduleName::Steps => Schedule::Steps { at: self.step_at.clone(), factor: self.step_factor },
             },
             select: match self.select {
                 SelectName::Last => train::Select::Last,
@@ -225,6 +233,10 @@ fn check_place(output: &Path) -> mcdd::Result<()> {
     if output.is_dir() {
         return Err(mcdd::Error::setting("is a folder").at_file(output).hint("give the name of a file with -o"));
     }
+    // A device or a pipe is written in place; beside anything else a file must be possible.
+    if !output.exists() || output.is_file() {
+        mcdd::files::check_folder(folder)?;
+    }
     Ok(())
 }
 
@@ -238,7 +250,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let table = Table::read(&args.data, &reading)?;
     if !args.quiet {
         let (rows, columns, classes) = (table.rows(), table.names.len(), table.classes().len());
-        ui::note(&format!("{rows} rows, {columns} columns, {classes} classes"));
+        ui::note(&format!("{rows} rows, {columns} feature columns, classes: {classes}"));
     }
     ui::catch_interrupts();
     let progress = ui::Progress::new(settings.members, settings.epochs, args.quiet);
@@ -270,8 +282,10 @@ fn summary(model: &Model, output: &Path, seconds: f64) {
         "trained on {} rows, calibrated on {held} held-out rows, in {seconds:.1} s",
         model.training_rows()
     ));
-    if let Some((history, Some(kept))) = model.history(0).filter(|(h, _)| !h.is_empty()) {
-        let accuracy = ui::percent(history[kept].held_out_accuracy);
+    if let Some((history, Some(kept))) = model.history(0)
+        && let Some(epoch) = history.get(kept)
+    {
+        let accuracy = ui::percent(epoch.held_out_accuracy);
         ui::note(&format!("held-out accuracy {accuracy}% (epoch {} of {})", kept + 1, history.len()));
     }
     if let Ok(t) = model.threshold() {

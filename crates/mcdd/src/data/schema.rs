@@ -166,6 +166,7 @@ impl Schema {
             return Err(place(Error::data("no column is left: every one is constant, empty or dropped"))
                 .hint("give columns that differ between rows"));
         }
+        schema.validate()?;
         Ok((schema, notices))
     }
 

@@ -144,7 +144,8 @@ impl Head for DeepMcdd {
         d_bias.fill(0.0);
         for (row, &y) in pairs.chunks_exact(classes).zip(y) {
             for (k, &[scaled, square]) in row.iter().enumerate() {
-                let g = scaled / precision(log_sigma[k]);
+                // Back from `g / sigma^2`; a sigma so large that this is 0 has no say.
+                let g = if scaled == 0.0 { 0.0 } else { scaled / precision(log_sigma[k]) };
                 // The bias moves the posterior only, not the distance term.
                 d_bias[k] -= if k == y as usize { g - share } else { g };
                 if self.sigma == Sigma::Learned {

@@ -110,6 +110,9 @@ pub(super) fn resample(stream: &mut Stream, n: usize, mut take: impl FnMut(usize
     }
 }
 
+/// Replicates at the most: all are kept until the quantiles are taken.
+const MOST_REPLICATES: usize = 10_000_000;
+
 /// Runs the replicates, in contiguous parts on `threads` threads; `worker` makes the state of a thread.
 pub(super) fn replicate<const N: usize, F>(
     replicates: usize,
@@ -122,6 +125,9 @@ where
 {
     if replicates == 0 {
         return Err(Error::setting("a bootstrap interval needs at least one replicate").hint("1000 is usual"));
+    }
+    if replicates > MOST_REPLICATES {
+        return Err(Error::setting(format!("{replicates} replicates are too many")).hint("1000 is usual"));
     }
     let threads = match threads {
         0 => thread::available_parallelism().map_or(1, NonZero::get),

@@ -29,12 +29,12 @@ impl Threshold {
 
     /// What to tell the user where the wanted rate cannot be vouched for.
     pub fn shortfall(&self, held_out: usize) -> Option<String> {
-        let needed = (1.0 / (1.0 - self.wanted) - 1e-9).ceil() as usize - 1;
+        let needed = (1.0 / (1.0 - self.wanted) * (1.0 - 1e-9)).ceil() as usize - 1;
         (self.tpr < self.wanted).then(|| {
             format!(
                 "{held_out} held-out rows are too few for a threshold that keeps {}% of known rows: {needed} are needed. \
                  The threshold is the lowest confidence among them, which keeps {:.1}%",
-                self.wanted * 100.0,
+                (self.wanted * 1e6).round() / 1e4,
                 self.tpr * 100.0
             )
         })
@@ -77,7 +77,7 @@ impl Calibration {
         }
         let n = self.scores.len();
         // 1 - 0.9 is a little less than 0.1: what is meant is the number that was typed.
-        let rejected = ((1.0 - tpr) * (n + 1) as f64 + 1e-9).floor() as usize;
+        let rejected = ((1.0 - tpr) * (n + 1) as f64 * (1.0 + 1e-9)).floor() as usize;
         let reached = if rejected == 0 { n as f64 / (n + 1) as f64 } else { tpr };
         let confidence = self.scores[rejected.clamp(1, n) - 1];
         Ok(Threshold { confidence, wanted: tpr, tpr: reached })
@@ -103,6 +103,7 @@ mod tests {
         let t = c.threshold(0.96).unwrap();
         assert_eq!((t.confidence, t.tpr), (1.0, 0.95));
         assert!(t.shortfall(19).unwrap().contains("24 are needed"));
+        assert!(c.threshold(0.9999).unwrap().shortfall(19).unwrap().contains("keeps 99.99% of known rows: 9999 are"));
         assert!(c.threshold(1.0).is_err() && c.threshold(f64::NAN).is_err());
         assert!(Calibration::new(vec![]).is_err() && Calibration::new(vec![f64::NAN]).is_err());
     }

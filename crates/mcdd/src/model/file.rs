@@ -128,6 +128,9 @@ impl Model {
         }
         let mut members = Vec::new();
         for (m, described) in text.members.into_iter().enumerate() {
+            if described.epoch.is_some_and(|e| e >= described.history.len()) {
+                return Err(wrong("the epoch that was kept is not in the history"));
+            }
             let mut fill = |params: &mut Params| -> Result<()> {
                 for i in 0..params.specs().len() {
                     let spec = params.specs()[i].clone();

@@ -9,11 +9,26 @@ pub use calibration::{Calibration, Threshold};
 pub use predict::{Predictions, Scratch};
 
 use crate::data::{Notices, Schema, Table};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::head::Head;
 use crate::net::cpu::{self, Predictor};
-use crate::net::{Graph, mlp};
+use crate::net::{Graph, ParamSpec, mlp};
 use crate::train::{self, Epoch, Rows, Run, Settings};
+
+/// Parameters of a network at the most: 1 GB, and training needs several times that.
+const MOST_PARAMETERS: usize = 1 << 28;
+
+/// Refuses networks that would not fit into memory, before anything is allocated.
+fn check_size(graph: &Graph, head: &[ParamSpec]) -> Result<()> {
+    let specs = graph.specs();
+    let mut sizes = specs.iter().chain(head).map(|s| s.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)));
+    let total = sizes.try_fold(0usize, |sum, n| sum.checked_add(n?));
+    match total {
+        Some(total) if total <= MOST_PARAMETERS => Ok(()),
+        _ => Err(Error::setting(format!("the network would have more than {MOST_PARAMETERS} parameters"))
+            .hint("give smaller --hidden and --latent, or fewer columns")),
+    }
+}
 
 /// Rows that each class needs: some to learn from, and a chance of one to calibrate with.
 pub const MIN_CLASS_ROWS: usize = 5;
@@ -72,11 +87,7 @@ impl Model {
             return Err(Error::setting("no row is held out: the classes are too small for this share")
                 .hint("raise --holdout, e.g. to 0.2"));
         }
-        let (schema, mut notices) = Schema::fit(table, &train_rows)?;
-        if schema.width() == 0 {
-            return Err(Error::data("no column is left to learn from: every one is constant or empty")
-                .hint("check the file, --label and --drop"));
-        }
+        let (schema, notices) = Schema::fit(table, &train_rows)?;
         let x = schema.transform(table, Some(&train_rows))?;
         let held_x = schema.transform(table, Some(&held_rows))?;
         let labels = |rows: &[usize]| rows.iter().filter_map(|&r| table.label(r)).collect::<Vec<u32>>();
@@ -85,13 +96,18 @@ impl Model {
 
         let classes = table.classes().to_vec();
         let graph = mlp(schema.width(), &settings.hidden, settings.latent);
+        check_size(&graph, &settings.head.specs(classes.len(), settings.latent))?;
         let trained = train::fit(&graph, settings, classes.len(), train, held, run)?;
-        let interrupted = trained.iter().any(|m| m.interrupted);
-        if interrupted {
-            let epochs = trained.iter().filter_map(|m| m.epoch).min().map_or(0, |e| e + 1);
-            notices.push(format!("training was stopped: the weights are the best so far, of epoch {epochs}"));
-        }
-
+        let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < settings.members;
+        let stopped = interrupted.then(|| {
+            let epochs = trained.iter().map(|m| m.history.len()).min().unwrap_or(0);
+            format!(
+                "training was stopped after {epochs} of {} epochs, with {} of {} members: the weights are the best so far",
+                settings.epochs,
+                trained.len(),
+                settings.members
+            )
+        });
         let members = trained
             .into_iter()
             .map(|m| {
@@ -100,15 +116,19 @@ impl Model {
             })
             .collect::<Result<Vec<_>>>()?;
         let scores = predict::confidences(&members, held.x, held.y.len(), classes.len());
-        let calibration = Calibration::new(scores)?;
-        let findings = doctor::examine(&members, held, &calibration, &classes, settings.tpr);
+        let calibration = Calibration::new(scores).map_err(|_| {
+            Error::new(Kind::Diverged, "training ended in confidences that are not finite").hint("lower --lr")
+        })?;
+        let mut findings = doctor::examine(&members, held, &calibration, &classes, settings.tpr);
+        findings.extend(stopped);
+        let settings = Settings { members: members.len(), ..settings.clone() };
         let model = Model {
             schema,
             classes,
             graph,
             members,
             calibration,
-            settings: settings.clone(),
+            settings,
             rows: y.len(),
             findings,
             version: env!("CARGO_PKG_VERSION").into(),

@@ -142,6 +142,7 @@ fn absurd_files_are_errors() {
         text("\"classes\":[\"0\",", "\"classes\":["),
         text("\"op\":\"linear\"", "\"op\":\"cake\""),
         text("{", "["),
+        text("\"epoch\":0", "\"epoch\":7"),
         missing,
         shape,
         infinite,
@@ -190,7 +191,7 @@ fn a_stopped_run_keeps_the_best_and_a_resumed_one_ends_in_the_same_bytes() {
                 &Run { threads: 1, checkpoint: checkpoint.clone(), resume: false, watch: &stop },
             )
             .unwrap();
-            assert!(stopped.interrupted && stopped.notices.iter().any(|n| n.contains("stopped")));
+            assert!(stopped.interrupted && stopped.model.findings().iter().any(|n| n.contains("stopped")));
             // A second start without --resume must not destroy what is there.
             if stop_at > steps_per_epoch {
                 let again = Run { threads: 1, checkpoint: checkpoint.clone(), ..Run::default() };
@@ -206,6 +207,27 @@ fn a_stopped_run_keeps_the_best_and_a_resumed_one_ends_in_the_same_bytes() {
             assert!(Model::fit_with(&table, &other, &resumed).err().unwrap().to_string().contains("another run"));
         }
     }
+}
+
+/// An ensemble that is stopped has only members that were trained.
+#[test]
+fn a_stopped_ensemble_has_no_untrained_members() {
+    let settings = Settings { epochs: 6, members: 3, ..quick() };
+    let steps_per_epoch = 1617usize.div_ceil(64);
+    for (threads, stop_at, members) in [(1, 2 * steps_per_epoch, 1), (1, 8 * steps_per_epoch, 2), (1, 3, 1)] {
+        let stop = StopAfter(AtomicUsize::new(0), stop_at);
+        let run = Run { threads, watch: &stop, ..Run::default() };
+        let fitted = Model::fit_with(&digits(), &settings, &run).unwrap();
+        assert_eq!(fitted.model.members(), members, "stopped at {stop_at}");
+        let bytes = fitted.model.to_bytes().unwrap();
+        assert_eq!(Model::from_bytes(&bytes).unwrap().members(), members);
+    }
+}
+
+#[test]
+fn a_network_that_cannot_fit_is_refused() {
+    let e = Model::fit(&digits(), &Settings { hidden: vec![65_536, 65_536], ..quick() }).err().unwrap();
+    assert!(e.to_string().contains("parameters") && e.hint_text().is_some());
 }
 
 #[test]

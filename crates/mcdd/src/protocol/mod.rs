@@ -9,7 +9,7 @@ use crate::data::Table;
 use crate::error::{Error, Result};
 use crate::metrics::{self, Detection};
 use crate::model::Model;
-use crate::train::{Run, Settings};
+use crate::train::{Run, Settings, in_parallel};
 
 /// One class left out, one fold tested.
 #[derive(Clone, Debug, Serialize)]
@@ -65,28 +65,9 @@ pub fn leave_one_out(
     settings: &Settings,
     threads: usize,
 ) -> Result<Vec<Scenario>> {
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     let classes = table.classes();
-    let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<Scenario>>>> = classes.iter().map(|_| Mutex::new(None)).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, classes.len().max(1)) {
-            scope.spawn(|| {
-                while let Some((class, slot)) = {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    classes.get(i).zip(results.get(i))
-                } {
-                    let result = scenario(table, class, fold, folds, settings, 1);
-                    *slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(result);
-                }
-            });
-        }
-    });
-    results
-        .into_iter()
-        .filter_map(|slot| slot.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
-        .collect()
+    let one = |i: usize| scenario(table, &classes[i], fold, folds, settings, 1);
+    in_parallel(classes.len(), threads, one).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::optim::State;
 use super::{Epoch, Progress, Rows, Settings};
 use crate::container::{Container, Values, hex};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::net::Graph;
 
 const FORMAT: &str = "mcdd checkpoint 1";
@@ -100,7 +101,7 @@ impl Keeper {
                 .hint("give the data and settings of that run, or another --checkpoint folder"));
         }
         let mut fill = |name: &str, to: &mut Vec<f32>| -> Result<()> {
-            *to = c.take_f32(name, &[to.len()]).map_err(|e| e.at_file(&self.path))?;
+            *to = c.take_f32_unchecked(name, &[to.len()]).map_err(|e| e.at_file(&self.path))?;
             Ok(())
         };
         fill("net", &mut run.net.data)?;
@@ -128,11 +129,19 @@ fn file(folder: &Path, member: usize) -> PathBuf {
 
 /// Makes the folder, and refuses one with checkpoints in it unless the run is to be resumed.
 pub(super) fn prepare(folder: &Path, resume: bool) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Error::io(e, folder))?;
-    if !resume && file(folder, 0).exists() {
-        return Err(Error::setting("the folder holds the checkpoints of an earlier run")
-            .at_file(folder)
-            .hint("add --resume to go on with it, or give another folder"));
+    let io = |e| Error::io(e, folder);
+    std::fs::create_dir_all(folder).map_err(io)?;
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let name = entry.map_err(io)?.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(files::PREFIX) && name.ends_with(files::SUFFIX) {
+            // What a kill in the middle of a write has left.
+            let _ = std::fs::remove_file(folder.join(&*name));
+        } else if !resume && name.starts_with("member-") && name.ends_with(".checkpoint") {
+            return Err(Error::setting("the folder holds the checkpoints of an earlier run")
+                .at_file(folder)
+                .hint("add --resume to go on with it, or give another folder"));
+        }
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ mod settings;
 mod shards;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -112,30 +112,49 @@ pub fn fit(
         None => String::new(),
     };
     let side_by_side = settings.members.min(run.threads).max(1);
-    let one = |member: usize, pool: &Arc<Pool>| {
-        let keeper = run.checkpoint.as_ref().map(|folder| Keeper::new(folder, member, fingerprint.clone()));
-        fit_member(graph, settings, classes, train, held, member, keeper, run, Arc::clone(pool))
-    };
-    if side_by_side == 1 {
-        let pool = Arc::new(Pool::new(run.threads));
-        return (0..settings.members).map(|m| one(m, &pool)).collect();
-    }
-    let results: Vec<Mutex<Option<Result<Member>>>> = (0..settings.members).map(|_| Mutex::new(None)).collect();
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..side_by_side {
-            scope.spawn(|| {
-                let pool = Arc::new(Pool::new(1));
-                loop {
-                    let member = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    let Some(slot) = results.get(member) else { return };
-                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(one(member, &pool));
-                }
-            });
+    let pool_threads = if side_by_side == 1 { run.threads } else { 1 };
+    let one = |member: usize| {
+        // A member that would only begin now is left out of an interrupted ensemble; the first must be there.
+        if member > 0 && run.watch.stop() {
+            return Ok(None);
         }
+        let keeper = run.checkpoint.as_ref().map(|folder| Keeper::new(folder, member, fingerprint.clone()));
+        let pool = Pool::new(pool_threads);
+        fit_member(graph, settings, classes, train, held, member, keeper, run, &pool).map(Some)
+    };
+    let mut members: Vec<Member> = in_parallel(settings.members, side_by_side, one)
+        .into_iter()
+        .filter_map(Result::transpose)
+        .collect::<Result<_>>()?;
+    // Nor does one that has not finished an epoch belong to it, as long as another has.
+    if members.iter().any(|m| !m.history.is_empty()) {
+        members.retain(|m| !m.history.is_empty());
+    }
+    Ok(members)
+}
+
+/// `work(0)` to `work(count - 1)`, up to `threads` at a time; the results are in order.
+pub(crate) fn in_parallel<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    if threads <= 1 || count <= 1 {
+        return (0..count).map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if i >= count {
+                return done;
+            }
+            done.push((i, work(i)));
+        }
+    };
+    let mut all: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.min(count)).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
-    let taken = results.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
-    taken.collect()
+    all.sort_by_key(|(i, _)| *i);
+    all.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Weights worth keeping.
@@ -172,7 +191,7 @@ fn fit_member(
     member: usize,
     mut keeper: Option<Keeper>,
     run: &Run,
-    pool: Arc<Pool>,
+    pool: &Pool,
 ) -> Result<Member> {
     let (width, n) = (graph.input, train.y.len());
     let net = graph.init(&mut Stream::new(settings.seed, &format!("init/net/{member}")));
@@ -188,7 +207,7 @@ fn fit_member(
     let batch = settings.batch.min(n);
     let steps = (settings.epochs * n.div_ceil(batch)) as u64;
     let mut engine = Engine::new(graph)?;
-    engine.load(&p.net, &pool);
+    engine.load(&p.net, pool);
     let mut shards = Shards::new(&p.net, p.head.params(), batch, width);
     let mut watcher = Watcher::default();
     let mut order: Vec<usize> = Vec::with_capacity(n);
@@ -204,7 +223,7 @@ fn fit_member(
         Stream::new(settings.seed, &format!("shuffle/{member}/{epoch}")).shuffle(&mut order);
         let mut loss = 0.0;
         for rows in order.chunks(batch) {
-            let here = shards.run(&engine, &p.net, p.head.as_ref(), train, rows, &pool);
+            let here = shards.run(&engine, &p.net, p.head.as_ref(), train, rows, pool);
             if !here.is_finite() {
                 return Err(Error::new(
                     Kind::Diverged,
@@ -216,27 +235,24 @@ fn fit_member(
             let rate = settings.lr * settings.schedule.at(p.step, steps);
             p.step += 1;
             let (o, decay) = (&settings.optimizer, settings.weight_decay);
-            update(o, rate, decay, p.step, &mut p.net, shards.net_gradients(), &mut p.states.0, &pool);
+            update(o, rate, decay, p.step, &mut p.net, shards.net_gradients(), &mut p.states.0, pool);
             let head = p.head.params_mut();
-            update(o, rate, decay, p.step, head, shards.head_gradients(), &mut p.states.1, &pool);
+            update(o, rate, decay, p.step, head, shards.head_gradients(), &mut p.states.1, pool);
             p.head.project();
-            engine.load(&p.net, &pool);
+            engine.load(&p.net, pool);
             if run.watch.stop() {
                 interrupted = true;
                 break;
             }
         }
         let (held_out_loss, held_out_accuracy) = watcher.look(&engine, &p, held);
-        // An epoch that was cut short counts only if it brought something better.
-        if !interrupted || p.best.as_ref().is_none_or(|b| held_out_loss < b.loss) {
+        if !interrupted {
             let record = Epoch { epoch, loss: loss / n as f64, held_out_loss, held_out_accuracy };
-            if !interrupted {
-                p.history.push(record);
-                run.watch.epoch(member, &record);
-            }
-            if p.best.as_ref().is_none_or(|b| held_out_loss < b.loss) {
-                p.best = Some(p.snapshot(epoch, held_out_loss));
-            }
+            p.history.push(record);
+            run.watch.epoch(member, &record);
+        }
+        if p.best.as_ref().is_none_or(|b| held_out_loss < b.loss) {
+            p.best = Some(p.snapshot(epoch, held_out_loss));
         }
         let since = p.best.as_ref().map_or(0, |b| epoch.saturating_sub(b.epoch));
         let early = settings.patience.is_some_and(|patience| since >= patience);

@@ -69,7 +69,7 @@ impl Schedule {
     pub fn check(&self) -> Result<()> {
         match self {
             Schedule::Steps { at, factor }
-                if !at.iter().all(|a| (0.0..1.0).contains(a)) || !(*factor > 0.0 && *factor <= 1.0) =>
+                if !(at.iter().all(|a| (0.0..1.0).contains(a)) && *factor > 0.0 && *factor <= 1.0) =>
             {
                 Err(Error::setting(
                     "the schedule's steps must be shares between 0 and 1, its factor above 0 and at most 1",

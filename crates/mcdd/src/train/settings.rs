@@ -84,13 +84,14 @@ impl Settings {
         let rules = [
             (self.hidden.iter().all(|&h| (1..=65_536).contains(&h)), "hidden layers have 1 to 65,536 features"),
             ((1..=65_536).contains(&self.latent), "latent is 1 to 65,536"),
-            ((1..=1_000_000).contains(&self.epochs), "epochs is 1 to 1,000,000"),
+            ((1..=300_000).contains(&self.epochs), "epochs is 1 to 300,000"),
             ((1..=1_000_000).contains(&self.batch), "batch is 1 to 1,000,000"),
             (self.lr > 0.0 && self.lr.is_finite(), "lr is a number above 0"),
             (self.weight_decay >= 0.0 && self.weight_decay.is_finite(), "weight decay is a number of at least 0"),
             (self.patience != Some(0), "patience is at least 1"),
             (self.holdout > 0.0 && self.holdout < 1.0, "holdout is a share between 0 and 1"),
             ((1..=100).contains(&self.members), "members is 1 to 100"),
+            (self.members.saturating_mul(self.epochs) <= 300_000, "members times epochs is at most 300,000"),
             (self.tpr > 0.0 && self.tpr < 1.0, "tpr is a share between 0 and 1"),
         ];
         if let Some((_, rule)) = rules.iter().find(|(holds, _)| !holds) {

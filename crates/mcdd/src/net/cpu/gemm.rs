@@ -6,6 +6,9 @@
 //! the instruction set. That is what makes a model the same, bit for bit, on any number of threads, and a row's
 //! prediction the same alone as in a batch.
 
+// Loops over the lanes of several arrays at once read best, and compile best, with an index.
+#![allow(clippy::needless_range_loop)]
+
 use super::simd;
 
 /// Rows of a tile.
