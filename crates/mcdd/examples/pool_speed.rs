@@ -40,7 +40,9 @@ fn main() {
         for _ in 0..7 {
             a.push(time(|| {
                 for _ in 0..LOOPS {
-                    (work(rounds), work(rounds), work(gap));
+                    work(rounds);
+                    work(rounds);
+                    work(gap);
                 }
             }));
             b.push(time(|| {
