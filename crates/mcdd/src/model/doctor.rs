@@ -104,3 +104,25 @@ fn ties(calibration: &Calibration) -> Option<String> {
     (scores.len() >= 20 && distinct < scores.len() / 2)
         .then(|| format!("only {distinct} distinct confidences among {} held-out rows", scores.len()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Stream;
+
+    #[test]
+    fn dead_features_ties_and_close_means_are_found() {
+        assert!(dead(&[1.0, 5.0, 2.0, 5.0, 3.0, 5.0], 3).unwrap().starts_with("1 of 2"));
+        assert!(dead(&[1.0, 5.0, 2.0, 6.0], 2).is_none() && dead(&[1.0, 5.0], 1).is_none());
+        let many = |distinct: usize| Calibration::new((0..100).map(|i| (i % distinct) as f64).collect()).unwrap();
+        assert!(ties(&many(7)).unwrap().contains("only 7 distinct"));
+        assert!(ties(&many(100)).is_none());
+
+        let classes = ["a", "b"].map(String::from);
+        let mut head = HeadConfig::default().build(2, 2, &mut Stream::new(1, "doctor"));
+        head.params_mut().get_mut(0).copy_from_slice(&[0.0, 0.0, 1.0, 0.0]);
+        let rows = |spread: f32| [spread, 0.0, 1.0, spread];
+        assert!(overlap(head.as_ref(), &rows(3.0), &[0, 1], &classes).unwrap().contains("a and b"));
+        assert!(overlap(head.as_ref(), &rows(0.1), &[0, 1], &classes).is_none());
+    }
+}
