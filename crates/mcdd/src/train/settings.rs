@@ -81,21 +81,36 @@ impl Settings {
     /// # Errors
     /// Names the first setting that is outside its range.
     pub fn check(&self) -> Result<()> {
+        let sizes = 1..=65_536usize;
+        let share = |v: f64| v > 0.0 && v < 1.0;
+        let hidden = self.hidden.iter().find(|h| !sizes.contains(h));
+        let product = self.members.saturating_mul(self.epochs);
         let rules = [
-            (self.hidden.iter().all(|&h| (1..=65_536).contains(&h)), "hidden layers have 1 to 65,536 features"),
-            ((1..=65_536).contains(&self.latent), "latent is 1 to 65,536"),
-            ((1..=300_000).contains(&self.epochs), "epochs is 1 to 300,000"),
-            ((1..=1_000_000).contains(&self.batch), "batch is 1 to 1,000,000"),
-            (self.lr > 0.0 && self.lr.is_finite(), "lr is a number above 0"),
-            (self.weight_decay >= 0.0 && self.weight_decay.is_finite(), "weight decay is a number of at least 0"),
-            (self.patience != Some(0), "patience is at least 1"),
-            (self.holdout > 0.0 && self.holdout < 1.0, "holdout is a share between 0 and 1"),
-            ((1..=100).contains(&self.members), "members is 1 to 100"),
-            (self.members.saturating_mul(self.epochs) <= 300_000, "members times epochs is at most 300,000"),
-            (self.tpr > 0.0 && self.tpr < 1.0, "tpr is a share between 0 and 1"),
+            (
+                hidden.is_none(),
+                "hidden",
+                hidden.map_or(String::new(), usize::to_string),
+                "1 to 65,536 features a layer",
+            ),
+            (sizes.contains(&self.latent), "latent", self.latent.to_string(), "1 to 65,536"),
+            ((1..=300_000).contains(&self.epochs), "epochs", self.epochs.to_string(), "1 to 300,000"),
+            ((1..=1_000_000).contains(&self.batch), "batch", self.batch.to_string(), "1 to 1,000,000"),
+            (self.lr > 0.0 && self.lr.is_finite(), "lr", self.lr.to_string(), "a number above 0"),
+            (
+                self.weight_decay >= 0.0 && self.weight_decay.is_finite(),
+                "weight-decay",
+                self.weight_decay.to_string(),
+                "a number of at least 0",
+            ),
+            (self.patience != Some(0), "patience", "0".into(), "at least 1"),
+            (share(self.holdout), "holdout", self.holdout.to_string(), "a share between 0 and 1"),
+            ((1..=100).contains(&self.members), "members", self.members.to_string(), "1 to 100"),
+            (product <= 300_000, "members times epochs", product.to_string(), "at most 300,000"),
+            (share(self.tpr), "tpr", self.tpr.to_string(), "a share between 0 and 1"),
         ];
-        if let Some((_, rule)) = rules.iter().find(|(holds, _)| !holds) {
-            return Err(Error::setting(*rule).hint("--help lists the settings with their defaults"));
+        if let Some((_, name, value, rule)) = rules.iter().find(|(holds, ..)| !holds) {
+            return Err(Error::setting(format!("{name} is {value}"))
+                .hint(format!("{name} is {rule}; --help lists the settings with their defaults")));
         }
         self.head.check()?;
         self.optimizer.check()?;
