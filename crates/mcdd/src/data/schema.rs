@@ -110,16 +110,8 @@ impl Schema {
                 Column::Number(values) => fit_number(values, rows),
                 Column::Text { codes, names } => {
                     let (kind, missing) = fit_text(codes, names, rows);
-                    if let ColumnKind::Categorical { categories, .. } = &kind
-                        && categories.len() > MAX_CATEGORIES
-                    {
-                        return Err(place(Error::data(format!(
-                            "the column has {} different texts in {} rows: it looks like an identifier, not a category",
-                            categories.len(),
-                            rows.len()
-                        )))
-                        .at_column(shown(name))
-                        .hint(format!("leave it out by --drop \"{}\"", shown(name))));
+                    if let ColumnKind::Categorical { categories, .. } = &kind {
+                        check_categories(name, categories, rows.len()).map_err(place)?;
                     }
                     (kind, missing)
                 }
@@ -430,6 +422,27 @@ fn fit_number(values: &[f64], rows: &[usize]) -> (ColumnKind, usize) {
     }
     let indicator = missing > 0;
     (ColumnKind::Numeric { mean, std, indicator }, missing)
+}
+
+/// Refuses texts that are hardly meant as categories.
+fn check_categories(name: &str, categories: &[String], rows: usize) -> Result<()> {
+    let comma = |text: &String| {
+        text.matches(',').count() == 1
+            && matches!(super::number::parse(text.replace(',', ".").as_bytes()), super::number::Cell::Number(_))
+    };
+    if !categories.is_empty() && categories.iter().all(comma) {
+        let message = format!("the numbers have decimal commas, such as {}", quoted(&categories[0]));
+        return Err(Error::data(message).at_column(shown(name)).hint("write numbers with a decimal point"));
+    }
+    if categories.len() > MAX_CATEGORIES {
+        let message = format!(
+            "the column has {} different texts in {rows} rows: it looks like an identifier, not a category",
+            categories.len()
+        );
+        let hint = format!("leave it out by --drop \"{}\"", shown(name));
+        return Err(Error::data(message).at_column(shown(name)).hint(hint));
+    }
+    Ok(())
 }
 
 fn fit_text(codes: &[u32], names: &[String], rows: &[usize]) -> (ColumnKind, usize) {
