@@ -2,8 +2,8 @@
 //!
 //! How a batch is cut depends on its size alone, and the shards' gradients are added in their order, so the number of
 //! threads changes no bit. Threads meet twice in a step: when all gradients are there, and when all weights are new.
-//! Finer loops (each layer's product over all threads) were measured first: they moved every activation between the
-//! cores, and on a machine whose cores are far apart two threads were then hardly faster than one.
+//! Finer loops (each layer's product over all threads) were measured first: they had many more meetings and a worse worst
+//! case (`docs/performance.md`).
 
 use super::Rows;
 use crate::head::{Head, Scratch};

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Time and memory of `mcdd predict` on 1,000,000 rows x 48 columns.
+
+    cargo build --release && python3 benches/predict_large.py
+
+Needs Linux (/proc). Makes its files (about 600 MB) in a temporary folder and removes them.
+"""
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM = pathlib.Path(__file__).resolve().parent.parent / "target" / "release" / "mcdd"
+
+
+def row(kind):
+    return ",".join("%.6f" % random.gauss(0.7 * kind if i % 3 == kind % 3 else 0, 1) for i in range(48))
+
+
+def measure(name, command, folder, stdin=None):
+    start = time.monotonic()
+    child = subprocess.Popen(command, cwd=folder, stdin=stdin, stdout=subprocess.DEVNULL)
+    peak = 0
+    while child.poll() is None:
+        # The high-water mark of the program itself; getrusage would count the memory of this script.
+        try:
+            for line in pathlib.Path(f"/proc/{child.pid}/status").read_text().splitlines():
+                if line.startswith("VmHWM"):
+                    peak = max(peak, int(line.split()[1]))
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+        time.sleep(0.02)
+    if child.returncode:
+        sys.exit(f"{command} failed")
+    print(f"| {name} | {time.monotonic() - start:.1f} s | {peak / 1000:.1f} MB |")
+
+
+def main():
+    if not PROGRAM.exists():
+        sys.exit("build it first: cargo build --release")
+    random.seed(1)
+    names = ",".join(f"f{i}" for i in range(48))
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        with open(folder / "train.csv", "w") as f:
+            f.write(names + ",label\n")
+            f.writelines(f"{row(i % 5)},{'abcde'[i % 5]}\n" for i in range(4000))
+        block = [row(i % 5) + "\n" for i in range(20000)]
+        with open(folder / "big.csv", "w") as f:
+            f.write(names + "\n")
+            for _ in range(50):
+                f.writelines(block)
+        subprocess.run([PROGRAM, "train", "train.csv", "-o", "m", "--epochs", "10", "--quiet"], cwd=folder, check=True)
+        print("| output | time | memory |\n|---|---|---|")
+        for name in ("csv", "jsonl", "parquet"):
+            measure(name, [PROGRAM, "predict", "m", "big.csv", "--format", name, "-o", "out", "--quiet"], folder)
+        with open(folder / "big.csv") as big:
+            measure("csv, stdin to stdout", [PROGRAM, "predict", "m", "-", "--quiet"], folder, big)
+
+
+main()
