@@ -24,6 +24,7 @@
 
 pub mod container;
 pub mod data;
+pub mod detector;
 pub mod error;
 pub mod files;
 pub mod head;
@@ -32,6 +33,8 @@ pub mod model;
 pub mod net;
 pub mod protocol;
 pub mod seed;
+pub mod spec;
+pub mod stats;
 pub mod train;
 
 pub use error::{Error, Result};

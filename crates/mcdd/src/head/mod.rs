@@ -10,7 +10,7 @@ mod softmax;
 use serde::{Deserialize, Serialize};
 
 pub use deep_mcdd::{DeepMcdd, Sigma};
-pub use softmax::Softmax;
+pub use softmax::{Softmax, log_odds};
 
 use crate::error::{Error, Result};
 use crate::net::{ParamSpec, Params};

@@ -1,0 +1,1 @@
+//! The linear layer between features and logits.

@@ -1,0 +1,44 @@
+//! Maximum softmax probability, as log-odds: `log p - log(1 - p)` of the largest posterior, in f64 from the logits.
+//!
+//! The order is that of the probability itself, which would saturate at 1 and tie thousands of rows.
+
+use serde::{Deserialize, Serialize};
+
+use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use crate::error::Result;
+use crate::head::log_odds;
+use crate::net::cpu::pool::Pool;
+
+/// It has no settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {}
+
+impl Method for Config {
+    const ABOUT: About = About {
+        name: "msp",
+        summary: "maximum softmax probability, as log-odds",
+        reference: "Hendrycks, Gimpel: A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017",
+        needs: Needs { logits: true, ..Needs::NONE },
+    };
+
+    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(Msp))
+    }
+
+    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(Msp))
+    }
+}
+
+struct Msp;
+
+impl Detector for Msp {
+    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = log_odds(rows.logit_row(i));
+        }
+    }
+
+    fn save(&self, _store: &mut Store) {}
+}
