@@ -169,7 +169,7 @@ enum SelectName {
 
 impl Args {
     fn settings(&self) -> mcdd::Result<Settings> {
-        let mut head = head::by_name(&self.method)?;
+        let mut head = head::HeadConfig::parse(&self.method)?;
         match &mut head {
             HeadConfig::DeepMcdd { nu, sigma } => {
                 *nu = self.nu.unwrap_or(*nu);

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Head, HeadConfig, Scratch};
+use super::{Head, HeadConfig, Scratch, square_f64};
 use crate::net::cpu::vector;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
@@ -167,15 +167,7 @@ impl Head for DeepMcdd {
         let mut nearest = f64::INFINITY;
         for k in 0..self.classes() {
             let sigma = f64::from(log_sigma[k]);
-            // In f64, so that rows far away and rows close together still differ.
-            let mut lanes = [0.0f64; 8];
-            for (z, m) in z.chunks(8).zip(self.mean(k).chunks(8)) {
-                for ((l, &z), &m) in lanes.iter_mut().zip(z).zip(m) {
-                    let d = f64::from(z) - f64::from(m);
-                    *l += d * d;
-                }
-            }
-            let square: f64 = lanes.iter().sum();
+            let square = square_f64(z, self.mean(k));
             let distance = if sigma == 0.0 {
                 0.5 * square
             } else {
@@ -190,5 +182,13 @@ impl Head for DeepMcdd {
 
     fn has_distances(&self) -> bool {
         true
+    }
+
+    fn logit_gradient(&self, z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
+        // d(b - D) / dz = -(z - mu) / sigma^2
+        let log_sigma = self.params.get(LOG_SIGMA);
+        let weights: Vec<[f32; 2]> =
+            dlogits.iter().zip(log_sigma).map(|(&g, &s)| [-g as f32 * precision(s), 0.0]).collect();
+        vector::to_many(dz, z, self.params.get(MEANS), &weights);
     }
 }

@@ -121,6 +121,13 @@ impl Head for Softmax {
     fn has_distances(&self) -> bool {
         false
     }
+
+    fn logit_gradient(&self, _z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
+        dz.fill(0.0);
+        for (k, &g) in dlogits.iter().enumerate() {
+            dz.iter_mut().zip(self.weight(k)).for_each(|(d, &w)| *d = (g as f32).mul_add(w, *d));
+        }
+    }
 }
 
 /// `log p - log(1 - p)` of the largest posterior: its logit against the log of the sum of all the others.

@@ -1,5 +1,6 @@
 //! The training loop: a network and a head on the rows of a table.
 
+mod alad;
 mod checkpoint;
 pub mod optim;
 mod settings;

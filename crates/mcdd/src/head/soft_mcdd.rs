@@ -1,0 +1,267 @@
+//! Soft-boundary MCDD (Lee, Yu, Yu, KDD 2020, Eq. 3): each class is a sphere.
+//!
+//! With `d_ik = |z_i - c_k|^2` and `alpha_ik` 1 for a row's own class and -1 for every other, the objective is
+//! `sum_k [R_k^2 + 1/(nu N) sum_i max(0, alpha_ik (d_ik - R_k^2))]`: rows belong inside their own sphere and outside all
+//! others. It is minimised by block coordinate descent: the network by gradients with the spheres fixed, and between
+//! epochs the spheres with the network fixed. For a given centre the best radius is found exactly: the objective is
+//! convex and piecewise linear in `R_k^2`, with a slope that begins at `1 - n_k / (nu N)` and rises by `1 / (nu N)` at
+//! the distance of every row, own or foreign, so that `R_k^2` is the `ceil(n_k - nu N)`-th smallest distance of all (and
+//! 0 where that is none). The centre moves to the class mean, or along the gradient, where that lowers the objective.
+//!
+//! The confidence is `max_k R_k^2 - d_k`, and the class is the one that has it.
+
+use super::{Head, HeadConfig, Scratch, square_f64};
+use crate::error::Result;
+use crate::net::cpu::pool::{Pool, chunks};
+use crate::net::cpu::vector;
+use crate::net::{ParamSpec, Params};
+use crate::stats::moments;
+
+/// The head; see the module's text.
+#[derive(Clone, Debug)]
+pub struct SoftMcdd {
+    nu: Option<f64>,
+    latent: usize,
+    params: Params,
+}
+
+const CENTRES: usize = 0;
+const SQUARED_RADII: usize = 1;
+
+/// The objective of one sphere: its value, and the best squared radius.
+#[derive(Clone, Copy, Debug)]
+struct Sphere {
+    value: f64,
+    squared_radius: f32,
+}
+
+impl SoftMcdd {
+    /// Its parameters for so many classes on so many latent features.
+    pub(super) fn specs(classes: usize, latent: usize) -> Vec<ParamSpec> {
+        let fixed = |name, shape| ParamSpec { trained: false, ..ParamSpec::of_head(name, shape) };
+        vec![fixed("centres", vec![classes, latent]), fixed("squared_radii", vec![classes])]
+    }
+
+    /// Points at 0 until they are settled.
+    pub fn new(nu: Option<f64>, classes: usize, latent: usize) -> SoftMcdd {
+        SoftMcdd { nu, latent, params: Params::new(Self::specs(classes, latent)) }
+    }
+
+    fn weight(&self) -> f64 {
+        1.0 / self.nu.unwrap_or(0.1 / self.classes() as f64)
+    }
+
+    fn centre(&self, class: usize) -> &[f32] {
+        &self.params.get(CENTRES)[class * self.latent..(class + 1) * self.latent]
+    }
+
+    /// The best sphere of class `k` around `centre`; `distances` is filled with those of all rows.
+    fn sphere(&self, k: usize, centre: &[f32], z: &[f32], y: &[u32], distances: &mut Vec<f32>) -> Sphere {
+        distances.clear();
+        distances.extend(z.chunks_exact(self.latent).map(|z| vector::squared_distance(z, centre)));
+        let own = y.iter().filter(|&&y| y as usize == k).count();
+        let left_out = y.len() as f64 / self.weight();
+        let rank = (own as f64 - left_out).ceil();
+        let squared_radius = if rank < 1.0 {
+            0.0
+        } else {
+            let mut sorted = distances.clone();
+            *sorted.select_nth_unstable_by(rank as usize - 1, f32::total_cmp).1
+        };
+        let wrong: f64 = distances
+            .iter()
+            .zip(y)
+            .map(|(&d, &y)| {
+                let outside = f64::from(d) - f64::from(squared_radius);
+                if y as usize == k { outside.max(0.0) } else { (-outside).max(0.0) }
+            })
+            .sum();
+        Sphere { value: f64::from(squared_radius) + wrong / left_out, squared_radius }
+    }
+
+    /// Where the gradient leads: away from the foreign rows inside, to the own rows outside, `step` of the way.
+    fn moved(
+        &self,
+        k: usize,
+        centre: &[f32],
+        sphere: Sphere,
+        step: f64,
+        rows: (&[f32], &[u32]),
+        d: &[f32],
+    ) -> Vec<f32> {
+        let mut pull = vec![0.0f64; self.latent];
+        let mut active = 0usize;
+        for ((z, &y), &d) in rows.0.chunks_exact(self.latent).zip(rows.1).zip(d) {
+            let sign = match (y as usize == k, d > sphere.squared_radius) {
+                (true, true) => 1.0,
+                (false, false) if d < sphere.squared_radius => -1.0,
+                _ => continue,
+            };
+            active += 1;
+            for ((p, &z), &c) in pull.iter_mut().zip(z).zip(centre) {
+                *p += sign * (f64::from(z) - f64::from(c));
+            }
+        }
+        let scale = step / active.max(1) as f64;
+        centre.iter().zip(pull).map(|(&c, p)| (f64::from(c) + scale * p) as f32).collect()
+    }
+
+    /// The sphere of class `k` after one round: the better of the old centre and the class mean, then a step down.
+    fn improved(&self, k: usize, mean: &[f32], z: &[f32], y: &[u32], first: bool) -> (Vec<f32>, Sphere) {
+        let mut distances = Vec::with_capacity(y.len());
+        let mut centre = mean.to_vec();
+        let mut best = self.sphere(k, &centre, z, y, &mut distances);
+        if !first {
+            let mut old = Vec::new();
+            let kept = self.sphere(k, self.centre(k), z, y, &mut old);
+            if kept.value <= best.value {
+                (centre, best, distances) = (self.centre(k).to_vec(), kept, old);
+            }
+        }
+        for step in [0.5, 0.1] {
+            let candidate = self.moved(k, &centre, best, step, (z, y), &distances);
+            let sphere = self.sphere(k, &candidate, z, y, &mut Vec::with_capacity(y.len()));
+            if sphere.value < best.value {
+                return (candidate, sphere);
+            }
+        }
+        (centre, best)
+    }
+}
+
+impl Head for SoftMcdd {
+    fn config(&self) -> HeadConfig {
+        HeadConfig::SoftMcdd { nu: self.nu }
+    }
+
+    fn classes(&self) -> usize {
+        self.params.specs()[SQUARED_RADII].len()
+    }
+
+    fn params(&self) -> &Params {
+        &self.params
+    }
+
+    fn params_mut(&mut self) -> &mut Params {
+        &mut self.params
+    }
+
+    fn loss(
+        &self,
+        z: &[f32],
+        y: &[u32],
+        batch: usize,
+        dz: &mut [f32],
+        gradients: &mut [f32],
+        scratch: &mut Scratch,
+    ) -> f64 {
+        gradients.fill(0.0);
+        let (classes, latent, radii) = (self.classes(), self.latent, self.params.get(SQUARED_RADII));
+        let share = self.weight() / batch as f64;
+        let volume: f64 = radii.iter().map(|&r| f64::from(r)).sum();
+        let mut loss = volume * y.len() as f64 / batch as f64;
+        let pairs = scratch.pairs(classes);
+        for ((z, &y), dz) in z.chunks_exact(latent).zip(y).zip(dz.chunks_exact_mut(latent)) {
+            for (k, pair) in pairs.iter_mut().enumerate() {
+                let alpha = if k == y as usize { 1.0 } else { -1.0 };
+                let wrong = alpha * (vector::squared_distance(z, self.centre(k)) - radii[k]);
+                loss += share * f64::from(wrong.max(0.0));
+                pair[0] = if wrong > 0.0 { 2.0 * alpha * share as f32 } else { 0.0 };
+            }
+            vector::to_many(dz, z, self.params.get(CENTRES), pairs);
+        }
+        loss
+    }
+
+    fn settle(&mut self, z: &[f32], y: &[u32], epochs: usize, pool: &Pool) -> Result<()> {
+        let latent = self.latent;
+        let (means, counts) = moments::class_means(z, latent, y, self.classes());
+        let means: Vec<f32> = means.iter().map(|&v| v as f32).collect();
+        let mut found = vec![None; self.classes()];
+        let head = &*self;
+        pool.split(chunks(&mut found, 1), |k, found| {
+            if counts[k] > 0 {
+                found[0] = Some(head.improved(k, &means[k * latent..(k + 1) * latent], z, y, epochs == 0));
+            }
+        });
+        for (k, found) in found.into_iter().enumerate() {
+            if let Some((centre, sphere)) = found {
+                self.params.get_mut(CENTRES)[k * latent..(k + 1) * latent].copy_from_slice(&centre);
+                self.params.get_mut(SQUARED_RADII)[k] = sphere.squared_radius;
+            }
+        }
+        Ok(())
+    }
+
+    fn score(&self, z: &[f32], logits: &mut [f64], distances: &mut [f64]) -> f64 {
+        let mut best = f64::NEG_INFINITY;
+        for (k, &radius) in self.params.get(SQUARED_RADII).iter().enumerate() {
+            distances[k] = square_f64(z, self.centre(k));
+            logits[k] = f64::from(radius) - distances[k];
+            best = best.max(logits[k]);
+        }
+        best
+    }
+
+    fn has_distances(&self) -> bool {
+        true
+    }
+
+    fn logit_gradient(&self, z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
+        let weights: Vec<[f32; 2]> = dlogits.iter().map(|&g| [-2.0 * g as f32, 0.0]).collect();
+        vector::to_many(dz, z, self.params.get(CENTRES), &weights);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Stream;
+    use proptest::prelude::*;
+
+    /// Eq. 3 for one sphere, as it is written.
+    fn objective(nu: f64, k: u32, centre: &[f32], r: f64, z: &[f32], y: &[u32]) -> f64 {
+        let rows = z.chunks(centre.len()).zip(y).map(|(z, &y)| {
+            let d: f64 = z.iter().zip(centre).map(|(z, c)| f64::from(z - c).powi(2)).sum();
+            let alpha = if y == k { 1.0 } else { -1.0 };
+            (alpha * (d - r)).max(0.0)
+        });
+        r + rows.sum::<f64>() / (nu * y.len() as f64)
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_radius_is_better(seed in 0u64..1000, n in 3usize..60, nu in 0.01f64..0.6) {
+            let mut s = Stream::new(seed, "radius");
+            let z: Vec<f32> = (0..n * 2).map(|_| s.normal() as f32).collect();
+            let y: Vec<u32> = (0..n).map(|_| s.below(2) as u32).collect();
+            let head = SoftMcdd::new(Some(nu), 2, 2);
+            let (centre, mut distances) = ([0.1f32, -0.2], Vec::new());
+            let found = head.sphere(0, &centre, &z, &y, &mut distances);
+            let value = objective(nu, 0, &centre, f64::from(found.squared_radius), &z, &y);
+            prop_assert!((found.value - value).abs() < 1e-5 * (1.0 + value), "{} {value}", found.value);
+            for r in distances.iter().map(|&d| f64::from(d)).chain([0.0, 0.3, 5.0]) {
+                prop_assert!(objective(nu, 0, &centre, r, &z, &y) >= value - 1e-5 * (1.0 + value));
+            }
+        }
+
+        #[test]
+        fn settling_never_raises_the_objective(seed in 0u64..200) {
+            let mut s = Stream::new(seed, "settle");
+            let y: Vec<u32> = (0..90).map(|_| s.below(3) as u32).collect();
+            let z: Vec<f32> = y.iter().flat_map(|&y| [s.normal() as f32 + y as f32, s.normal() as f32]).collect();
+            let mut head = SoftMcdd::new(None, 3, 2);
+            let total = |head: &SoftMcdd| {
+                let radii = head.params.get(SQUARED_RADII);
+                (0..3).map(|k| objective(0.1 / 3.0, k as u32, head.centre(k), f64::from(radii[k]), &z, &y)).sum::<f64>()
+            };
+            let mut before = f64::INFINITY;
+            for epoch in 0..5 {
+                head.settle(&z, &y, epoch, &Pool::new(1)).unwrap();
+                let now = total(&head);
+                prop_assert!(now <= before + 1e-6 * before.min(1e9), "{now} {before}");
+                before = now;
+            }
+        }
+    }
+}
