@@ -205,3 +205,10 @@ impl<'a> Checked<'a> {
         Rows { count: self.count, features: &self.features, logits: &self.logits }
     }
 }
+
+/// Brings features within ±[`FAR`]; what a network has made of far-away input may even have overflowed.
+pub fn tame(features: &mut [f32]) {
+    for v in features {
+        *v = if v.is_nan() { FAR } else { v.clamp(-FAR, FAR) };
+    }
+}

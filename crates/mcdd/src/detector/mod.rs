@@ -6,6 +6,7 @@
 //! [`Detector`], and add a line to the list below; the conformance tests, the command line and `mcdd methods` find it
 //! there.
 
+mod choice;
 mod fitted;
 mod last_layer;
 mod neighbours;
@@ -17,7 +18,8 @@ use std::fmt::Debug;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use fitted::Fitted;
+pub use choice::{Detect, On};
+pub use fitted::{Fitted, tame};
 pub use store::Store;
 
 use crate::error::{Error, Result};
