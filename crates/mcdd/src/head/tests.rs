@@ -95,7 +95,23 @@ mod reference {
             HeadConfig::DeepSvdd { boundary: Boundary::Soft, nu } => {
                 params[1][0] + (square(z, of(0, 0)) - params[1][0]).max(0.0) / nu
             }
-            HeadConfig::Gda { .. } | HeadConfig::Alad { .. } | HeadConfig::Protonet { .. } => 0.0,
+            HeadConfig::Gda { covariance, .. } => {
+                let d: Vec<f64> = z.iter().zip(of(0, y)).map(|(z, m)| z - m).collect();
+                let square: f64 = match covariance {
+                    Covariance::Diagonal => d.iter().zip(of(1, y)).map(|(d, w)| (d * w).powi(2)).sum(),
+                    _ => {
+                        let all = latent * latent;
+                        let w = if covariance == Covariance::Tied {
+                            &params[1][..]
+                        } else {
+                            &params[1][y * all..(y + 1) * all]
+                        };
+                        w.chunks(latent).map(|w| w.iter().zip(&d).map(|(w, d)| w * d).sum::<f64>().powi(2)).sum()
+                    }
+                };
+                0.5 * square - params[2][y] - params[3][y]
+            }
+            HeadConfig::Alad { .. } | HeadConfig::Protonet { .. } => 0.0,
         };
         z.chunks(latent).zip(y).map(|(z, &y)| row(z, y as usize)).sum::<f64>() / y.len() as f64
     }
@@ -106,6 +122,8 @@ fn configs() -> Vec<HeadConfig> {
     let mut all: Vec<_> = ALL.iter().map(|e| (e.config)()).collect();
     all.push(HeadConfig::DeepMcdd { nu: 0.1, sigma: Sigma::Learned });
     all.push(HeadConfig::DeepMcdd { nu: 3.0, sigma: Sigma::Learned });
+    all.push(HeadConfig::Gda { covariance: Covariance::Diagonal, shrinkage: Some(0.0) });
+    all.push(HeadConfig::Gda { covariance: Covariance::Full, shrinkage: Some(0.5) });
     all.push(HeadConfig::SoftMcdd { nu: Some(0.3) });
     all.push(HeadConfig::Protonet { shots: 1, queries: 1 });
     all.push(HeadConfig::DeepSvdd { boundary: Boundary::Soft, nu: 0.4 });
@@ -124,8 +142,10 @@ fn example(
     let mut head = config.build(if config.classifies() { classes } else { 0 }, latent, seed);
     head.settle(z, y, 0, &Pool::new(1)).unwrap();
     let trained: Vec<bool> = head.params().specs().iter().flat_map(|s| vec![s.trained; s.len()]).collect();
+    // A radius that is the distance of a row would have that row at the corner of the loss.
+    let off = if matches!(config, HeadConfig::SoftMcdd { .. } | HeadConfig::DeepSvdd { .. }) { 1.03 } else { 1.0 };
     for (v, &t) in head.params_mut().data.iter_mut().zip(&trained) {
-        *v = if t { *v + 0.3 * seed.normal() as f32 } else { 1.03 * *v };
+        *v = if t { *v + 0.3 * seed.normal() as f32 } else { off * *v };
     }
     head.project();
     head
