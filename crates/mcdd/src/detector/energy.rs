@@ -1,7 +1,7 @@
 //! Minus the free energy of the logits: `T log sum_k exp(l_k / T)`.
 //!
-//! It is the logarithm of the softmax's denominator, which the posterior loses. With T = 1, as in the paper, which found
-//! no gain in another one.
+//! It is the logarithm of the softmax's denominator, which the posterior loses. T is 1 unless given, as in the
+//! paper.
 
 use serde::{Deserialize, Serialize};
 

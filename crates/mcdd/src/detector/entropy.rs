@@ -21,8 +21,8 @@ impl Method for Config {
     const ABOUT: About = About {
         name: "entropy",
         summary: "minus the entropy of the posterior",
-        reference: "Lakshminarayanan, Pritzel, Blundell: Simple and Scalable Predictive Uncertainty Estimation using Deep \
-                    Ensembles, NeurIPS 2017",
+        reference: "Lakshminarayanan, Pritzel, Blundell: Simple and Scalable Predictive Uncertainty Estimation using \
+                    Deep Ensembles, NeurIPS 2017",
         needs: Needs { logits: true, ..Needs::NONE },
     };
 

@@ -1,11 +1,11 @@
-//! Distance to the decision boundaries (fDBD): the mean over all classes but the predicted one, c, of the distance of the
-//! features to the boundary between the two, `|l_c - l_k| / |w_c - w_k|`, over their distance to the mean of the training
-//! features.
+//! Distance to the decision boundaries (fDBD): the mean over all classes but the predicted one, c, of the distance of
+//! the features to the boundary between the two, `|l_c - l_k| / |w_c - w_k|`, over their distance to the mean of the
+//! training features.
 //!
 //! It has no settings. Classes whose weights are all but those of the predicted one (closer than 1e-6 of the largest
 //! distance between two) have no boundary with it and are left out of the mean; if none is left, the score is 0. The
-//! distance to the mean is at least 1e-8 of that of a typical training row, so that a row at the mean has a finite score.
-//! The table of `|w_c - w_k|` takes 4 bytes for each pair of classes.
+//! distance to the mean is at least 1e-8 of that of a typical training row, so that a row at the mean has a finite
+//! score. The table of `|w_c - w_k|` takes 4 bytes for each pair of classes.
 
 use serde::{Deserialize, Serialize};
 

@@ -34,7 +34,8 @@ impl Method for Config {
     const ABOUT: About = About {
         name: "gen",
         summary: "minus the generalised entropy of the largest posteriors",
-        reference: "Liu, Lochman, Zach: GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, CVPR 2023",
+        reference: "Liu, Lochman, Zach: GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, \
+                    CVPR 2023",
         needs: Needs { logits: true, ..Needs::NONE },
     };
 
@@ -111,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn by_definition(l in proptest::collection::vec(-5.0f64..5.0, 2..12), top in 1usize..15, gamma in 0.05f64..2.0) {
+        fn by_definition(l in proptest::collection::vec(-5.0f64..5.0, 2..12), top in 1usize..15, gamma in 0.05..2.0) {
             let got = generalised(&l, gamma, top, &mut Vec::new());
             prop_assert!((got - naive(&l, gamma, top)).abs() < 1e-9, "{} {}", got, naive(&l, gamma, top));
         }

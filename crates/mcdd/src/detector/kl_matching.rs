@@ -1,13 +1,13 @@
-//! KL matching: minus the smallest divergence of the posterior from a class's typical one,
-//! `-min_k KL(p || d_k) = -min_k sum_j p_j (log p_j - log d_kj)`.
+//! KL matching: minus the smallest divergence of the posterior from a class's typical one, `-min_k KL(p || d_k) =
+//! -min_k sum_j p_j (log p_j - log d_kj)`.
 //!
 //! The template `d_k` is the mean posterior of the training rows that are *predicted* as class k, so labels are not
-//! needed; a class that no row is predicted as has no template and is left out. The paper takes held-out rows; these are
-//! the training rows, as for every detector here.
+//! needed; a class that no row is predicted as has no template and is left out. The paper takes held-out rows; these
+//! are the training rows, as for every detector here.
 //!
 //! Templates are averaged and kept as logarithms: a class whose posterior vanishes in every row still has a finite
 //! one, and no floor has to be chosen. Some programs compare with the template of the predicted class only, which is
-//! nearly always the nearest.
+//! usually the nearest.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
 //! The linear layer between features and logits, for the detectors that work with its weights.
 //!
-//! Where it was not given, it is found from the features and logits of the training rows: the minimum-norm least-squares
-//! solution with an intercept. Both are centred, the normal equations are summed and solved in f64 by the eigenvectors
-//! of the features' scatter, and directions in which the features do not vary (dead columns, copies, fewer rows than
-//! features) get no weight. Whether the logits really are linear in the features is then checked.
+//! Where it was not given, it is found from the features and logits of the training rows: the minimum-norm
+//! least-squares solution with an intercept. Both are centred, the normal equations are summed and solved in f64 by
+//! the eigenvectors of the features' scatter, and directions in which the features do not vary (dead columns, copies,
+//! fewer rows than features) get no weight. Whether the logits really are linear in the features is then checked.
 
 use super::Training;
 use crate::error::{Error, Result};

@@ -1,13 +1,13 @@
 //! ODIN: the maximum softmax probability at a high temperature, of an input moved a little to where it is higher.
 //!
 //! The score is `log p - log(1 - p)` of the largest posterior of `softmax(logits / T)`, whose order is that of the
-//! posterior itself. Before that, the model moves the input by `epsilon` times the sign of the gradient of
-//! `log max softmax(logits / T)`: this detector gives the gradient with respect to the logits, the model carries it back
-//! to the input and scores again. With features or logits from elsewhere there is no network to go back through: only
+//! posterior itself. Before that, the model moves the input by `epsilon` times the sign of the gradient of `log max
+//! softmax(logits / T)`: this detector gives the gradient with respect to the logits, the model carries it back to
+//! the input and scores again. With features or logits from elsewhere there is no network to go back through: only
 //! the temperature acts.
 //!
-//! Defaults: T = 1000 and epsilon = 0.0014, which the paper recommends. It tunes both on out-of-distribution rows; here
-//! they are what they are set to, as no such row is ever looked at. Epsilon is in units of the network's inputs.
+//! Defaults: T = 1000 and epsilon = 0.0014, which the paper recommends. It tunes both on out-of-distribution rows;
+//! here they are what they are set to, as no such row is ever looked at. Epsilon is in units of the network's inputs.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! Simplified Hopfield energy (SHE): the inner product of the features with the pattern of the predicted class.
 //!
-//! The pattern of a class is the mean of the features of its training rows that are classified correctly, by the largest
-//! logit; without labels, of all rows that are predicted as it. A class without such rows has the mean of all training
-//! rows for its pattern: whoever is predicted as it is compared with what is known at all.
+//! The pattern of a class is the mean of the features of its training rows that are classified correctly, by the
+//! largest logit; without labels, of all rows that are predicted as it. A class without such rows has the mean of all
+//! training rows for its pattern: whoever is predicted as it is compared with what is known at all.
 
 use serde::{Deserialize, Serialize};
 

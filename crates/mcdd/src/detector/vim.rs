@@ -1,17 +1,17 @@
 //! Virtual-logit matching (ViM): the energy of the logits minus a virtual logit for what features have outside of the
 //! principal subspace, `log sum_k exp(l_k) - alpha |R (x - u)|`.
 //!
-//! - The origin `u = -W^+ b` is where the last layer gives no logits; singular values of W below 1e-6 of the largest are
-//!   taken for 0 in the pseudo-inverse.
+//! - The origin `u = -W^+ b` is where the last layer gives no logits; singular values of W below 1e-6 of the largest
+//!   are taken for 0 in the pseudo-inverse.
 //! - `R` projects on the eigenvectors of `X^T X / n` of the training features around `u`, without the largest `dim`.
-//! - `alpha` brings the virtual logit to the size of the others: the sum of the training rows' largest logits over the
-//!   sum of their residual norms.
+//! - `alpha` brings the virtual logit to the size of the others: the sum of the training rows' largest logits over
+//!   the sum of their residual norms.
 //!
 //! `dim` is by the paper's rule: 1000 of 2048 features or more, 512 of 768 or more, else half of them.
 //!
-//! Beyond the paper: if the training rows have no residual, it is taken for 1e-5 of their distance from the origin, about
-//! what rounding leaves, and `alpha` stays finite. A negative sum of largest logits would turn the residual into a sign
-//! of confidence; its size is used.
+//! Beyond the paper: if the training rows have no residual, it is taken for 1e-5 of their distance from the origin,
+//! above what rounding leaves, and `alpha` stays finite. A negative sum of largest logits would turn the residual
+//! into a sign of confidence; its size is used.
 
 use serde::{Deserialize, Serialize};
 
@@ -242,7 +242,8 @@ mod tests {
             left.iter().map(|v| v * v).sum::<f64>().sqrt()
         };
         let top: f64 = e.logits.chunks(e.classes).map(|l| l.iter().fold(f64::MIN, |m, &v| m.max(v))).sum();
-        let alpha = top / x.iter().map(residual).sum::<f64>();
+        // The size of it: with one feature, most logits of this example are negative.
+        let alpha = top.abs() / x.iter().map(residual).sum::<f64>();
         let energy = test.logits.chunks(e.classes).map(|l| l.iter().map(|v| v.exp()).sum::<f64>().ln());
         energy.zip(centred(test)).map(|(e, x)| e - alpha * residual(&x)).collect()
     }
