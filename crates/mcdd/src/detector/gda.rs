@@ -44,11 +44,11 @@ impl Method for Config {
     }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
-        Ok(Gda::new(Gaussians::fit(&labelled(training), self.covariance, self.shrinkage, pool)))
+        Ok(Gda::boxed(Gaussians::fit(&labelled(training), self.covariance, self.shrinkage, pool)))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Gda::new(take(store, "", self.covariance)?))
+        Ok(Gda::boxed(take(store, "", self.covariance)?))
     }
 }
 
@@ -58,7 +58,7 @@ struct Gda {
 }
 
 impl Gda {
-    fn new(gaussians: Gaussians) -> Box<dyn Detector> {
+    fn boxed(gaussians: Gaussians) -> Box<dyn Detector> {
         let log_priors = gaussians.log_priors();
         Box::new(Gda { gaussians, log_priors })
     }

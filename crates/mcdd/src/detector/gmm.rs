@@ -84,11 +84,11 @@ impl Method for Config {
             return Err(out_of_range("components", components, &rule));
         }
         let em = Em::new(rows.features, rows.width(), self, pool);
-        Ok(Mixture::new(em.run(components, training.seed)))
+        Ok(Mixture::boxed(em.run(components, training.seed)))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Mixture::new(take(store, "", self.covariance)?))
+        Ok(Mixture::boxed(take(store, "", self.covariance)?))
     }
 }
 
@@ -98,7 +98,7 @@ struct Mixture {
 }
 
 impl Mixture {
-    fn new(gaussians: Gaussians) -> Box<dyn Detector> {
+    fn boxed(gaussians: Gaussians) -> Box<dyn Detector> {
         let log_weights = gaussians.log_priors();
         Box::new(Mixture { gaussians, log_weights })
     }
@@ -359,7 +359,7 @@ impl KMeans<'_> {
         let draws = 2 + libm::log(wanted as f64) as usize;
         while centres.len() < wanted * self.width {
             let all: f64 = open.iter().sum();
-            if !(all > 0.0) {
+            if all <= 0.0 {
                 break;
             }
             let mut best: Option<(f64, usize, Vec<f64>)> = None;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::mahalanobis::{labelled, logits, put, score, take};
 use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::net::cpu::pool::{Pool, chunks};
 use crate::stats::gaussians::{Covariance, Gaussians, Labelled};
 
@@ -56,9 +56,12 @@ impl Method for Config {
         let rows = &training.rows;
         let whole = [rows.width()];
         let widths = if training.parts.is_empty() { &whole[..] } else { training.parts };
+        if widths.contains(&0) {
+            return Err(Error::data("a layer has no features"));
+        }
         let mut layers = Vec::with_capacity(widths.len());
         let mut first = 0;
-        for &width in widths.iter().filter(|&&w| w > 0) {
+        for &width in widths {
             let mut x = Vec::new();
             columns(rows, first, width, &mut x);
             first += width;
@@ -72,7 +75,7 @@ impl Method for Config {
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
         let [count, two] = store.shape::<2>("standard")?;
         let standard = store.take_f64("standard", &[count, two])?;
-        if count == 0 || two != 2 || standard.chunks(2).any(|s| !(s[1] > 1e-30)) {
+        if count == 0 || two != 2 || standard.chunks(2).any(|s| s[1] <= 1e-30) {
             return Err(store.wrong("its layers have no scale"));
         }
         let mut layers: Vec<Layer> = Vec::new();
@@ -207,7 +210,7 @@ mod tests {
     fn the_mean_of_the_layers_standard_scores() {
         let (x, labels) = blobs(300, 10);
         let pool = Pool::new(2);
-        let training = Training { parts: &[3, 0, 7], ..training(&x, &labels) };
+        let training = Training { parts: &[3, 7], ..training(&x, &labels) };
         let fitted = Fitted::new(&Config::default().into(), &training, &pool).unwrap();
         let (mut left, mut right) = (Vec::new(), Vec::new());
         columns(&training.rows, 0, 3, &mut left);
@@ -223,6 +226,8 @@ mod tests {
         fitted.save(&mut Store::new(&mut container, ""));
         let loaded = Fitted::load(fitted.config(), &mut Store::new(&mut container, "")).unwrap();
         assert_eq!(loaded.score(&training.rows, &pool).unwrap(), scores);
+        let empty = Training { parts: &[3, 0, 7], ..training };
+        assert!(Fitted::new(&Config::default().into(), &empty, &pool).is_err());
     }
 
     #[test]

@@ -182,7 +182,7 @@ fn cholesky(a: &[f64], n: usize) -> Option<Vec<f64>> {
             row[j] = (a[i * n + j] - dot(&row[..j], &before[j * n..j * n + j])) / before[j * n + j];
         }
         let pivot = a[i * n + i] - dot(&row[..i], &row[..i]);
-        if !(pivot > 1e-13 * a[i * n + i]) {
+        if pivot.is_nan() || pivot <= 1e-13 * a[i * n + i] {
             return None;
         }
         row[i] = libm::sqrt(pivot);
