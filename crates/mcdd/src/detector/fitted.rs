@@ -161,7 +161,11 @@ impl Fitted {
             return Err(store.wrong("its shape is no shape"));
         }
         let detector = config.load(store)?;
-        Ok(Fitted::of(config, detector, shape[0] as usize, shape[1] as usize))
+        let fitted = Fitted::of(config, detector, shape[0] as usize, shape[1] as usize);
+        if !fitted.detector.takes(fitted.width, fitted.classes) {
+            return Err(store.wrong("its shape is not that of what it keeps"));
+        }
+        Ok(fitted)
     }
 }
 

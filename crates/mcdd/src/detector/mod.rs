@@ -172,6 +172,11 @@ pub trait Detector: Send + Sync {
     /// Stores everything but the settings.
     fn save(&self, store: &mut Store);
 
+    /// Whether it can score rows of this shape: asked of one from a file, which may say anything about the rows.
+    fn takes(&self, _width: usize, _classes: usize) -> bool {
+        true
+    }
+
     /// The number of classes that it tells apart; 0 if it does not classify.
     fn classes(&self) -> usize {
         0
