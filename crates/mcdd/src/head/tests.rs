@@ -77,7 +77,7 @@ mod reference {
                 distance(y) + cross_entropy(&logits, y) / nu
             }
             HeadConfig::SoftMcdd { nu } => {
-                let nu = nu.unwrap_or(0.1 / classes as f64);
+                let nu = nu.unwrap_or(0.01 / classes as f64);
                 let sphere = |k: usize| {
                     let alpha = if k == y { 1.0 } else { -1.0 };
                     params[1][k] + (alpha * (square(z, of(0, k)) - params[1][k])).max(0.0) / nu
@@ -284,7 +284,7 @@ fn the_score_agrees_with_the_loss() {
                 HeadConfig::DeepMcdd { nu, .. } => distances[y] - p[y].ln() / nu,
                 HeadConfig::SoftMcdd { nu } => {
                     let wrong = |k: usize| if k == y { (-logits[k]).max(0.0) } else { logits[k].max(0.0) };
-                    params(1).iter().sum::<f64>() + (0..4).map(wrong).sum::<f64>() / nu.unwrap_or(0.025)
+                    params(1).iter().sum::<f64>() + (0..4).map(wrong).sum::<f64>() / nu.unwrap_or(0.0025)
                 }
                 HeadConfig::DeepSvdd { boundary: Boundary::OneClass, .. } => -confidence,
                 HeadConfig::DeepSvdd { boundary: Boundary::Soft, nu } => params(1)[0] + (-confidence).max(0.0) / nu,
