@@ -405,10 +405,12 @@ mod tests {
         let detector = fit(&Config::default(), &x, 3);
         let scores = score(&*detector, &x, 3);
         let outlier = scores[2000];
-        assert!(scores[..2000].iter().all(|&s| s > outlier + 0.1), "{outlier}");
+        let lowest = scores[..2000].iter().copied().fold(0.0, f64::min);
+        assert!(lowest > outlier, "{outlier} {lowest}");
         let mean = scores.iter().sum::<f64>() / 2001.0;
-        assert!((mean + 0.45).abs() < 0.05, "{mean}");
-        assert!(outlier > -1.0 && outlier < -0.65, "{outlier}");
+        // scikit-learn has -0.508 to -0.512 for such data, and -0.66 to -0.70 for the outlier, by the seed.
+        assert!((mean + 0.51).abs() < 0.01, "{mean}");
+        assert!((outlier + 0.68).abs() < 0.04, "{outlier}");
     }
 
     #[test]

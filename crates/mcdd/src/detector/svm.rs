@@ -152,7 +152,7 @@ impl Machine {
         let scale = store.take_f64("scale", &[1])?[0];
         let support = store.take_f32("support", &[count, width])?;
         let mut weights = store.take_f64("weights", &[count])?;
-        if !(scale > 0.0) || weights.iter().any(|&w| !(w > 0.0 && w <= 1.0)) {
+        if scale <= 0.0 || weights.iter().any(|&w| !(w > 0.0 && w <= 1.0)) {
             return Err(store.wrong("a weight or the scale is outside its range"));
         }
         weights.resize(count.next_multiple_of(NR), 0.0);
