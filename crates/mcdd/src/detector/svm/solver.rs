@@ -160,7 +160,7 @@ impl<'a> Solver<'a> {
             a: Vec::new(),
             g: Vec::new(),
             lowest: None,
-            cache: Cache::default(),
+            cache: Cache::new(CACHE),
             tolerance: TOLERANCE * total.min(1.0),
         };
         solver.set_up();
@@ -259,7 +259,7 @@ impl<'a> Solver<'a> {
         }
         self.active = (0..n).collect();
         self.points = Points::new(self.rows, self.width);
-        self.cache = Cache::default();
+        self.cache = Cache::new(CACHE);
         self.set_up();
     }
 }
@@ -364,8 +364,9 @@ fn second(g: &[f64], a: &[f64], ki: &[f32], gi: f64) -> Second {
 }
 
 /// Kernel rows; when there is no more room, the one goes that was not used for the longest time.
-#[derive(Default)]
 struct Cache {
+    /// Their size at most, but for two rows, which always have room.
+    bytes: usize,
     rows: Vec<Vec<f32>>,
     /// Of each place: whose row it has, and when it was used.
     owners: Vec<usize>,
@@ -376,6 +377,10 @@ struct Cache {
 }
 
 impl Cache {
+    fn new(bytes: usize) -> Cache {
+        Cache { bytes, rows: vec![], owners: vec![], used: vec![], places: vec![], clock: 0 }
+    }
+
     /// The place of row `i`, which is `compute`d if it is not there. The place that was given out last stays as it is.
     fn get(&mut self, i: usize, length: usize, compute: impl FnOnce(&mut [f32])) -> usize {
         self.clock += 1;
@@ -398,7 +403,7 @@ impl Cache {
 
     /// A place to write to.
     fn room(&mut self, length: usize) -> usize {
-        if self.rows.len() < (CACHE / (4 * length)).max(2) {
+        if self.rows.len() < (self.bytes / (4 * length)).max(2) {
             self.rows.push(vec![0.0; length]);
             self.owners.push(0);
             self.used.push(0);
@@ -412,7 +417,7 @@ impl Cache {
     /// Drops all but some of the active rows, which are numbered anew.
     fn keep(&mut self, kept: &[usize]) {
         let length = kept.len().next_multiple_of(NR);
-        let old = std::mem::take(self);
+        let old = std::mem::replace(self, Cache::new(self.bytes));
         let mut rows: Vec<Option<Vec<f32>>> = old.rows.into_iter().map(Some).collect();
         self.clock = old.clock;
         self.places = vec![None; length];
@@ -586,7 +591,7 @@ mod tests {
         }
         let before = (solver.a[..500].to_vec(), solver.g[..500].to_vec());
         let kept: Vec<usize> = (0..500).filter(|i| i % 3 != 0).collect();
-        let mut cache = std::mem::take(&mut solver.cache);
+        let mut cache = std::mem::replace(&mut solver.cache, Cache::new(CACHE));
         cache.keep(&kept);
         for (new, &old) in kept.iter().enumerate() {
             if let Some(place) = cache.places[new] {
@@ -606,9 +611,9 @@ mod tests {
 
     #[test]
     fn the_cache_forgets_the_oldest() {
-        let mut cache = Cache::default();
-        // So long that only two have room.
-        let length = CACHE / 8;
+        // Only two have room.
+        let length = 64;
+        let mut cache = Cache::new(2 * 4 * length);
         let get = |cache: &mut Cache, i: usize| {
             let mut computed = false;
             let place = cache.get(i, length, |row| {
