@@ -53,6 +53,15 @@ mod reference {
                         let sum: f64 = (0..classes).map(|k| logit(k).exp()).sum();
                         -(logit(y).exp() / sum).ln()
                     }
+                    HeadConfig::Alad { .. } => {
+                        let (x, other) = z.split_at(latent / 2);
+                        let feature = |k: usize, second: &[f64]| {
+                            let (a, b) = params[0][k * latent..(k + 1) * latent].split_at(x.len());
+                            let dot = |w: &[f64], v: &[f64]| w.iter().zip(v).map(|(w, v)| w * v).sum::<f64>();
+                            (dot(a, x) + dot(b, second) + params[1][k]).max(0.0)
+                        };
+                        (0..classes).map(|k| (feature(k, x) - feature(k, other)).abs()).sum()
+                    }
                 }
             })
             .sum();
@@ -189,6 +198,7 @@ fn the_score_agrees_with_the_loss() {
             let expected = match config {
                 HeadConfig::DeepMcdd { nu, .. } => distances[y] - p[y].ln() / nu,
                 HeadConfig::Softmax => -p[y].ln(),
+                HeadConfig::Alad { .. } => -confidence,
             };
             assert!((loss - expected).abs() < 1e-4, "{config:?}: {loss} {expected}");
         }

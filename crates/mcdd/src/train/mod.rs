@@ -1,6 +1,6 @@
 //! The training loop: a network and a head on the rows of a table.
 
-mod alad;
+pub(crate) mod alad;
 mod checkpoint;
 pub mod optim;
 mod settings;
@@ -17,7 +17,7 @@ pub use shards::Shards;
 use self::checkpoint::Keeper;
 use self::optim::{State, update};
 use crate::error::{Error, Kind, Result};
-use crate::head::{Head, Scratch};
+use crate::head::{Head, Loop, Scratch};
 use crate::net::cpu::pool::Pool;
 use crate::net::cpu::{Engine, Pass};
 use crate::net::{Graph, Params};
@@ -121,7 +121,11 @@ pub fn fit(
         }
         let keeper = run.checkpoint.as_ref().map(|folder| Keeper::new(folder, member, fingerprint.clone()));
         let pool = Pool::new(pool_threads);
-        fit_member(graph, settings, classes, train, held, member, keeper, run, &pool).map(Some)
+        match settings.head.trained_by() {
+            Loop::Adversarial => alad::fit_member(graph, settings, train, held, member, keeper, run, &pool),
+            _ => fit_member(graph, settings, classes, train, held, member, keeper, run, &pool),
+        }
+        .map(Some)
     };
     let mut members: Vec<Member> = in_parallel(settings.members, side_by_side, one)
         .into_iter()
