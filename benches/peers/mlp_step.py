@@ -60,20 +60,21 @@ def ensure_venv():
     stamp.write_text(wanted)
 
 
-def build_ours():
-    command = ["cargo", "build", "--release", "-p", "mcdd", "--example", "step_speed"]
+def build_ours(example="step_speed"):
+    command = ["cargo", "build", "--release", "-p", "mcdd", "--example", example]
     say(" ".join(command))
     run = subprocess.run(
         command + ["--message-format=json-render-diagnostics"],
         cwd=ROOT, stdout=subprocess.PIPE, text=True,
     )
     if run.returncode:
-        sys.exit("the example step_speed did not build; --torch-only measures PyTorch alone")
+        hint = "; --torch-only measures PyTorch alone" if example == "step_speed" else ""
+        sys.exit(f"the example {example} did not build{hint}")
     for line in run.stdout.splitlines():
         message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] == "step_speed":
+        if message.get("executable") and message["target"]["name"] == example:
             return message["executable"]
-    sys.exit("cargo named no executable for the example step_speed")
+    sys.exit(f"cargo named no executable for the example {example}")
 
 
 # ---------------------------------------------------------------- who else uses the machine

@@ -15,6 +15,8 @@ Examples:
   mcdd train flowers.csv --label species -o flowers.mcdd
   mcdd predict flowers.mcdd new.csv             a class or \"unknown\" for each row
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv
+  mcdd methods                                  every method and detector, and what each needs
+  mcdd score --detector knn --train-features f.npy --features g.npy    features from your own network
 
 Exit codes: 0 done, 1 a row was unknown (predict --fail-on-unknown), 2 error.
 Colours are off where NO_COLOR is set or stderr is no terminal.";
@@ -34,6 +36,9 @@ enum Command {
     Evaluate(cmd::evaluate::Args),
     Metrics(cmd::metrics::Args),
     Inspect(cmd::inspect::Args),
+    Methods(cmd::methods::Args),
+    Score(cmd::score::ScoreArgs),
+    FitDetector(cmd::score::FitArgs),
     Demo(cmd::demo::Args),
     Completions(cmd::completions::Args),
 }
@@ -45,6 +50,9 @@ fn main() -> ExitCode {
         Command::Evaluate(args) => cmd::evaluate::run(args),
         Command::Metrics(args) => cmd::metrics::run(args),
         Command::Inspect(args) => cmd::inspect::run(args),
+        Command::Methods(args) => cmd::methods::run(args),
+        Command::Score(args) => cmd::score::run_score(args),
+        Command::FitDetector(args) => cmd::score::run_fit(args),
         Command::Demo(args) => cmd::demo::run(args),
         Command::Completions(args) => cmd::completions::run::<Cli>(args),
     };

@@ -7,7 +7,7 @@ use anyhow::Result;
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use clap::ValueEnum;
-use mcdd::model::{Model, Predictions, Threshold};
+use mcdd::model::{Predictions, Threshold};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
@@ -21,7 +21,7 @@ pub enum Format {
 }
 
 /// Which columns there are besides label, verdict, confidence and p_value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Columns {
     pub probs: bool,
     pub distances: bool,
@@ -52,8 +52,14 @@ pub fn verdict(known: bool) -> &'static str {
 
 impl<'a, W: Write + Send> Writer<'a, W> {
     /// Starts the output: the header, where the format has one.
-    pub fn new(model: &'a Model, threshold: Threshold, format: Format, columns: Columns, mut to: W) -> Result<Self> {
-        let classes = model.classes();
+    /// `classes` are the names of the classes that rows are put in; none where they are put in none.
+    pub fn new(
+        classes: &'a [String],
+        threshold: Threshold,
+        format: Format,
+        columns: Columns,
+        mut to: W,
+    ) -> Result<Self> {
         let names = names(classes, columns);
         let sink = match format {
             Format::Csv => {
@@ -64,7 +70,8 @@ impl<'a, W: Write + Send> Writer<'a, W> {
             Format::Jsonl => Sink::Jsonl(to),
             Format::Parquet => {
                 let kind = |i: usize| if i < 2 { DataType::Utf8 } else { DataType::Float64 };
-                let fields: Vec<Field> = names.iter().enumerate().map(|(i, n)| Field::new(n, kind(i), false)).collect();
+                let fields: Vec<Field> =
+                    names.iter().enumerate().map(|(i, n)| Field::new(n, kind(i), i == 0)).collect();
                 let schema = Arc::new(Schema::new(fields));
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::SNAPPY)
@@ -84,7 +91,7 @@ impl<'a, W: Write + Send> Writer<'a, W> {
             Sink::Csv(to) => {
                 for i in 0..p.rows() {
                     let verdict = verdict(self.threshold.known(p.confidence[i]));
-                    let label = &self.cells[p.class[i] as usize];
+                    let label = p.class.get(i).map_or("", |&c| &self.cells[c as usize]);
                     write!(self.buffer, "{label},{verdict},{},{}", p.confidence[i], p.p_value[i])?;
                     for (_, values) in extras(p, i, self.columns) {
                         for v in values {
@@ -98,7 +105,8 @@ impl<'a, W: Write + Send> Writer<'a, W> {
             Sink::Jsonl(to) => {
                 for i in 0..p.rows() {
                     let mut row = serde_json::Map::new();
-                    row.insert("label".into(), self.classes[p.class[i] as usize].clone().into());
+                    let label = p.class.get(i).map(|&c| self.classes[c as usize].clone());
+                    row.insert("label".into(), label.into());
                     row.insert("verdict".into(), verdict(self.threshold.known(p.confidence[i])).into());
                     row.insert("confidence".into(), p.confidence[i].into());
                     row.insert("p_value".into(), p.p_value[i].into());
@@ -114,10 +122,10 @@ impl<'a, W: Write + Send> Writer<'a, W> {
             }
             Sink::Parquet(writer, schema) => {
                 let rows = 0..p.rows();
-                let label = rows.clone().map(|i| self.classes[p.class[i] as usize].as_str());
+                let label = rows.clone().map(|i| p.class.get(i).map(|&c| self.classes[c as usize].as_str()));
                 let verdicts = rows.clone().map(|i| verdict(self.threshold.known(p.confidence[i])));
                 let mut arrays: Vec<ArrayRef> = vec![
-                    Arc::new(StringArray::from_iter_values(label)),
+                    Arc::new(StringArray::from_iter(label)),
                     Arc::new(StringArray::from_iter_values(verdicts)),
                     Arc::new(Float64Array::from(p.confidence.clone())),
                     Arc::new(Float64Array::from(p.p_value.clone())),

@@ -116,12 +116,8 @@ impl Progress {
 
 impl Watch for Progress {
     fn epoch(&self, member: usize, e: &Epoch) {
-        let text = format!(
-            "loss {:.4}, held-out loss {:.4}, held-out accuracy {:.2}%",
-            e.loss,
-            e.held_out_loss,
-            100.0 * e.held_out_accuracy
-        );
+        let accuracy = e.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)));
+        let text = format!("loss {:.4}, held-out loss {:.4}, held-out accuracy {accuracy}", e.loss, e.held_out_loss);
         if let Some(bar) = &self.bar {
             bar.set_message(text);
             bar.inc(1);

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! leave_one_out LABEL FILE... [-- NAME=VALUE...]
-//! leave_one_out last Sensorless_drive_diagnosis.txt -- sigma=learned nu=1 seeds=3 schedule=constant
+//! leave_one_out last Sensorless_drive_diagnosis.txt -- method=deep-mcdd:sigma=learned detector=distance seeds=3
 //! ```
 
 use std::path::PathBuf;
 
 use mcdd::data::{ReadOptions, Table};
-use mcdd::head::{HeadConfig, Sigma};
+use mcdd::detector::Detect;
+use mcdd::head::HeadConfig;
 use mcdd::protocol::leave_one_out;
 use mcdd::train::Settings;
 use mcdd::train::optim::Schedule;
@@ -24,26 +25,24 @@ fn main() -> mcdd::Result<()> {
     let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
     let table = Table::read(&files, &ReadOptions { label, ..ReadOptions::default() })?;
     let mut settings = Settings::default();
-    let (mut nu, mut sigma, mut softmax, mut seeds) = (1.0, Sigma::One, false, 1u64);
+    let mut seeds = 1u64;
     for option in args.iter().skip(cut + 1) {
-        let number = || option.split_once('=').and_then(|(_, v)| v.parse::<f64>().ok()).unwrap_or(f64::NAN);
-        match option.as_str() {
-            "sigma=learned" => sigma = Sigma::Learned,
-            "sigma=one" => sigma = Sigma::One,
-            "method=softmax" => softmax = true,
-            "schedule=constant" => settings.schedule = Schedule::Constant,
-            "schedule=cosine" => settings.schedule = Schedule::Cosine,
-            o if o.starts_with("nu=") => nu = number(),
-            o if o.starts_with("lr=") => settings.lr = number(),
-            o if o.starts_with("epochs=") => settings.epochs = number() as usize,
-            o if o.starts_with("seeds=") => seeds = number() as u64,
-            other => {
-                eprintln!("unknown option {other}");
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        let number = || value.parse::<f64>().unwrap_or(f64::NAN);
+        match (name, value) {
+            ("method", _) => settings.head = HeadConfig::parse(value)?,
+            ("detector", _) => settings.detector = Detect::parse(value)?,
+            ("schedule", "constant") => settings.schedule = Schedule::Constant,
+            ("schedule", "cosine") => settings.schedule = Schedule::Cosine,
+            ("lr", _) => settings.lr = number(),
+            ("epochs", _) => settings.epochs = number() as usize,
+            ("seeds", _) => seeds = number() as u64,
+            _ => {
+                eprintln!("unknown option {option}");
                 std::process::exit(2);
             }
         }
     }
-    settings.head = if softmax { HeadConfig::Softmax } else { HeadConfig::DeepMcdd { nu, sigma } };
     println!("seed  accuracy  TNR85  AUROC  AUPR   det. acc.  worst AUROC   (means over left-out classes, fold 0)");
     for seed in 0..seeds {
         settings.seed = seed;
@@ -52,7 +51,7 @@ fn main() -> mcdd::Result<()> {
         let worst = all.iter().map(|s| s.detection.auroc).fold(1.0, f64::min) * 100.0;
         println!(
             "{seed:>4}  {:>8.2}  {:>5.2}  {:>5.2}  {:>5.2}  {:>8.2}  {worst:>8.2}",
-            mean(|s| s.accuracy),
+            mean(|s| s.accuracy.unwrap_or(f64::NAN)),
             mean(|s| s.detection.tnr85),
             mean(|s| s.detection.auroc),
             mean(|s| s.detection.aupr_id),

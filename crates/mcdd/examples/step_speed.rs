@@ -74,7 +74,7 @@ fn train(graph: &mcdd::net::Graph, s: &mut Setup, threads: usize, seconds: f64, 
     let mut engine = Engine::new(graph).expect("an MLP runs");
     let optimizer = Optimizer::default();
     let mut states = (State::new(&optimizer, &s.params), State::new(&optimizer, s.head.params()));
-    let mut shards = Shards::new(&s.params, s.head.params(), BATCH, input);
+    let mut shards = Shards::new(&s.params, s.head.params(), BATCH, input, false);
     let mut order: Vec<usize> = (0..ROWS).collect();
     seed.shuffle(&mut order);
     let mut steps = 0u64;

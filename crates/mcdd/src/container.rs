@@ -140,12 +140,25 @@ impl Container {
     /// # Errors
     /// If it cannot be read, is damaged, or is something else.
     pub fn read(path: &Path, format: &str) -> Result<Container> {
+        Self::from_bytes(&Self::bytes_of(path)?, format).map_err(|e| e.at_file(path))
+    }
+
+    /// The bytes of a file, which must be one and no folder or device.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn bytes_of(path: &Path) -> Result<Vec<u8>> {
         let is_file = std::fs::metadata(path).map_err(|e| Error::io(e, path))?.is_file();
         if !is_file {
             return Err(Error::format("is not a file").at_file(path));
         }
-        let bytes = std::fs::read(path).map_err(|e| Error::io(e, path))?;
-        Self::from_bytes(&bytes, format).map_err(|e| e.at_file(path))
+        std::fs::read(path).map_err(|e| Error::io(e, path))
+    }
+
+    /// What the file says it is, as in `mcdd model 1`; none if it is no container.
+    pub fn format_of(bytes: &[u8]) -> Option<String> {
+        let (_, metadata) = SafeTensors::read_metadata(bytes).ok()?;
+        metadata.metadata().as_ref()?.get("format").cloned()
     }
 
     /// The same from memory.

@@ -50,7 +50,7 @@ fn steps_and_single_rows_allocate_nothing() {
         let mut states = (State::new(&optimizer, &params), State::new(&optimizer, head.params()));
         let mut engine = Engine::new(&graph).unwrap();
         engine.load(&params, &pool);
-        let mut shards = Shards::new(&params, head.params(), 200, width);
+        let mut shards = Shards::new(&params, head.params(), 200, width, false);
         let order: Vec<usize> = (0..rows - 70).collect(); // the last batch is a short one
         let mut epoch = |step: &mut u64| {
             for batch in order.chunks(200) {

@@ -84,7 +84,7 @@ struct OodSet {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = Model::load(&args.model)?;
-    let threshold = threshold(&model, args.tpr, args.quiet)?;
+    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.quiet)?;
     let pool = Pool::new(options::threads(args.threads));
     let id = score(&model, &args.data, &args.reading.options(), &pool, args.quiet)?;
     if id.confidence.is_empty() {
@@ -108,7 +108,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let confidence = [found.confidence, found.foreign].concat();
         sets.push(OodSet { name: path.display().to_string(), confidence });
     }
-    let report = Report { args: &args, threshold, confidence: id.confidence, right: id.right, sets };
+    let report = Report {
+        args: &args,
+        threshold,
+        confidence: id.confidence,
+        right: id.right,
+        sets,
+        classifies: model.classifies(),
+    };
     let text = if args.json { format!("{:#}\n", report.json()?) } else { report.text()? };
     ui::print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -126,7 +133,7 @@ fn score(model: &Model, path: &Path, options: &ReadOptions, pool: &Pool, quiet: 
                 Some(None) => out.foreign.push(predictions.confidence[i]),
                 Some(Some(class)) => {
                     out.confidence.push(predictions.confidence[i]);
-                    out.right.push(class == predictions.class[i] as usize);
+                    out.right.extend(predictions.class.get(i).map(|&c| class == c as usize));
                 }
                 None => out.confidence.push(predictions.confidence[i]),
             }
@@ -145,6 +152,7 @@ struct Report<'a> {
     confidence: Vec<f64>,
     right: Vec<bool>,
     sets: Vec<OodSet>,
+    classifies: bool,
 }
 
 impl Report<'_> {
@@ -190,7 +198,10 @@ impl Report<'_> {
         writeln!(out, "in-distribution: {} ({} rows)", self.args.data.display(), self.confidence.len())?;
         match self.accuracy()? {
             Some((a, interval)) => writeln!(out, "  accuracy %                       {}", with(a, interval))?,
-            None => writeln!(out, "  accuracy %                       n/a (no labels)")?,
+            None => {
+                let why = if self.classifies { "no labels" } else { "the method does not classify" };
+                writeln!(out, "  accuracy %                       n/a ({why})")?;
+            }
         }
         writeln!(
             out,

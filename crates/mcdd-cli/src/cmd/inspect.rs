@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mcdd::data::ColumnKind;
-use mcdd::head::HeadConfig;
-use mcdd::model::Model;
+use mcdd::head::Loop;
+use mcdd::model::{Calibration, Model, Saved, Scorer, Threshold};
 use mcdd::net::Layer;
 use mcdd::train::optim::{Optimizer, Schedule};
 use serde_json::{Value, json};
@@ -18,11 +18,11 @@ Examples:
   mcdd inspect flowers.mcdd
   mcdd inspect flowers.mcdd --json | jq .threshold";
 
-/// Show what a model knows, how it was trained, and what is wrong with it
+/// Show what a model or a detector knows, how it was trained, and what is wrong with it
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The model
+    /// The model, or the detector
     model: PathBuf,
 
     /// Print JSON
@@ -32,13 +32,15 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let model = Model::load(&args.model)?;
+    let saved = Saved::load(&args.model)?;
     let bytes = std::fs::metadata(&args.model).map_or(0, |m| m.len());
-    let text = if args.json {
-        format!("{:#}\n", json(&model, bytes)?)
-    } else {
-        text(&model, bytes)?.lines().map(|l| ui::plain(l) + "\n").collect()
+    let text = match (&saved, args.json) {
+        (Saved::Model(model), true) => format!("{:#}\n", json(model, bytes)?),
+        (Saved::Model(model), false) => text(model, bytes)?,
+        (Saved::Scorer(scorer), true) => format!("{:#}\n", scorer_json(scorer, bytes)?),
+        (Saved::Scorer(scorer), false) => scorer_text(scorer, bytes)?,
     };
+    let text: String = if args.json { text } else { text.lines().map(|l| ui::plain(l) + "\n").collect() };
     ui::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -68,7 +70,9 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     let mut out = String::new();
     let s = model.settings();
     writeln!(out, "mcdd model of version {}, {bytes} bytes", model.version())?;
-    writeln!(out, "\nclasses      {}: {}", model.classes().len(), shortened(model.classes()))?;
+    let classes = if model.classifies() { "classes" } else { "labels" };
+    let unused = if model.classifies() { "" } else { " (the method does not classify)" };
+    writeln!(out, "\n{classes:<12} {}: {}{unused}", model.classes().len(), shortened(model.classes()))?;
     let (mut numeric, mut categorical, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
     for c in &model.schema().columns {
         match &c.kind {
@@ -86,13 +90,31 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     }
     writeln!(out, "network      {}", network(model))?;
     writeln!(out, "members      {}, {} parameters in all", model.members(), parameters(model))?;
-    let method = match s.head {
-        HeadConfig::DeepMcdd { nu, sigma } => {
-            format!("deep-mcdd, nu {nu}, sigma {}", format!("{sigma:?}").to_lowercase())
-        }
-        ref other => other.name().into(),
-    };
-    writeln!(out, "method       {method}")?;
+    writeln!(out, "method       {}", described(s.head.name(), &s.head))?;
+    writeln!(out, "confidence   {}", described(s.detector.detector.name(), &s.detector))?;
+    if s.head.trained_by() == Loop::ClosedForm {
+        writeln!(out, "training     {} rows, in closed form, seed {}", model.training_rows(), s.seed)?;
+    } else {
+        training(&mut out, model)?;
+    }
+    calibration(&mut out, model.calibration(), model.threshold()?)?;
+    if model.findings().is_empty() {
+        writeln!(out, "findings     none")?;
+    }
+    for f in model.findings() {
+        writeln!(out, "warning      {f}")?;
+    }
+    Ok(out)
+}
+
+/// A name with its settings.
+fn described(name: &str, settings: &impl serde::Serialize) -> String {
+    let settings = mcdd::spec::settings(settings);
+    if settings.is_empty() { name.into() } else { format!("{name}, {settings}") }
+}
+
+fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
+    let s = model.settings();
     let optimizer = match s.optimizer {
         Optimizer::Adam { .. } => "Adam".into(),
         Optimizer::Sgd { momentum } => format!("SGD with Nesterov momentum {momentum}"),
@@ -119,31 +141,65 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
         {
             writeln!(
                 out,
-                "  member {}   epoch {} of {} kept: loss {:.4}, held-out loss {:.4}, held-out accuracy {}%",
+                "  member {}   epoch {} of {} kept: loss {:.4}, held-out loss {:.4}, held-out accuracy {}",
                 m + 1,
                 kept + 1,
                 history.len(),
                 e.loss,
                 e.held_out_loss,
-                percent(e.held_out_accuracy)
+                e.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)))
             )?;
         }
     }
-    let t = model.threshold()?;
-    writeln!(out, "calibration  {} held-out rows", model.calibration().scores().len())?;
+    Ok(())
+}
+
+fn calibration(out: &mut String, calibration: &Calibration, t: Threshold) -> anyhow::Result<()> {
+    writeln!(out, "calibration  {} held-out rows", calibration.scores().len())?;
     writeln!(
         out,
         "threshold    known is a confidence of {:.4} or more: keeps {}% of known rows",
         t.confidence,
         percent(t.tpr)
     )?;
-    if model.findings().is_empty() {
-        writeln!(out, "findings     none")?;
+    Ok(())
+}
+
+fn scorer_text(scorer: &Scorer, bytes: u64) -> anyhow::Result<String> {
+    let mut out = String::new();
+    let s = scorer.settings();
+    writeln!(out, "mcdd detector of version {}, {bytes} bytes", scorer.version())?;
+    writeln!(out, "\ndetector     {}", described(s.detector.name(), &s.detector))?;
+    let (features, logits) = (scorer.detector().width(), scorer.detector().logit_classes());
+    if features > 0 {
+        let layers =
+            if scorer.parts().len() > 1 { format!(", in layers of {:?}", scorer.parts()) } else { String::new() };
+        writeln!(out, "features     {features} a row{layers}")?;
     }
-    for f in model.findings() {
-        writeln!(out, "warning      {f}")?;
+    if logits > 0 {
+        writeln!(out, "logits       {logits} a row")?;
     }
+    if !scorer.classes().is_empty() {
+        writeln!(out, "classes      {}: {}", scorer.classes().len(), shortened(scorer.classes()))?;
+    }
+    writeln!(out, "fitted on    {} rows, seed {}", scorer.training_rows(), s.seed)?;
+    calibration(&mut out, scorer.calibration(), scorer.threshold()?)?;
     Ok(out)
+}
+
+fn scorer_json(scorer: &Scorer, bytes: u64) -> anyhow::Result<Value> {
+    Ok(json!({
+        "version": scorer.version(),
+        "bytes": bytes,
+        "settings": scorer.settings(),
+        "classes": scorer.classes(),
+        "features": scorer.detector().width(),
+        "layers": scorer.parts(),
+        "logits": scorer.detector().logit_classes(),
+        "training_rows": scorer.training_rows(),
+        "held_out_rows": scorer.calibration().scores().len(),
+        "threshold": scorer.threshold()?,
+    }))
 }
 
 fn shortened(names: &[String]) -> String {

@@ -4,6 +4,8 @@ pub mod completions;
 pub mod demo;
 pub mod evaluate;
 pub mod inspect;
+pub mod methods;
 pub mod metrics;
 pub mod predict;
+pub mod score;
 pub mod train;

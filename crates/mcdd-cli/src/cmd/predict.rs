@@ -7,9 +7,10 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use mcdd::data::{Batch, Notices, ReadOptions};
-use mcdd::model::{Model, Predictions, Threshold};
+use mcdd::model::{Calibration, Model, Predictions, Saved, Threshold};
 use mcdd::net::cpu::pool::Pool;
 
+use super::score::{self, ScoredFiles};
 use crate::options::{self, Reading};
 use crate::output::{Columns, Format, Writer};
 use crate::ui;
@@ -32,12 +33,17 @@ const BLOCK: usize = 4096;
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The model
+    /// The model, or the detector that fit-detector has written
     model: PathBuf,
 
-    /// Files with the columns that the model was trained on; - is stdin
+    /// Files with the columns that the model was trained on; for a detector the features, or the logits where it looks
+    /// at nothing else; - is stdin
     #[arg(required = true, value_name = "DATA")]
     data: Vec<PathBuf>,
+
+    /// For a detector that needs them: the logits of the same rows
+    #[arg(long, value_name = "FILE")]
+    logits: Option<PathBuf>,
 
     /// Form of the output
     #[arg(long, value_enum, default_value = "csv")]
@@ -76,13 +82,24 @@ pub struct Args {
 }
 
 /// The threshold for a wanted share, with a warning where the held-out rows cannot vouch for it.
-pub fn threshold(model: &Model, tpr: Option<f64>, quiet: bool) -> mcdd::Result<Threshold> {
-    let threshold = model.calibration().threshold(tpr.unwrap_or(model.settings().tpr))?;
-    if let Some(text) = threshold.shortfall(model.calibration().scores().len()).filter(|_| !quiet) {
+pub fn threshold(calibration: &Calibration, tpr: f64, quiet: bool) -> mcdd::Result<Threshold> {
+    let threshold = calibration.threshold(tpr)?;
+    if let Some(text) = threshold.shortfall(calibration.scores().len()).filter(|_| !quiet) {
         ui::warning(&text);
     }
     Ok(threshold)
 }
+
+/// Where predictions go, and how.
+pub struct Sink<'a> {
+    pub format: Format,
+    /// A file, or stdout.
+    pub output: Option<&'a Path>,
+    pub columns: Columns,
+}
+
+/// The writer of predictions, whatever it writes to.
+pub type AnyWriter<'a> = Writer<'a, &'a mut (dyn Write + Send)>;
 
 /// Reads a file block by block beside the work on the block before, and returns the notices about it.
 pub fn for_each_block(
@@ -127,63 +144,122 @@ pub fn for_each_block(
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let model = Model::load(&args.model)?;
-    let threshold = threshold(&model, args.tpr, args.quiet)?;
-    if args.distances && !model.has_distances() {
-        return Err(mcdd::Error::setting("this model's method has no distances").hint("leave --distances out").into());
-    }
-    let mut unknown = 0;
-    let mut all_notices = Vec::new();
-    match &args.output {
-        Some(path) => {
-            let mut failed = None;
-            let written = mcdd::files::write_beside(path, |to| {
-                // Errors of other kinds than the library's wait outside.
-                predict(&args, &model, threshold, to, &mut unknown, &mut all_notices).map_err(|e| {
-                    failed = Some(e);
-                    mcdd::Error::data("not written")
-                })
-            });
-            if let Some(e) = failed {
-                return Err(e);
+    let columns = Columns { probs: args.probs, distances: args.distances };
+    let sink = Sink { format: args.format, output: args.output.as_deref(), columns };
+    let pool = Pool::new(options::threads(args.threads));
+    let unknown = match Saved::load(&args.model)? {
+        Saved::Model(model) => with_model(&args, &model, &sink, &pool)?,
+        Saved::Scorer(scorer) => {
+            let probs = args.probs && (scorer.detector().detector().classes() == 0 || scorer.classes().is_empty());
+            if args.distances || probs {
+                let what = if args.distances { "distances" } else { "probs" };
+                let e = mcdd::Error::setting(format!("{} has no {what}", scorer.settings().detector.name()));
+                return Err(e.hint(format!("leave --{what} out")).into());
             }
-            written?;
+            let threshold = score::threshold(&scorer, args.tpr, args.quiet)?;
+            let on_logits = scorer.detector().width() == 0;
+            let logits = if on_logits { args.data.first() } else { args.logits.as_ref() };
+            if on_logits && (args.data.len() > 1 || args.logits.is_some()) {
+                let e = mcdd::Error::setting("this detector looks at logits alone");
+                return Err(e.hint("give one file, the logits").into());
+            }
+            let features: &[PathBuf] = if on_logits { &[] } else { &args.data };
+            score::score(
+                &scorer,
+                &ScoredFiles { features, logits: logits.map(PathBuf::as_path) },
+                threshold,
+                &sink,
+                &pool,
+            )?
         }
-        None => {
-            let mut to = BufWriter::with_capacity(1 << 16, io::stdout());
-            let done = predict(&args, &model, threshold, &mut to, &mut unknown, &mut all_notices);
-            done.and_then(|()| Ok(to.flush()?)).map_err(ui::on_stdout)?;
-        }
-    }
-    if !args.quiet {
-        all_notices.iter().for_each(|n| ui::note(n));
-    }
+    };
     Ok(ExitCode::from(u8::from(args.fail_on_unknown && unknown > 0)))
 }
 
-fn predict(
-    args: &Args,
-    model: &Model,
-    threshold: Threshold,
-    to: &mut (dyn Write + Send),
-    unknown: &mut usize,
-    notices: &mut Notices,
-) -> anyhow::Result<()> {
-    let columns = Columns { probs: args.probs, distances: args.distances };
-    let pool = Pool::new(options::threads(args.threads));
-    let mut predictions = Predictions::default();
-    let mut writer = None;
-    let mut to = Some(to);
-    for path in &args.data {
-        notices.extend(for_each_block(model, path, &args.reading.options(), |batch| {
-            // The output begins with the first block, so that a file that cannot be read leaves none.
-            if let Some(to) = to.take() {
-                writer = Some(Writer::new(model, threshold, args.format, columns, to)?);
-            }
-            model.predict_rows(&batch.x, &mut predictions, &pool)?;
-            *unknown += predictions.confidence.iter().filter(|&&c| !threshold.known(c)).count();
-            writer.as_mut().map_or(Ok(()), |w| w.write(&predictions))
-        })?);
+/// Predicts with a model; returns how many rows were unknown.
+fn with_model(args: &Args, model: &Model, sink: &Sink, pool: &Pool) -> anyhow::Result<usize> {
+    if args.logits.is_some() {
+        let e = mcdd::Error::setting("a model makes its own logits");
+        return Err(e.hint("leave --logits out: it is for what fit-detector has written").into());
     }
-    writer.map_or(Ok(()), Writer::finish)
+    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.quiet)?;
+    if args.distances && !model.has_distances() {
+        return Err(mcdd::Error::setting("this model's method has no distances").hint("leave --distances out").into());
+    }
+    if args.probs && !model.classifies() {
+        return Err(mcdd::Error::setting("this model's method does not classify").hint("leave --probs out").into());
+    }
+    let classes = if model.classifies() { model.classes() } else { &[] };
+    let mut all_notices = Vec::new();
+    let unknown = write(sink, classes, threshold, |writer| {
+        let mut predictions = Predictions::default();
+        let mut unknown = 0;
+        for path in &args.data {
+            all_notices.extend(for_each_block(model, path, &args.reading.options(), |batch| {
+                model.predict_rows(&batch.x, &mut predictions, pool)?;
+                unknown += predictions.confidence.iter().filter(|&&c| !threshold.known(c)).count();
+                writer.write(&predictions)
+            })?);
+        }
+        Ok(unknown)
+    })?;
+    if !args.quiet {
+        all_notices.iter().for_each(|n| ui::note(n));
+    }
+    Ok(unknown)
+}
+
+/// Opens the output, lets `work` write, and ends it. The output begins with the first block, so that a file that cannot
+/// be read leaves none.
+pub fn write(
+    sink: &Sink,
+    classes: &[String],
+    threshold: Threshold,
+    work: impl FnOnce(&mut Late) -> anyhow::Result<usize>,
+) -> anyhow::Result<usize> {
+    let through = |to: &mut (dyn Write + Send)| -> anyhow::Result<usize> {
+        let mut late = Late { to: Some(to), writer: None, classes, threshold, sink };
+        let unknown = work(&mut late)?;
+        late.writer.map_or(Ok(()), Writer::finish)?;
+        Ok(unknown)
+    };
+    match sink.output {
+        Some(path) => {
+            let mut done = Err(anyhow::anyhow!("nothing was written"));
+            let mut failed = false;
+            let written = mcdd::files::write_beside(path, |to| {
+                // Errors of other kinds than the library's wait outside.
+                done = through(to);
+                failed = done.is_err();
+                if failed { Err(mcdd::Error::data("not written")) } else { Ok(()) }
+            });
+            if !failed {
+                written?;
+            }
+            done
+        }
+        None => {
+            let mut to = BufWriter::with_capacity(1 << 16, io::stdout());
+            through(&mut to).and_then(|n| Ok(to.flush().map(|()| n)?)).map_err(ui::on_stdout)
+        }
+    }
+}
+
+/// A writer that begins when there is something to write.
+pub struct Late<'a> {
+    to: Option<&'a mut (dyn Write + Send)>,
+    writer: Option<AnyWriter<'a>>,
+    classes: &'a [String],
+    threshold: Threshold,
+    sink: &'a Sink<'a>,
+}
+
+impl Late<'_> {
+    /// Adds a block of rows.
+    pub fn write(&mut self, predictions: &Predictions) -> anyhow::Result<()> {
+        if let Some(to) = self.to.take() {
+            self.writer = Some(Writer::new(self.classes, self.threshold, self.sink.format, self.sink.columns, to)?);
+        }
+        self.writer.as_mut().map_or(Ok(()), |w| w.write(predictions))
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use mcdd::data::Table;
+use mcdd::detector::Detect;
 use mcdd::head::{self, HeadConfig};
 use mcdd::model::Model;
 use mcdd::train::optim::{Optimizer, Schedule};
@@ -20,7 +21,9 @@ Examples:
   mcdd train shuttle.trn --label last                  space-separated, no header
   mcdd train batch*.dat -o gas.mcdd                    \"label index:value\" files, put together
   mcdd train train-images-idx3-ubyte.gz                labels are found beside it
-  mcdd train big.parquet --checkpoint run1 --resume    goes on where it was killed";
+  mcdd train big.parquet --checkpoint run1 --resume    goes on where it was killed
+  mcdd train flowers.csv --method softmax --detector mahalanobis
+  mcdd train flowers.csv --method deep-svdd --label none    one class: no labels, no classification";
 
 /// Train a classifier on a table
 #[derive(clap::Args, Clone, Debug)]
@@ -45,11 +48,15 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN", help_heading = "Reading")]
     drop: Vec<String>,
 
-    /// Objective: deep-mcdd or softmax
+    /// What is learned: deep-mcdd, softmax, soft-mcdd, protonet, …; settings follow as :key=value. mcdd methods tells more
     #[arg(long, value_name = "NAME", default_value = "deep-mcdd", help_heading = "Method")]
     method: String,
 
-    /// Deep-MCDD: weight of the distance term against the classification term, above 0 [default: 1]
+    /// What gives the confidence: distance (the method's own), knn, mahalanobis, energy, …, as knn:k=10:on=inputs
+    #[arg(long, value_name = "NAME", default_value = "distance", help_heading = "Method")]
+    detector: String,
+
+    /// The method's nu, where it has one; for Deep-MCDD the weight of the distance term [default: 1]
     #[arg(long, help_heading = "Method")]
     nu: Option<f64>,
 
@@ -169,21 +176,24 @@ enum SelectName {
 
 impl Args {
     fn settings(&self) -> mcdd::Result<Settings> {
-        let mut head = head::HeadConfig::parse(&self.method)?;
-        match &mut head {
-            HeadConfig::DeepMcdd { nu, sigma } => {
-                *nu = self.nu.unwrap_or(*nu);
-                *sigma = match self.sigma {
-                    Some(Sigma::Learned) => head::Sigma::Learned,
-                    Some(Sigma::One) => head::Sigma::One,
-                    None => *sigma,
-                };
-            }
-            _ if self.nu.is_some() || self.sigma.is_some() => {
-                return Err(mcdd::Error::setting(format!("{} has no nu and no sigma", self.method))
-                    .hint("leave --nu and --sigma out, or give --method deep-mcdd"));
-            }
-            _ => {}
+        let mut head = HeadConfig::parse(&self.method)?;
+        let detector = Detect::parse(&self.detector)?;
+        let name = head.name();
+        let absent = |what: &str| {
+            Err(mcdd::Error::setting(format!("{name} has no {what}"))
+                .hint(format!("leave --{what} out, or take another --method")))
+        };
+        match (&mut head, self.nu) {
+            (_, None) => {}
+            (HeadConfig::DeepMcdd { nu, .. } | HeadConfig::DeepSvdd { nu, .. }, Some(given)) => *nu = given,
+            (HeadConfig::SoftMcdd { nu }, Some(given)) => *nu = Some(given),
+            _ => return absent("nu"),
+        }
+        match (&mut head, self.sigma) {
+            (_, None) => {}
+            (HeadConfig::DeepMcdd { sigma, .. }, Some(Sigma::Learned)) => *sigma = head::Sigma::Learned,
+            (HeadConfig::DeepMcdd { sigma, .. }, Some(Sigma::One)) => *sigma = head::Sigma::One,
+            _ => return absent("sigma"),
         }
         let optimizer = match self.optimizer {
             OptimizerName::Sgd => Optimizer::Sgd { momentum: self.momentum.unwrap_or(0.9) },
@@ -197,6 +207,7 @@ impl Args {
             hidden: self.hidden.clone(),
             latent: self.latent,
             head,
+            detector,
             epochs: self.epochs,
             batch: self.batch,
             lr: self.lr,
@@ -223,7 +234,7 @@ impl Args {
 }
 
 /// Finds out before training, not after it, that the model has no place to go.
-fn check_place(output: &Path) -> mcdd::Result<()> {
+pub fn check_place(output: &Path) -> mcdd::Result<()> {
     let folder = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         return Err(mcdd::Error::setting("there is no such folder")
@@ -285,8 +296,8 @@ fn summary(model: &Model, output: &Path, seconds: f64) {
     if let Some((history, Some(kept))) = model.history(0)
         && let Some(epoch) = history.get(kept)
     {
-        let accuracy = ui::percent(epoch.held_out_accuracy);
-        ui::note(&format!("held-out accuracy {accuracy}% (epoch {} of {})", kept + 1, history.len()));
+        let accuracy = epoch.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", ui::percent(a)));
+        ui::note(&format!("held-out accuracy {accuracy} (epoch {} of {})", kept + 1, history.len()));
     }
     if let Ok(t) = model.threshold() {
         ui::note(&format!(

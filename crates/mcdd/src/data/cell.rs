@@ -56,6 +56,8 @@ pub(crate) enum Want {
     OptionalLabel,
     /// Numbers of which none may be missing, and which may be infinite.
     Score,
+    /// Finite numbers of which none may be missing.
+    Feature,
 }
 
 /// Distinct texts and their codes.
@@ -138,7 +140,7 @@ impl Builder {
         let cells = match want {
             Want::Skip => Cells::Skip,
             Want::Auto => Cells::Undecided(0),
-            Want::Number | Want::Score => Cells::Number(Vec::new()),
+            Want::Number | Want::Score | Want::Feature => Cells::Number(Vec::new()),
             Want::Text | Want::Label | Want::OptionalLabel => Cells::Text(Texts::default()),
         };
         Builder { cells, want, name: name.to_owned(), file, first_text: None }
@@ -192,7 +194,7 @@ impl Builder {
                     values.push(value);
                     Ok(())
                 }
-                Cell::Missing if self.want != Want::Score => {
+                Cell::Missing if !matches!(self.want, Want::Score | Want::Feature) => {
                     values.push(f64::NAN);
                     Ok(())
                 }
@@ -235,7 +237,7 @@ impl Builder {
     pub fn push_number(&mut self, value: f64, row: u64) -> Result<()> {
         match self.want {
             Want::Skip => {}
-            Want::Score if value.is_nan() => return Err(self.no_score(row)),
+            Want::Score | Want::Feature if value.is_nan() => return Err(self.no_score(row)),
             Want::Score => {}
             _ if value.is_infinite() => return Err(self.infinite(row)),
             _ => {}
@@ -337,11 +339,14 @@ impl Builder {
 
     #[cold]
     fn no_score(&self, row: u64) -> Error {
-        Error::data("the score is missing")
-            .at_file(&self.file)
-            .at_row(row)
-            .at_column(self.shown())
-            .hint("every row needs a score: drop the row from the file, or give it one (inf and -inf are allowed)")
+        let (what, hint) = match self.want {
+            Want::Feature => ("a number is missing", "every row needs all its numbers: drop the row, or fill it in"),
+            _ => (
+                "the score is missing",
+                "every row needs a score: drop the row from the file, or give it one (inf and -inf are allowed)",
+            ),
+        };
+        Error::data(what).at_file(&self.file).at_row(row).at_column(self.shown()).hint(hint)
     }
 
     #[cold]

@@ -40,6 +40,7 @@ mod idx;
 mod input;
 mod libsvm;
 mod lines;
+mod matrix;
 mod npy;
 mod npz;
 mod number;
@@ -53,6 +54,7 @@ mod table;
 
 pub use cell::{Column, MISSING};
 pub use digits::digits;
+pub use matrix::{MatrixReader, labels};
 pub use options::{Label, ReadOptions};
 pub use reader::{Batch, Reader};
 pub use schema::{CLAMP, ColumnKind, MAX_CATEGORIES, Notices, Schema, SchemaColumn};

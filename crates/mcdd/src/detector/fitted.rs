@@ -160,8 +160,14 @@ impl Fitted {
         if shape.iter().any(|&v| v < 0.0 || v > f64::from(u32::MAX) || v.fract() != 0.0) {
             return Err(store.wrong("its shape is no shape"));
         }
+        let (width, classes) = (shape[0] as usize, shape[1] as usize);
+        let needs = config.about().needs;
+        if (needs.features && width == 0) || (needs.logits && classes < 2) {
+            return Err(store.wrong("there is nothing that it looks at"));
+        }
+        store.expect(width, classes);
         let detector = config.load(store)?;
-        Ok(Fitted::of(config, detector, shape[0] as usize, shape[1] as usize))
+        Ok(Fitted::of(config, detector, width, classes))
     }
 }
 
@@ -203,5 +209,12 @@ impl<'a> Checked<'a> {
 
     fn rows(&self) -> Rows<'_> {
         Rows { count: self.count, features: &self.features, logits: &self.logits }
+    }
+}
+
+/// Brings features within ±[`FAR`]; what a network has made of far-away input may even have overflowed.
+pub fn tame(features: &mut [f32]) {
+    for v in features {
+        *v = if v.is_nan() { FAR } else { v.clamp(-FAR, FAR) };
     }
 }

@@ -1,14 +1,137 @@
-//! Stub.
+//! Gaussian discriminant analysis: the log density of the most likely class.
+//!
+//! `confidence = max_k log N(x | mu_k, S_k)`, without the constant `-width/2 log(2 pi)`:
+//! `-1/2 (M_k(x) + log det S_k)`. It classifies by `log prior_k + log N(x | mu_k, S_k)`, where the prior is a class's share
+//! of the training rows.
+//!
+//! Covariances are shrunk towards a multiple of the identity, by default as much as Ledoit and Wolf's formula says:
+//! near nothing with many rows, and a good deal where a class has fewer rows than there are features, whose own
+//! covariance would be singular.
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
+
+use super::mahalanobis::{labelled, put, take};
+use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use crate::error::Result;
 use crate::net::cpu::pool::Pool;
-/// Settings.
+use crate::stats::gaussians::{Covariance, Gaussians};
+
+/// Its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {}
+pub struct Config {
+    /// `tied` (one for all classes, the default), `diagonal` (independent features) or `full` (one for each class).
+    pub covariance: Covariance,
+    /// The weight of the identity in each covariance, from 0 to 1; auto for Ledoit and Wolf's.
+    pub shrinkage: Option<f64>,
+}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "gda", summary: "", reference: "", needs: Needs { features: true, labels: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "gda",
+        summary: "log density of the nearest of the classes' Gaussians",
+        reference: "Hastie, Tibshirani, Friedman: The Elements of Statistical Learning, 2nd edition, Springer 2009 \
+                    (4.3); Ledoit, Wolf: A Well-Conditioned Estimator for Large-Dimensional Covariance Matrices, \
+                    Journal of Multivariate Analysis 2004",
+        needs: Needs { features: true, labels: true, ..Needs::NONE },
+    };
+
+    fn check(&self) -> Result<()> {
+        match self.shrinkage {
+            Some(s) if !(0.0..=1.0).contains(&s) => Err(out_of_range("shrinkage", s, "from 0 to 1, or auto")),
+            _ => Ok(()),
+        }
+    }
+
+    fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        Ok(Gda::boxed(Gaussians::fit(&labelled(training), self.covariance, self.shrinkage, pool)))
+    }
+
+    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
+        Ok(Gda::boxed(take(store, "", self.covariance)?))
+    }
+}
+
+struct Gda {
+    gaussians: Gaussians,
+    log_priors: Vec<f64>,
+}
+
+impl Gda {
+    fn boxed(gaussians: Gaussians) -> Box<dyn Detector> {
+        let log_priors = gaussians.log_priors();
+        Box::new(Gda { gaussians, log_priors })
+    }
+}
+
+impl Detector for Gda {
+    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+        let classes = self.log_priors.len();
+        scratch.wide.resize(out.len() * classes, 0.0);
+        self.gaussians.log_densities(rows.features, &mut scratch.wide, &mut scratch.floats);
+        for (o, densities) in out.iter_mut().zip(scratch.wide.chunks_exact(classes)) {
+            *o = densities.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        }
+    }
+
+    fn save(&self, store: &mut Store) {
+        put(store, "", &self.gaussians);
+    }
+
+    fn classes(&self) -> usize {
+        self.log_priors.len()
+    }
+
+    fn logits(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+        self.gaussians.log_densities(rows.features, out, &mut scratch.floats);
+        for row in out.chunks_exact_mut(self.log_priors.len()) {
+            row.iter_mut().zip(&self.log_priors).for_each(|(o, p)| *o += p);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mahalanobis::tests::{blobs, close, naive, training};
+    use super::*;
+    use crate::container::Container;
+    use crate::detector::{DetectorConfig, Fitted};
+    use crate::stats::gaussians::nearest;
+
+    #[test]
+    fn a_shared_covariance_is_mahalanobis_with_priors() {
+        let (x, labels) = blobs(500, 12);
+        let training = training(&x, &labels);
+        let pool = Pool::new(2);
+        let config = Config { shrinkage: Some(0.0), ..Config::default() };
+        let fitted = Fitted::new(&config.into(), &training, &pool).unwrap();
+        let (expected, _) = naive(&x, &labels);
+        let scores = fitted.score(&training.rows, &pool).unwrap();
+        let logits = fitted.logits(&training.rows, &pool).unwrap().unwrap();
+        let share = |k: usize| labels.iter().filter(|&&y| y as usize == k).count() as f64 / 500.0;
+        let constant = scores[0] + 0.5 * nearest(&expected[0]);
+        for (r, expected) in expected.iter().enumerate() {
+            close(scores[r], constant - 0.5 * nearest(expected));
+            (0..3).for_each(|k| close(logits[r * 3 + k], constant - 0.5 * expected[k] + share(k).ln()));
+        }
+    }
+
+    #[test]
+    fn every_covariance_classifies_and_comes_back() {
+        let (x, labels) = blobs(400, 6);
+        let training = training(&x, &labels);
+        let pool = Pool::new(1);
+        for text in ["gda", "gda:covariance=diagonal", "gda:covariance=full", "gda:covariance=full:shrinkage=0.2"] {
+            let fitted = Fitted::new(&DetectorConfig::parse(text).unwrap(), &training, &pool).unwrap();
+            let logits = fitted.logits(&training.rows, &pool).unwrap().unwrap();
+            let right = logits.chunks(3).zip(&labels).filter(|(l, y)| crate::train::largest(l) == **y as usize);
+            assert!(right.count() > 280, "{text}");
+            let mut container = Container::default();
+            fitted.save(&mut Store::new(&mut container, ""));
+            let loaded = Fitted::load(fitted.config(), &mut Store::new(&mut container, "")).unwrap();
+            assert_eq!(loaded.score(&training.rows, &pool).unwrap(), fitted.score(&training.rows, &pool).unwrap());
+        }
+        assert!(DetectorConfig::parse("gda:shrinkage=1.5").is_err());
+        assert!(DetectorConfig::parse("gda:covariance=round").is_err());
+    }
 }

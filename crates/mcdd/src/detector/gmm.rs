@@ -1,14 +1,518 @@
-//! Stub.
+//! A mixture of Gaussians, fitted to all rows by expectation maximisation; labels are not looked at.
+//!
+//! `confidence = log sum_c w_c N(x | mu_c, S_c)`, the log density with all its constants.
+//!
+//! The fit starts from clusters (k-means, started by k-means++ from the seed) and goes on until the mean log density of
+//! the rows changes by less than `tolerance`, or for `iterations` rounds. In each round `regularisation` is added to the
+//! diagonal of each covariance, so that no component shrinks to a point; where the features are so small that it would
+//! drown them, a thousandth of their mean variance is added instead. Components that k-means leaves empty, as there are
+//! too few different rows, are left out. By default there are as many components as classes, or 8 where there are none.
+
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
-use crate::net::cpu::pool::Pool;
-/// Settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+
+use super::mahalanobis::{put, take};
+use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use crate::error::Result;
+use crate::net::cpu::pool::{Pool, chunks};
+use crate::net::cpu::vector::squared_distance;
+use crate::seed::Stream;
+use crate::stats::gaussians::{Covariance, Gaussians};
+use crate::stats::moments::{class_means, mean, scatter_of};
+use crate::stats::whitening::{Whitening, least_variances};
+
+/// Rows that one thread takes at a time.
+const BLOCK: usize = 192;
+/// Components where nothing says how many.
+const COMPONENTS: usize = 8;
+
+/// Its settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {}
+pub struct Config {
+    /// How many Gaussians, 1 or more; auto for as many as there are classes, or 8 without classes, and no more than rows.
+    pub components: Option<usize>,
+    /// `full` (the default), `diagonal` (independent features) or `tied` (one for all components).
+    pub covariance: Covariance,
+    /// What is added to each variance, 1e-6 by default; 0 or more.
+    pub regularisation: f64,
+    /// Rounds at most, 100 by default; 1 or more.
+    pub iterations: usize,
+    /// The change of the mean log density at which it ends, 0.001 by default; 0 or more.
+    pub tolerance: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let covariance = Covariance::Full;
+        Config { components: None, covariance, regularisation: 1e-6, iterations: 100, tolerance: 1e-3 }
+    }
+}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "gmm", summary: "", reference: "", needs: Needs { features: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "gmm",
+        summary: "log density of a mixture of Gaussians, fitted without labels",
+        reference: "Dempster, Laird, Rubin: Maximum Likelihood from Incomplete Data via the EM Algorithm, Journal of \
+                    the Royal Statistical Society B 1977",
+        needs: Needs { features: true, ..Needs::NONE },
+    };
+
+    fn check(&self) -> Result<()> {
+        if self.components == Some(0) {
+            return Err(out_of_range("components", 0, "1 or more, or auto"));
+        }
+        if !(0.0..=1e30).contains(&self.regularisation) {
+            return Err(out_of_range("regularisation", self.regularisation, "0 or more"));
+        }
+        if self.iterations == 0 {
+            return Err(out_of_range("iterations", 0, "1 or more"));
+        }
+        if !(self.tolerance >= 0.0 && self.tolerance.is_finite()) {
+            return Err(out_of_range("tolerance", self.tolerance, "0 or more"));
+        }
+        Ok(())
+    }
+
+    fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        let rows = &training.rows;
+        let auto = if training.classes > 0 { training.classes } else { COMPONENTS };
+        let components = self.components.unwrap_or(auto.min(rows.count));
+        if components > rows.count {
+            let rule = format!("at most the number of rows, which is {}", rows.count);
+            return Err(out_of_range("components", components, &rule));
+        }
+        let em = Em::new(rows.features, rows.width(), self, pool);
+        Ok(Mixture::boxed(em.run(components, training.seed)))
+    }
+
+    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
+        Ok(Mixture::boxed(take(store, "", self.covariance)?))
+    }
+}
+
+struct Mixture {
+    gaussians: Gaussians,
+    log_weights: Vec<f64>,
+}
+
+impl Mixture {
+    fn boxed(gaussians: Gaussians) -> Box<dyn Detector> {
+        let log_weights = gaussians.log_priors();
+        Box::new(Mixture { gaussians, log_weights })
+    }
+}
+
+impl Detector for Mixture {
+    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+        scratch.wide.resize(out.len() * self.log_weights.len(), 0.0);
+        self.gaussians.log_densities(rows.features, &mut scratch.wide, &mut scratch.floats);
+        for (o, row) in out.iter_mut().zip(scratch.wide.chunks_exact_mut(self.log_weights.len())) {
+            *o = responsibilities(row, &self.log_weights, self.gaussians.width());
+        }
+    }
+
+    fn save(&self, store: &mut Store) {
+        put(store, "", &self.gaussians);
+    }
+}
+
+/// Turns the log densities of a row under each component into each component's share in it; gives the log density under
+/// all together.
+fn responsibilities(row: &mut [f64], log_weights: &[f64], width: usize) -> f64 {
+    row.iter_mut().zip(log_weights).for_each(|(l, w)| *l += w);
+    let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    row.iter_mut().for_each(|l| *l = libm::exp(*l - largest));
+    let sum: f64 = row.iter().sum();
+    row.iter_mut().for_each(|l| *l /= sum);
+    largest + libm::log(sum) - 0.5 * width as f64 * libm::log(core::f64::consts::TAU)
+}
+
+/// Expectation maximisation on some rows.
+struct Em<'a> {
+    x: &'a [f32],
+    width: usize,
+    rows: usize,
+    config: &'a Config,
+    pool: &'a Pool,
+    /// The mean of all rows as f32, so that the scatter of a constant feature is exactly 0.
+    centre: Vec<f32>,
+    /// The mean variance of the features.
+    variance: f64,
+    /// What is added to the diagonals.
+    extra: f64,
+}
+
+impl<'a> Em<'a> {
+    fn new(x: &'a [f32], width: usize, config: &'a Config, pool: &'a Pool) -> Em<'a> {
+        let rows = x.len() / width.max(1);
+        let centre: Vec<f32> = mean(x, width).iter().map(|&v| v as f32).collect();
+        let square = |row: &[f32]| -> f64 {
+            row.iter().zip(&centre).map(|(&x, &c)| f64::from(x) - f64::from(c)).map(|d| d * d).sum()
+        };
+        let variance = x.chunks_exact(width.max(1)).map(square).sum::<f64>() / x.len().max(1) as f64;
+        let small = if variance > 0.0 { 1e-3 * variance } else { f64::INFINITY };
+        Em { x, width, rows, config, pool, centre, variance, extra: config.regularisation.min(small) }
+    }
+
+    fn row(&self, r: usize) -> &[f32] {
+        &self.x[r * self.width..(r + 1) * self.width]
+    }
+
+    fn run(&self, components: usize, seed: u64) -> Gaussians {
+        let (labels, components) = self.clusters(components, seed);
+        let mut shares = vec![0.0; self.rows * components];
+        shares.chunks_exact_mut(components).zip(&labels).for_each(|(row, &y)| row[y as usize] = 1.0);
+        // Around the mean of all rows; with that of the components around it, it gives a shared covariance at once.
+        let scatter = (self.config.covariance == Covariance::Tied).then(|| self.scatter(&self.centre, |_| 1.0));
+        let mut gaussians = self.maximise(&shares, components, scatter.as_deref());
+        let mut before = f64::NEG_INFINITY;
+        for _ in 0..self.config.iterations {
+            let density = self.expect(&gaussians, &mut shares);
+            gaussians = self.maximise(&shares, components, scatter.as_deref());
+            if (density - before).abs() < self.config.tolerance {
+                break;
+            }
+            before = density;
+        }
+        gaussians
+    }
+
+    /// Finds each component's share in each row; gives the mean log density.
+    fn expect(&self, gaussians: &Gaussians, shares: &mut [f64]) -> f64 {
+        let log_weights = gaussians.log_priors();
+        let components = log_weights.len();
+        let mut densities = vec![0.0; self.rows];
+        let parts = (chunks(shares, BLOCK * components), chunks(&mut densities, BLOCK));
+        self.pool.split(parts, |i, (shares, densities)| {
+            let x = &self.x[i * BLOCK * self.width..][..densities.len() * self.width];
+            gaussians.log_densities(x, shares, &mut Default::default());
+            for (row, d) in shares.chunks_exact_mut(components).zip(densities) {
+                *d = responsibilities(row, &log_weights, self.width);
+            }
+        });
+        densities.iter().sum::<f64>() / self.rows as f64
+    }
+
+    /// The Gaussians that fit these shares best.
+    fn maximise(&self, shares: &[f64], components: usize, scatter: Option<&[f64]>) -> Gaussians {
+        let width = self.width;
+        let share = |r: usize, c: usize| shares[r * components + c];
+        // A little more than the sum, as a component may have lost all its rows.
+        let weights: Vec<f64> =
+            (0..components).map(|c| (0..self.rows).map(|r| share(r, c)).sum::<f64>() + 10.0 * f64::EPSILON).collect();
+        let mut means = vec![0.0; components * width];
+        self.pool.split(chunks(&mut means, width), |c, mean| {
+            for r in (0..self.rows).filter(|&r| share(r, c) > 0.0) {
+                let share = share(r, c);
+                mean.iter_mut().zip(self.row(r)).for_each(|(m, &x)| *m += share * f64::from(x));
+            }
+            mean.iter_mut().for_each(|m| *m /= weights[c]);
+        });
+        let narrow = |c: usize| -> Vec<f32> { means[c * width..(c + 1) * width].iter().map(|&m| m as f32).collect() };
+        let whitenings = match self.config.covariance {
+            Covariance::Full => {
+                (0..components).map(|c| self.whitening(self.scatter(&narrow(c), |r| share(r, c)), weights[c])).collect()
+            }
+            Covariance::Diagonal => (0..components)
+                .map(|c| {
+                    let mut sums = vec![0.0; width];
+                    let centre = narrow(c);
+                    for r in (0..self.rows).filter(|&r| share(r, c) > 0.0) {
+                        for ((s, &x), &m) in sums.iter_mut().zip(self.row(r)).zip(&centre) {
+                            let d = f64::from(x) - f64::from(m);
+                            *s += share(r, c) * d * d;
+                        }
+                    }
+                    let variances: Vec<f64> = sums.iter().map(|s| s / weights[c] + self.extra).collect();
+                    Whitening::diagonal(&least_variances(&variances))
+                })
+                .collect(),
+            Covariance::Tied => vec![self.tied(scatter.unwrap_or_default(), &means, &weights)],
+        };
+        Gaussians::new(self.config.covariance, means, weights, whitenings)
+    }
+
+    /// The covariance of `scatter`, which belongs to rows of `weight` in all.
+    fn whitening(&self, mut scatter: Vec<f64>, weight: f64) -> Whitening {
+        scatter.iter_mut().for_each(|s| *s /= weight);
+        scatter.iter_mut().step_by(self.width + 1).for_each(|s| *s += self.extra);
+        Whitening::full(&scatter, self.width)
+    }
+
+    /// All scatter less that of the means.
+    fn tied(&self, scatter: &[f64], means: &[f64], weights: &[f64]) -> Whitening {
+        let fill = |here: Range<usize>, out: &mut [f64]| {
+            for (c, out) in here.zip(out.chunks_exact_mut(self.width)) {
+                let weight = libm::sqrt(weights[c]);
+                for ((o, m), &all) in out.iter_mut().zip(&means[c * self.width..]).zip(&self.centre) {
+                    *o = weight * (m - f64::from(all));
+                }
+            }
+        };
+        let between = scatter_of(weights.len(), self.width, &fill, self.pool);
+        self.whitening(scatter.iter().zip(between).map(|(s, b)| s - b).collect(), self.rows as f64)
+    }
+
+    /// `sum share (x - centre)(x - centre)^T` over the rows that have a share.
+    fn scatter(&self, centre: &[f32], share: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
+        // Less than that is lost beside the others.
+        let own: Vec<usize> = (0..self.rows).filter(|&r| share(r) > 1e-20).collect();
+        let fill = |here: Range<usize>, out: &mut [f64]| {
+            for (&r, out) in own[here].iter().zip(out.chunks_exact_mut(self.width)) {
+                let root = libm::sqrt(share(r));
+                for ((o, &x), &c) in out.iter_mut().zip(self.row(r)).zip(centre) {
+                    *o = root * (f64::from(x) - f64::from(c));
+                }
+            }
+        };
+        scatter_of(own.len(), self.width, &fill, self.pool)
+    }
+
+    /// A cluster for each row, and how many there are.
+    fn clusters(&self, wanted: usize, seed: u64) -> (Vec<u32>, usize) {
+        // All features times one number, which changes no cluster and keeps squares within f32.
+        let scale = if self.variance > 0.0 { 1.0 / libm::sqrt(self.variance) } else { 1.0 };
+        let z: Vec<f32> = (0..self.x.len())
+            .map(|i| ((f64::from(self.x[i]) - f64::from(self.centre[i % self.width])) * scale) as f32)
+            .collect();
+        let mut labels = KMeans { z: &z, width: self.width, pool: self.pool }.run(wanted, seed);
+        // Numbers without gaps.
+        let mut number = vec![None; wanted];
+        let mut count = 0;
+        for y in &mut labels {
+            *y = *number[*y as usize].get_or_insert_with(|| {
+                count += 1;
+                count - 1
+            });
+        }
+        (labels, count as usize)
+    }
+}
+
+/// Clusters of rows.
+struct KMeans<'a> {
+    z: &'a [f32],
+    width: usize,
+    pool: &'a Pool,
+}
+
+impl KMeans<'_> {
+    const ROUNDS: usize = 100;
+
+    fn run(&self, wanted: usize, seed: u64) -> Vec<u32> {
+        let mut centres = self.start(wanted, seed);
+        let mut labels = self.nearest(&centres);
+        for _ in 0..Self::ROUNDS {
+            let (means, counts) = class_means(self.z, self.width, &labels, centres.len() / self.width);
+            let moved = centres.chunks_exact_mut(self.width).zip(means.chunks_exact(self.width)).zip(&counts);
+            // One without rows stays where it is.
+            for ((centre, mean), _) in moved.filter(|(_, n)| **n > 0) {
+                centre.iter_mut().zip(mean).for_each(|(c, &m)| *c = m as f32);
+            }
+            let next = self.nearest(&centres);
+            if next == labels {
+                break;
+            }
+            labels = next;
+        }
+        labels
+    }
+
+    /// Squared distances of all rows to one point.
+    fn distances(&self, point: &[f32]) -> Vec<f64> {
+        let mut out = vec![0.0; self.z.len() / self.width];
+        self.pool.split(chunks(&mut out, 1024), |i, out| {
+            for (o, z) in out.iter_mut().zip(self.z[i * 1024 * self.width..].chunks_exact(self.width)) {
+                *o = f64::from(squared_distance(z, point));
+            }
+        });
+        out
+    }
+
+    /// The nearest centre of each row, the first of equals.
+    fn nearest(&self, centres: &[f32]) -> Vec<u32> {
+        let mut out = vec![0; self.z.len() / self.width];
+        self.pool.split(chunks(&mut out, 1024), |i, out| {
+            for (o, z) in out.iter_mut().zip(self.z[i * 1024 * self.width..].chunks_exact(self.width)) {
+                let mut best = f32::INFINITY;
+                for (c, centre) in centres.chunks_exact(self.width).enumerate() {
+                    let distance = squared_distance(z, centre);
+                    if distance < best {
+                        (best, *o) = (distance, c as u32);
+                    }
+                }
+            }
+        });
+        out
+    }
+
+    /// k-means++: each next centre is a row drawn with its squared distance to the nearest one so far for its weight;
+    /// of a few such draws, the one that leaves the least to do. Ends early when every row is a centre.
+    fn start(&self, wanted: usize, seed: u64) -> Vec<f32> {
+        let mut s = Stream::new(seed, "gmm");
+        let row = |r: usize| &self.z[r * self.width..(r + 1) * self.width];
+        let first = s.below(self.z.len() / self.width);
+        let mut centres = row(first).to_vec();
+        let mut open = self.distances(row(first));
+        let draws = 2 + libm::log(wanted as f64) as usize;
+        while centres.len() < wanted * self.width {
+            let all: f64 = open.iter().sum();
+            if all <= 0.0 {
+                break;
+            }
+            let mut best: Option<(f64, usize, Vec<f64>)> = None;
+            for _ in 0..draws {
+                let mut at = s.uniform() * all;
+                let passed = |w: &f64| {
+                    at -= w;
+                    at < 0.0
+                };
+                // Rounding may leave the last bit of the way uncovered.
+                let drawn = open.iter().position(passed);
+                let drawn = drawn.or_else(|| open.iter().rposition(|&w| w > 0.0)).unwrap_or(0);
+                let left: Vec<f64> = self.distances(row(drawn)).iter().zip(&open).map(|(a, b)| a.min(*b)).collect();
+                let sum: f64 = left.iter().sum();
+                if best.as_ref().is_none_or(|b| sum < b.0) {
+                    best = Some((sum, drawn, left));
+                }
+            }
+            if let Some((_, drawn, left)) = best {
+                centres.extend(row(drawn));
+                open = left;
+            }
+        }
+        centres
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detector::{DetectorConfig, Fitted};
+    use nalgebra::{DMatrix, DVector};
+
+    /// Three groups, one of them wide.
+    fn groups(rows: usize, width: usize) -> Vec<f32> {
+        let mut s = Stream::new(4, "groups");
+        let mut x = Vec::new();
+        for r in 0..rows {
+            let common = s.normal();
+            let (size, mean) = [(1.0, 0.0), (1.0, 12.0), (3.0, -20.0)][r % 3];
+            x.extend((0..width).map(|j| (mean * (j + 1) as f64 + size * (s.normal() + common)) as f32));
+        }
+        x
+    }
+
+    fn training(x: &[f32], width: usize) -> Training<'_> {
+        let rows = Rows { count: x.len() / width, features: x, logits: &[] };
+        Training { rows, seed: 3, ..Training::default() }
+    }
+
+    #[test]
+    fn separate_groups_are_found() {
+        let (rows, width) = (600, 4);
+        let x = groups(rows, width);
+        let pool = Pool::new(2);
+        // Groups so far apart that each component has one, and nothing of the others.
+        let all: Vec<DVector<f64>> =
+            x.chunks(width).map(|r| DVector::from_iterator(width, r.iter().map(|&v| f64::from(v)))).collect();
+        let groups: Vec<_> = (0..3)
+            .map(|g| {
+                let own: Vec<_> = all.iter().skip(g).step_by(3).collect();
+                let mean = own.iter().fold(DVector::zeros(width), |sum, r| sum + *r) / own.len() as f64;
+                let s =
+                    own.iter().fold(DMatrix::zeros(width, width), |s, r| s + (*r - &mean) * (*r - &mean).transpose());
+                (mean, s / own.len() as f64)
+            })
+            .collect();
+        let shared = (&groups[0].1 + &groups[1].1 + &groups[2].1) / 3.0;
+        for text in ["full", "diagonal", "tied"] {
+            let config = DetectorConfig::parse(&format!("gmm:components=3:covariance={text}")).unwrap();
+            let fitted = Fitted::new(&config, &training(&x, width), &pool).unwrap();
+            let scores = fitted.score(&training(&x, width).rows, &pool).unwrap();
+            for (r, x) in all.iter().enumerate() {
+                let density = |(mean, s): &(DVector<f64>, DMatrix<f64>)| {
+                    let s = match text {
+                        "full" => s.clone(),
+                        "tied" => shared.clone(),
+                        _ => DMatrix::from_diagonal(&s.diagonal()),
+                    } + DMatrix::identity(width, width) * 1e-6;
+                    let d = x - mean;
+                    let distance = d.dot(&(s.clone().try_inverse().unwrap() * &d));
+                    (-0.5 * distance).exp() / (s.determinant() * core::f64::consts::TAU.powi(width as i32)).sqrt() / 3.0
+                };
+                let expected = groups.iter().map(density).sum::<f64>().ln();
+                assert!((scores[r] - expected).abs() < 1e-4 * expected.abs(), "{text} {r}: {} {expected}", scores[r]);
+            }
+        }
+    }
+
+    #[test]
+    fn every_round_raises_the_density_where_groups_overlap() {
+        let mut s = Stream::new(5, "overlap");
+        let x: Vec<f32> = (0..1200).map(|i| (s.normal() + if i % 6 < 2 { 1.5 } else { 0.0 }) as f32).collect();
+        let pool = Pool::new(2);
+        for covariance in [Covariance::Full, Covariance::Diagonal, Covariance::Tied] {
+            let config = Config { covariance, ..Config::default() };
+            let em = Em::new(&x, 2, &config, &pool);
+            let (labels, count) = em.clusters(3, 1);
+            assert_eq!(count, 3);
+            let mut shares: Vec<f64> =
+                labels.iter().flat_map(|&y| (0..3).map(move |k| f64::from(u8::from(k == y)))).collect();
+            let scatter = em.scatter(&em.centre, |_| 1.0);
+            let mut before = f64::NEG_INFINITY;
+            for _ in 0..30 {
+                let gaussians = em.maximise(&shares, 3, Some(&scatter));
+                let density = em.expect(&gaussians, &mut shares);
+                assert!(density > before - 1e-6, "{covariance:?}: {density} after {before}");
+                before = density;
+            }
+        }
+    }
+
+    #[test]
+    fn k_means_finds_groups_and_bears_copies() {
+        let x = groups(90, 2);
+        let pool = Pool::new(2);
+        let labels = KMeans { z: &x, width: 2, pool: &pool }.run(3, 7);
+        for r in 3..90 {
+            assert_eq!(labels[r], labels[r % 3]);
+        }
+        assert_eq!(labels, KMeans { z: &x, width: 2, pool: &Pool::new(1) }.run(3, 7));
+        let config = Config::default();
+        let copies = [1.0f32, 2.0, 1.0, 2.0, 5.0, 5.0];
+        let em = Em::new(&copies, 2, &config, &pool);
+        assert_eq!(em.clusters(3, 1).1, 2);
+    }
+
+    #[test]
+    fn features_of_any_size_do() {
+        let pool = Pool::new(1);
+        let x = groups(120, 2);
+        let ranks = |scores: &[f64]| {
+            let mut order: Vec<usize> = (0..scores.len()).collect();
+            order.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
+            order[..20].to_vec()
+        };
+        let config = DetectorConfig::parse("gmm:components=3").unwrap();
+        let mut found = Vec::new();
+        for size in [1.0f32, 1e-15, 1e12] {
+            let scaled: Vec<f32> = x.iter().map(|v| v * size).collect();
+            let training = training(&scaled, 2);
+            let scores = Fitted::new(&config, &training, &pool).unwrap().score(&training.rows, &pool).unwrap();
+            assert!(scores.iter().all(|s| s.is_finite()));
+            found.push(ranks(&scores));
+        }
+        assert_eq!(found[0], found[2]);
+        // Regularisation is relatively larger there.
+        assert!(found[1].iter().filter(|r| found[0].contains(r)).count() >= 15);
+        let few = training(&x[..4], 2);
+        assert!(Fitted::new(&config, &few, &pool).is_err());
+        assert!(Fitted::new(&DetectorConfig::parse("gmm").unwrap(), &few, &pool).is_ok());
+        for wrong in ["components=0", "iterations=0", "tolerance=-1", "regularisation=-1", "covariance=round"] {
+            assert!(DetectorConfig::parse(&format!("gmm:{wrong}")).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,14 +1,172 @@
-//! Stub.
+//! KL matching: minus the smallest divergence of the posterior from a class's typical one, `-min_k KL(p || d_k) =
+//! -min_k sum_j p_j (log p_j - log d_kj)`.
+//!
+//! The template `d_k` is the mean posterior of the training rows that are *predicted* as class k, so labels are not
+//! needed; a class that no row is predicted as has no template and is left out. The paper takes held-out rows; these
+//! are the training rows, as for every detector here.
+//!
+//! Templates are averaged and kept as logarithms: a class whose posterior vanishes in every row still has a finite
+//! one, and no floor has to be chosen. Some programs compare with the template of the predicted class only, which is
+//! usually the nearest.
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
+
+use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use crate::error::Result;
 use crate::net::cpu::pool::Pool;
-/// Settings.
+use crate::train::largest;
+
+/// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "kl-matching", summary: "", reference: "", needs: Needs { logits: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "kl-matching",
+        summary: "minus the divergence of the posterior from the nearest class's mean posterior",
+        reference: "Hendrycks, Basart, Mazeika, Zou, Kwon, Mostajabi, Steinhardt, Song: Scaling Out-of-Distribution \
+                    Detection for Real-World Settings, ICML 2022",
+        needs: Needs { logits: true, ..Needs::NONE },
+    };
+
+    fn fit(&self, training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
+        let classes = training.rows.classes();
+        Ok(Box::new(KlMatching { classes, templates: templates(&training.rows) }))
+    }
+
+    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
+        let [count, classes] = store.shape("templates")?;
+        if count == 0 || classes != store.classes() {
+            return Err(store.wrong("the templates are of other classes"));
+        }
+        let templates = store.take_f64("templates", &[count, classes])?;
+        // The logarithms of probabilities, with some room for rounding.
+        if templates.iter().any(|&v| v > 1e-9) {
+            return Err(store.wrong("a template is no distribution"));
+        }
+        Ok(Box::new(KlMatching { classes, templates }))
+    }
+}
+
+/// The logarithms of the mean posteriors, one row for each class that some row is predicted as.
+fn templates(rows: &Rows) -> Vec<f64> {
+    let classes = rows.classes();
+    let mut posterior = vec![0.0; classes];
+    let mut counts = vec![0usize; classes];
+    // The largest logarithm of each element first, so that the mean can be taken relative to it.
+    let mut tops = vec![f64::NEG_INFINITY; classes * classes];
+    for i in 0..rows.count {
+        let k = log_posterior(rows.logit_row(i), &mut posterior);
+        counts[k] += 1;
+        for (top, &p) in tops[k * classes..].iter_mut().zip(&posterior) {
+            *top = top.max(p);
+        }
+    }
+    let mut sums = vec![0.0; classes * classes];
+    for i in 0..rows.count {
+        let k = log_posterior(rows.logit_row(i), &mut posterior);
+        let at = k * classes..(k + 1) * classes;
+        for ((sum, top), p) in sums[at.clone()].iter_mut().zip(&tops[at]).zip(&posterior) {
+            *sum += libm::exp(p - top);
+        }
+    }
+    let mut kept = Vec::new();
+    for (k, &n) in counts.iter().enumerate().filter(|&(_, &n)| n > 0) {
+        let at = k * classes..(k + 1) * classes;
+        kept.extend(tops[at.clone()].iter().zip(&sums[at]).map(|(top, sum)| top + libm::log(sum / n as f64)));
+    }
+    kept
+}
+
+/// The logarithm of each posterior; returns the best class.
+fn log_posterior(logits: &[f64], out: &mut [f64]) -> usize {
+    let best = largest(logits);
+    let mut others = 0.0;
+    for (k, (out, v)) in out.iter_mut().zip(logits).enumerate() {
+        *out = v - logits[best];
+        if k != best {
+            others += libm::exp(*out);
+        }
+    }
+    let log_sum = libm::log1p(others);
+    out.iter_mut().for_each(|v| *v -= log_sum);
+    best
+}
+
+struct KlMatching {
+    classes: usize,
+    /// Logarithms, `[with rows, classes]`.
+    templates: Vec<f64>,
+}
+
+impl Detector for KlMatching {
+    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+        scratch.wide.clear();
+        scratch.wide.resize(2 * self.classes, 0.0);
+        let (logs, p) = scratch.wide.split_at_mut(self.classes);
+        for (i, out) in out.iter_mut().enumerate() {
+            log_posterior(rows.logit_row(i), logs);
+            p.iter_mut().zip(logs.iter()).for_each(|(p, &log)| *p = libm::exp(log));
+            let divergence = |template: &[f64]| -> f64 {
+                p.iter().zip(logs.iter()).zip(template).map(|((p, log), d)| p * (log - d)).sum()
+            };
+            *out = 0.0 - self.templates.chunks_exact(self.classes).map(divergence).fold(f64::INFINITY, f64::min);
+        }
+    }
+
+    fn save(&self, store: &mut Store) {
+        store.put_f64("templates", &[self.templates.len() / self.classes, self.classes], &self.templates);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Stream;
+
+    fn softmax(l: &[f64]) -> Vec<f64> {
+        let sum: f64 = l.iter().map(|v| v.exp()).sum();
+        l.iter().map(|v| v.exp() / sum).collect()
+    }
+
+    fn fit(logits: &[f64], classes: usize) -> Box<dyn Detector> {
+        let rows = Rows { count: logits.len() / classes, features: &[], logits };
+        Config {}.fit(&Training { rows, classes, ..Training::default() }, &Pool::new(1)).unwrap()
+    }
+
+    fn score(detector: &dyn Detector, logits: &[f64], count: usize) -> Vec<f64> {
+        let mut out = vec![0.0; count];
+        detector.score(&Rows { count, features: &[], logits }, &mut out, &mut Scratch::default());
+        out
+    }
+
+    #[test]
+    fn by_definition() {
+        let classes = 4;
+        let mut s = Stream::new(1, "kl");
+        // Nobody is predicted as class 3.
+        let logits: Vec<f64> = (0..200 * classes).map(|i| s.normal() - if i % 4 == 3 { 20.0 } else { 0.0 }).collect();
+        let p: Vec<Vec<f64>> = logits.chunks(classes).map(softmax).collect();
+        let mut templates = Vec::new();
+        for k in 0..3 {
+            let own: Vec<&Vec<f64>> = p.iter().filter(|p| largest(p) == k).collect();
+            let mean = |j: usize| own.iter().map(|p| p[j]).sum::<f64>() / own.len() as f64;
+            templates.push((0..classes).map(mean).collect::<Vec<f64>>());
+        }
+        let scores = score(fit(&logits, classes).as_ref(), &logits, 200);
+        for (p, score) in p.iter().zip(scores) {
+            let kl = |d: &Vec<f64>| p.iter().zip(d).map(|(p, d)| p * (p / d).ln()).sum::<f64>();
+            let expected = -templates.iter().map(kl).fold(f64::INFINITY, f64::min);
+            assert!((score - expected).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn posteriors_that_vanish_are_finite() {
+        let detector = fit(&[1e30, -1e30, 0.0, 2000.0, 0.0, -2000.0], 3);
+        let scores = score(detector.as_ref(), &[-1e30, 1e30, 1e30, 0.0, 0.0, 0.0, 2000.0, 0.0, 1.0], 3);
+        assert!(scores.iter().all(|s| s.is_finite()), "{scores:?}");
+        assert!(scores[0] < scores[1] && scores[1] < scores[2], "{scores:?}");
+    }
 }

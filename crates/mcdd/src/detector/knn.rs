@@ -1,14 +1,137 @@
-//! Stub.
+//! The distance to the k-th nearest training row (Sun et al., after Ramaswamy et al. for outliers in tables):
+//! `confidence = -|x - x_(k)|`.
+//!
+//! All training rows are kept, and neighbours are exact. The paper divides deep features by their length first, which
+//! helps features whose length says more about a network's sureness than about the input. Here that is a setting, off
+//! by default: in tables, and in features trained with distances, the length is information. With it, a row of
+//! nothing but zeros stays what it is.
+//!
+//! The default of `k` is 5: the paper takes 50 to 1,000 for a million images and finds the choice to matter little;
+//! tables are smaller, and classes in them may have a few dozen rows.
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
+
+use super::neighbours::{Index, Metric, unit};
+use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use crate::error::Result;
 use crate::net::cpu::pool::Pool;
+
 /// Settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {}
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Which neighbour, 1 to 10,000; the farthest one where there are fewer rows. Default: 5.
+    pub k: usize,
+    /// Whether rows are divided by their length first. Default: no.
+    pub normalise: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { k: 5, normalise: false }
+    }
+}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "knn", summary: "", reference: "", needs: Needs { features: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "knn",
+        summary: "distance to the k-th nearest training row",
+        reference: "Sun, Ming, Zhu, Li: Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022",
+        needs: Needs { features: true, ..Needs::NONE },
+    };
+
+    fn check(&self) -> Result<()> {
+        check_k(self.k)
+    }
+
+    fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        let rows = &training.rows;
+        let features = if self.normalise { unit(rows.features, rows.width()) } else { rows.features.to_vec() };
+        let index = Index::new(Metric::Distance, features, rows.width(), pool);
+        Ok(Box::new(Knn { config: self.clone(), index }))
+    }
+
+    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, store, "rows")? }))
+    }
+}
+
+/// The range of every `k`.
+pub fn check_k(k: usize) -> Result<()> {
+    if (1..=10_000).contains(&k) { Ok(()) } else { Err(out_of_range("k", k, "between 1 and 10,000")) }
+}
+
+struct Knn {
+    config: Config,
+    index: Index,
+}
+
+impl Detector for Knn {
+    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+        let normalised;
+        let queries = if self.config.normalise {
+            normalised = unit(rows.features, self.index.width());
+            &normalised
+        } else {
+            rows.features
+        };
+        self.index.nearest(queries, self.config.k, None, |i, found| {
+            out[i] = found.last().map_or(0.0, |last| -libm::sqrt(last.value));
+        });
+    }
+
+    fn save(&self, store: &mut Store) {
+        self.index.save(store, "rows");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detector::{DetectorConfig, Fitted};
+    use crate::seed::Stream;
+
+    fn rows(count: usize, width: usize, name: &str) -> Vec<f32> {
+        let mut s = Stream::new(3, name);
+        (0..count * width).map(|_| s.normal() as f32).collect()
+    }
+
+    fn score(config: &str, train: &[f32], test: &[f32], width: usize) -> Vec<f64> {
+        let pool = Pool::new(2);
+        let of = |x| Rows { features: x, count: <[f32]>::len(x) / width, logits: &[] };
+        let training = Training { rows: of(train), ..Training::default() };
+        let fitted = Fitted::new(&DetectorConfig::parse(config).unwrap(), &training, &pool).unwrap();
+        fitted.score(&of(test), &pool).unwrap()
+    }
+
+    #[test]
+    fn by_definition() {
+        let width = 7;
+        let (train, test) = (rows(400, width, "train"), rows(250, width, "test"));
+        for normalise in [false, true] {
+            let length =
+                |x: &[f32]| if normalise { x.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt() } else { 1.0 };
+            for k in [1, 5, 400, 1000] {
+                let got = score(&format!("knn:k={k}:normalise={normalise}"), &train, &test, width);
+                for (got, x) in got.iter().zip(test.chunks(width)) {
+                    let distance = |y: &[f32]| {
+                        let d = |(&a, &b): (&f32, &f32)| f64::from(a) / length(x) - f64::from(b) / length(y);
+                        x.iter().zip(y).map(|p| d(p).powi(2)).sum::<f64>().sqrt()
+                    };
+                    let mut all: Vec<f64> = train.chunks(width).map(distance).collect();
+                    all.sort_by(f64::total_cmp);
+                    let expected = -all[k.min(400) - 1];
+                    assert!((got - expected).abs() < 1e-6 * expected.abs(), "{k}: {got} {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn k_has_a_range() {
+        for wrong in ["knn:k=0", "knn:k=10001", "lof:k=0", "nnguide:k=0", "nnguide:share=0", "nnguide:share=1.1"] {
+            assert!(DetectorConfig::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(DetectorConfig::parse("knn:k=10000").is_ok());
+    }
 }

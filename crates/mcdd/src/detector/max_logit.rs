@@ -1,14 +1,60 @@
-//! Stub.
+//! The largest logit.
+//!
+//! Softmax only keeps the differences between logits; how large they are says something about a row, too, and is
+//! divided by nothing when there are many classes that share the probability.
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
+
+use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use crate::error::Result;
 use crate::net::cpu::pool::Pool;
-/// Settings.
+use crate::train::largest;
+
+/// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "max-logit", summary: "", reference: "", needs: Needs { logits: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "max-logit",
+        summary: "the largest logit",
+        reference: "Hendrycks, Basart, Mazeika, Zou, Kwon, Mostajabi, Steinhardt, Song: Scaling Out-of-Distribution \
+                    Detection for Real-World Settings, ICML 2022",
+        needs: Needs { logits: true, ..Needs::NONE },
+    };
+
+    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(MaxLogit))
+    }
+
+    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(MaxLogit))
+    }
+}
+
+struct MaxLogit;
+
+impl Detector for MaxLogit {
+    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+        for (i, out) in out.iter_mut().enumerate() {
+            let logits = rows.logit_row(i);
+            *out = logits[largest(logits)];
+        }
+    }
+
+    fn save(&self, _store: &mut Store) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_of_each_row() {
+        let rows = Rows { count: 2, features: &[], logits: &[1.0, -2.0, 3.5, -7.0, -6.0, -8.0] };
+        let mut out = [0.0; 2];
+        MaxLogit.score(&rows, &mut out, &mut Scratch::default());
+        assert_eq!(out, [3.5, -6.0]);
+    }
 }

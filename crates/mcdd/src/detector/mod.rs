@@ -6,18 +6,44 @@
 //! [`Detector`], and add a line to the list below; the conformance tests, the command line and `mcdd methods` find it
 //! there.
 
+mod choice;
+mod distance;
+mod energy;
+mod entropy;
+mod fdbd;
 mod fitted;
+mod gda;
+mod gen_entropy;
+mod gmm;
+mod isolation_forest;
+mod kl_matching;
+mod knn;
 mod last_layer;
+mod lof;
+mod mahalanobis;
+mod mahalanobis_ensemble;
+mod mahalanobis_normalised;
+mod max_logit;
+mod msp;
 mod neighbours;
+mod nnguide;
+mod ocsvm;
+mod odin;
+mod react;
+mod rmd;
+mod she;
 mod store;
+mod svdd;
 mod svm;
+mod vim;
 
 use std::fmt::Debug;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use fitted::Fitted;
+pub use choice::{Detect, On};
+pub use fitted::{Fitted, tame};
 pub use store::Store;
 
 use crate::error::{Error, Result};
@@ -193,8 +219,6 @@ pub trait Detector: Send + Sync {
 /// The one list of detectors: a file, its variant and the name that users type.
 macro_rules! detectors {
     ($($module:ident $variant:ident $name:literal,)*) => {
-        $(mod $module;)*
-
         /// Which detector, with its settings.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "name")]

@@ -1,1 +1,464 @@
-//! Exact nearest neighbours.
+//! Exact nearest neighbours by brute force, with matrix products.
+//!
+//! The answer is that of the definition: the `k` smallest of `sum (a - b)^2` (or the `k` largest of `sum a b`), computed
+//! in f64 from f32 rows one pair at a time, ties going to the earlier row. Almost no pair is really computed that way.
+//! One product in f32 gives every pair a lower bound, and only pairs whose bound is below the k-th best so far are looked
+//! at: for rows in no order about `k log(n / k)` of `n`.
+//!
+//! # The bound
+//! With `u = 2^-24`, `gamma = (w + 1) u / (1 - (w + 1) u)` for width `w`, rows centred on `c` and rounded to f32
+//! (`a' = a - c`, `b' = b - c`, each element off by at most `u` of itself), and `A = |a'|^2`, `B = |b'|^2`:
+//!
+//! - A chain of multiply-adds in f32 that begins with `s = B (1/2 - g)` and takes away each `a'_i b'_i` ends at an `x`
+//!   within `gamma (B + A / 2)` of `s - a' b'`.
+//! - So `|a' - b'|^2 = A + B - 2 a' b' >= A + 2 x + 2 (g - gamma) B - gamma A`.
+//! - Centring moves a distance by at most `u (|a'| + |b'|)`, its square by at most `4 u (A + B)`, and with
+//!   `g = gamma + 4 u` what belongs to the stored row is paid: `|a - b|^2 >= A + 2 x - 2 g A`.
+//!
+//! A pair with `x > (d - A) / 2 + g A` is therefore farther than `d`. The margin is relative to the lengths of the two
+//! rows of a pair, not to the longest one: an outlier costs time for itself only. For inner products the chain begins
+//! with `-1.1 g |b|`, and with `|a| <= 1` a pair with `x > -v` has a product below `v`.
+//!
+//! Where the margin is wider than what there is to tell apart (rows very far from a tight cluster), all pairs of the
+//! cluster are computed in f64: slower, with the same answer. The same goes for rows so long that f32 would overflow.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::{FAR, Store};
+use crate::error::Result;
+use crate::net::cpu::gemm::{self, Line, Look, MR, NR, Panels, ZERO};
+use crate::net::cpu::pool::{Pool, chunks};
+use crate::net::cpu::simd;
+use crate::stats::moments::mean;
+
+/// Queries answered together; more would push them out of the second-level cache.
+const BLOCK: usize = 192;
+/// Neighbours that all queries of a block keep together: 4 MB.
+const KEPT: usize = 1 << 18;
+/// Squared lengths up to here leave f32 room for their products and sums.
+const LONG: f64 = 1e36;
+/// Rows wider than this would need a margin of hundredths; there is none for them, and every pair is computed.
+const WIDE: usize = 1 << 17;
+/// Half a unit in the last place of 1.
+const U: f64 = 1.0 / (1u64 << 24) as f64;
+/// More than the smallest positive number: what an operation near 0 can lose.
+const TINY: f64 = 3e-45;
+
+/// What near means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// The smallest squared Euclidean distance.
+    Distance,
+    /// The largest inner product; queries must not be longer than 1 (but for rounding).
+    Inner,
+}
+
+/// A neighbour.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Neighbour {
+    /// The squared distance, or minus the inner product.
+    pub value: f64,
+    /// Its number among the stored rows.
+    pub row: usize,
+}
+
+impl Eq for Neighbour {}
+
+impl PartialOrd for Neighbour {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Neighbour {
+    /// Nearer first, ties by the number of the row.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.value.total_cmp(&other.value).then(self.row.cmp(&other.row))
+    }
+}
+
+/// Rows among which neighbours are looked for.
+#[derive(Debug)]
+pub struct Index {
+    metric: Metric,
+    width: usize,
+    rows: Vec<f32>,
+    centre: Vec<f32>,
+    /// The centred rows with their signs turned, packed as columns.
+    lines: Vec<Line>,
+    /// What the sum of each row begins with.
+    starts: Vec<Line>,
+    margin: f64,
+}
+
+impl Index {
+    /// Takes rows of `width` features, at least one of each, all finite.
+    pub fn new(metric: Metric, rows: Vec<f32>, width: usize, pool: &Pool) -> Index {
+        let count = rows.len() / width.max(1);
+        assert!(width > 0 && count > 0 && rows.len() == count * width);
+        let centre = match metric {
+            Metric::Distance => mean(&rows, width).into_iter().map(|v| v as f32).collect(),
+            Metric::Inner => vec![0.0; width],
+        };
+        let rounding = (width as f64 + 1.0) * U;
+        let margin = rounding / (1.0 - rounding) + 4.0 * U;
+        let mut lines = vec![ZERO; Panels::lines(width, count)];
+        let mut starts = vec![Line([f32::INFINITY; NR]); count.div_ceil(NR)];
+        pool.split((chunks(&mut lines, width), chunks(&mut starts, 1)), |p, (lines, start)| {
+            let rows = rows[p * NR * width..].chunks_exact(width).take(NR);
+            for (j, row) in rows.enumerate() {
+                let mut squares = 0.0;
+                for ((line, &v), &c) in lines.iter_mut().zip(row).zip(&centre) {
+                    let d = v - c;
+                    line.0[j] = -d;
+                    squares += f64::from(d) * f64::from(d);
+                }
+                // An inner product with a query of length 1 may be as large as f32 goes, a square not.
+                let (size, share) = match metric {
+                    Metric::Distance => (squares, 0.5 - margin),
+                    Metric::Inner => (libm::sqrt(squares), -1.1 * margin),
+                };
+                start[0].0[j] = if size > LONG || width > WIDE { f32::NEG_INFINITY } else { (size * share) as f32 };
+            }
+        });
+        Index { metric, width, rows, centre, lines, starts, margin }
+    }
+
+    /// Takes back rows that were stored; their panels are made again.
+    ///
+    /// # Errors
+    /// If there are none, or some that no fit can have left.
+    pub fn load(metric: Metric, store: &mut Store, name: &str) -> Result<Index> {
+        let shape @ [count, width] = store.shape::<2>(name)?;
+        let rows = store.take_f32(name, &shape)?;
+        if count == 0 || width == 0 || width != store.width() {
+            return Err(store.wrong("it keeps no rows of the right width"));
+        }
+        if metric == Metric::Distance && rows.iter().any(|v| v.abs() > FAR) {
+            return Err(store.wrong("a row is too far away"));
+        }
+        Ok(Index::new(metric, rows, width, &Pool::new(1)))
+    }
+
+    /// Stores the rows.
+    pub fn save(&self, store: &mut Store, name: &str) {
+        store.put_f32(name, &[self.count(), self.width], &self.rows);
+    }
+
+    /// How many rows there are.
+    pub fn count(&self) -> usize {
+        self.rows.len() / self.width
+    }
+
+    /// Features of each row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The rows, as they came.
+    pub fn rows(&self) -> &[f32] {
+        &self.rows
+    }
+
+    /// Hands `found` the number of each query and its `k` nearest rows, nearest first; fewer where there are not so many.
+    /// With `own`, query `i` is the stored row `own + i`, which is no neighbour of itself.
+    ///
+    /// The answer to a query does not depend on the others.
+    pub fn nearest(&self, queries: &[f32], k: usize, own: Option<usize>, mut found: impl FnMut(usize, &[Neighbour])) {
+        assert!(queries.len().is_multiple_of(self.width));
+        let k = k.min(self.count() - usize::from(own.is_some()));
+        // Whole tiles, however large `k` is.
+        let block = (KEPT / k.max(1)).clamp(MR, BLOCK) / MR * MR;
+        for (b, queries) in queries.chunks(block * self.width).enumerate() {
+            let from = b * block;
+            let search = Search::run(self, queries, k, own.map(|o| o + from));
+            for (i, best) in search.into_iter().enumerate() {
+                found(from + i, &best.into_sorted_vec());
+            }
+        }
+    }
+
+    /// The exact value of a pair.
+    #[inline(always)]
+    fn value(&self, query: &[f32], row: usize) -> f64 {
+        let row = &self.rows[row * self.width..(row + 1) * self.width];
+        match self.metric {
+            Metric::Distance => squared_distance(query, row),
+            Metric::Inner => -inner_product(query, row),
+        }
+    }
+
+    /// The sum above which a row is farther than `value` from a query whose centred square is `squares`.
+    fn limit(&self, value: f64, squares: f64) -> f32 {
+        // What f64 itself can lose, with room to spare.
+        let loss = (self.width + 8) as f64 / (1u64 << 50) as f64;
+        let (limit, size) = match self.metric {
+            // No later row is nearer than this one, and ties go to the earlier.
+            Metric::Distance if value == 0.0 => return f32::NEG_INFINITY,
+            Metric::Distance => ((value - squares) / 2.0 + self.margin * squares, value + squares),
+            Metric::Inner => (value, value.abs()),
+        };
+        if squares > LONG {
+            return f32::INFINITY;
+        }
+        ((limit + loss * size + (self.width + 2) as f64 * TINY) as f32).next_up()
+    }
+}
+
+/// `sum (a - b)^2` in f64: element `i` goes to sum `i % 16`, and the sums are added up in order.
+#[inline(always)]
+fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
+    sum_pairs(a, b, |a, b| (a - b) * (a - b))
+}
+
+/// `sum a b` in f64, in the same order.
+#[inline(always)]
+fn inner_product(a: &[f32], b: &[f32]) -> f64 {
+    sum_pairs(a, b, |a, b| a * b)
+}
+
+#[inline(always)]
+fn sum_pairs(a: &[f32], b: &[f32], f: impl Fn(f64, f64) -> f64) -> f64 {
+    let mut sums = [0.0f64; 16];
+    let (a, rest_a) = a.as_chunks::<16>();
+    let (b, rest_b) = b.as_chunks::<16>();
+    for (a, b) in a.iter().zip(b) {
+        for ((s, &a), &b) in sums.iter_mut().zip(a).zip(b) {
+            *s += f(f64::from(a), f64::from(b));
+        }
+    }
+    for ((s, &a), &b) in sums.iter_mut().zip(rest_a).zip(rest_b) {
+        *s += f(f64::from(a), f64::from(b));
+    }
+    sums.iter().sum()
+}
+
+/// A block of queries on the way through the rows.
+struct Search<'a> {
+    index: &'a Index,
+    queries: &'a [f32],
+    k: usize,
+    own: Option<usize>,
+    /// The squared length of each centred query.
+    squares: Vec<f64>,
+    /// The best so far of each query, the worst of them on top.
+    best: Vec<BinaryHeap<Neighbour>>,
+    /// For each query, the sum above which a row is not among the best.
+    limits: Vec<f32>,
+}
+
+impl<'a> Search<'a> {
+    /// The `k` best of each query.
+    fn run(index: &'a Index, queries: &'a [f32], k: usize, own: Option<usize>) -> Vec<BinaryHeap<Neighbour>> {
+        let width = index.width;
+        let count = queries.len() / width;
+        let best = (0..count).map(|_| BinaryHeap::with_capacity(k)).collect();
+        if k == 0 {
+            return best;
+        }
+        let mut centred = Vec::with_capacity(queries.len());
+        for query in queries.chunks_exact(width) {
+            centred.extend(query.iter().zip(&index.centre).map(|(v, c)| v - c));
+        }
+        let squares = centred.chunks_exact(width).map(|a| inner_product(a, a)).collect();
+        let mut search = Search { index, queries, k, own, squares, best, limits: vec![f32::INFINITY; count] };
+        let panels = Panels::new(&index.lines, width, index.count());
+        gemm::look(&centred, panels, &index.starts, &mut search);
+        search.best
+    }
+
+    /// A pair that may be among the best.
+    #[inline(always)]
+    fn take(&mut self, q: usize, row: usize) {
+        let Index { width, .. } = *self.index;
+        let query = &self.queries[q * width..(q + 1) * width];
+        let new = Neighbour { value: self.index.value(query, row), row };
+        let best = &mut self.best[q];
+        if best.len() < self.k {
+            best.push(new);
+        } else if let Some(mut last) = best.peek_mut()
+            && new < *last
+        {
+            *last = new;
+        } else {
+            return;
+        }
+        if best.len() == self.k
+            && let Some(last) = best.peek()
+        {
+            self.limits[q] = self.index.limit(last.value, self.squares[q]);
+        }
+    }
+}
+
+impl Look for Search<'_> {
+    #[inline(always)]
+    fn look(&mut self, row: usize, rows: usize, panel: usize, tile: &[Line; MR]) {
+        for (r, line) in tile.iter().enumerate().take(rows) {
+            let limit = self.limits[row + r];
+            // Asked this way round, what is no number is not above: it came of an overflow and has to be computed.
+            let above = line.0.iter().fold(true, |all, &v| all & (v > limit));
+            if !above {
+                closer(self, row + r, panel, line);
+            }
+        }
+    }
+}
+
+/// Computes those pairs of a query and a panel that may be among the best: seldom, so out of the way of the loop.
+#[cold]
+#[inline(never)]
+fn closer(search: &mut Search, q: usize, panel: usize, sums: &Line) {
+    simd::dispatch(Closer { search, q, panel, sums });
+}
+
+struct Closer<'a, 'b> {
+    search: &'a mut Search<'b>,
+    q: usize,
+    panel: usize,
+    sums: &'a Line,
+}
+
+impl simd::Kernel for Closer<'_, '_> {
+    #[inline(always)]
+    fn run(self) {
+        let Closer { search, q, panel, sums } = self;
+        let own = search.own.map(|own| own + q);
+        for (j, &sum) in sums.0.iter().enumerate() {
+            let row = panel * NR + j;
+            let above = sum > search.limits[q];
+            if !above && row < search.index.count() && own != Some(row) {
+                search.take(q, row);
+            }
+        }
+    }
+}
+
+/// Rows of `width` divided by their lengths; one of nothing but zeros stays.
+pub fn unit(rows: &[f32], width: usize) -> Vec<f32> {
+    let mut out = Vec::with_capacity(rows.len());
+    for row in rows.chunks_exact(width) {
+        let length = libm::sqrt(inner_product(row, row));
+        // Squares of f32 never vanish in f64, so the length is 0 for zeros only.
+        let length = if length == 0.0 { 1.0 } else { length };
+        out.extend(row.iter().map(|&v| (f64::from(v) / length) as f32));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Stream;
+    use proptest::prelude::*;
+
+    /// The definition: every pair computed, sorted, ties by the number of the row.
+    fn naive(index: &Index, query: &[f32], k: usize, own: Option<usize>) -> Vec<Neighbour> {
+        let mut all: Vec<Neighbour> = (0..index.count())
+            .filter(|&row| own != Some(row))
+            .map(|row| Neighbour { value: index.value(query, row), row })
+            .collect();
+        all.sort();
+        all.truncate(k);
+        all
+    }
+
+    /// Rows of every sort that could go wrong.
+    fn random(kind: usize, count: usize, width: usize, s: &mut Stream) -> Vec<f32> {
+        let normal = |s: &mut Stream| s.normal() as f32;
+        let mut rows: Vec<f32> = match kind {
+            // Integers: ties everywhere.
+            1 => (0..count * width).map(|_| s.below(3) as f32).collect(),
+            // Far from the origin, close together: squares would lose everything.
+            2 => (0..count * width).map(|_| 1e4 + 1e-2 * normal(s)).collect(),
+            // Tight clusters far from each other, which no centre serves.
+            3 => (0..count).flat_map(|i| vec![[-1e4, 1e4, 3.0][i % 3]; width]).map(|c| c + 1e-2 * normal(s)).collect(),
+            // As far away as features come, and further.
+            4 => (0..count * width).map(|_| 1e15 * normal(s).clamp(-1.0, 1.0)).collect(),
+            5 => (0..count * width).map(|_| if s.below(9) == 0 { 3e38 } else { -3e38 * s.uniform() as f32 }).collect(),
+            // A few far ones among others.
+            6 => (0..count)
+                .flat_map(|i| vec![[1.0, 1.0, 1.0, 1e5, 1e15][i % 5]; width])
+                .map(|size| size * normal(s))
+                .collect(),
+            // Squares below what f32 has.
+            7 => (0..count * width).map(|_| 1e-25 * normal(s)).collect(),
+            8 => vec![0.7; count * width],
+            _ => (0..count * width).map(|_| normal(s)).collect(),
+        };
+        // Copies.
+        for _ in 0..count / 4 {
+            let (from, to) = (s.below(count), s.below(count));
+            rows.copy_within(from * width..(from + 1) * width, to * width);
+        }
+        rows
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(150))]
+        #[test]
+        fn neighbours_are_those_of_the_definition(
+            kind in 0usize..9, other in 0usize..9, count in 1usize..400, width in 1usize..200, k in 1usize..60, seed: u64,
+        ) {
+            let mut s = Stream::new(seed, "neighbours");
+            let index = Index::new(Metric::Distance, random(kind, count, width, &mut s), width, &Pool::new(2));
+            // Rows like those stored, the same ones, and others.
+            let mut queries = random(kind, 15, width, &mut s);
+            queries.extend(random(other, 15, width, &mut s));
+            queries.extend(&index.rows()[..count.min(7) * width]);
+            let mut seen = 0;
+            index.nearest(&queries, k, None, |i, found| {
+                let query = &queries[i * width..(i + 1) * width];
+                assert_eq!(found, naive(&index, query, k, None));
+                seen += 1;
+                // The sums themselves are right, and a query alone finds the same.
+                let first = &index.rows()[found[0].row * width..][..width];
+                let plain: f64 = query.iter().zip(first).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum();
+                assert!((plain - found[0].value).abs() <= 1e-13 * plain);
+                index.nearest(query, k, None, |_, alone| assert_eq!(alone, found));
+            });
+            prop_assert_eq!(seen, queries.len() / width);
+            // Without the row itself.
+            let from = s.below(count);
+            index.nearest(&index.rows()[from * width..], k, Some(from), |i, found| {
+                let query = &index.rows()[(from + i) * width..][..width];
+                assert_eq!(found, naive(&index, query, k, Some(from + i)));
+            });
+        }
+
+        #[test]
+        fn inner_products_are_the_largest(
+            kind in 0usize..9, count in 1usize..400, width in 1usize..200, k in 1usize..60, seed: u64,
+        ) {
+            let mut s = Stream::new(seed, "products");
+            let index = Index::new(Metric::Inner, random(kind, count, width, &mut s), width, &Pool::new(2));
+            let mut queries = unit(&random(kind, 15, width, &mut s), width);
+            queries.extend(unit(&random(0, 15, width, &mut s), width));
+            index.nearest(&queries, k, None, |i, found| {
+                assert_eq!(found, naive(&index, &queries[i * width..(i + 1) * width], k, None));
+            });
+        }
+    }
+
+    #[test]
+    fn many_neighbours_and_wide_rows() {
+        let mut s = Stream::new(4, "many");
+        for (count, width, k) in [(3000, 2, 2500), (700, 1100, 700), (50, 3, 9999)] {
+            let index = Index::new(Metric::Distance, random(0, count, width, &mut s), width, &Pool::new(1));
+            let queries = random(0, 230, width, &mut s);
+            index.nearest(&queries, k, None, |i, found| {
+                if i % 57 == 0 {
+                    assert_eq!(found, naive(&index, &queries[i * width..(i + 1) * width], k, None));
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn rows_get_length_one() {
+        let rows = unit(&[3.0, 4.0, 0.0, 0.0, 1e-30, 0.0, -3e38, 3e38], 2);
+        let half = std::f32::consts::FRAC_1_SQRT_2;
+        assert_eq!(rows, [0.6, 0.8, 0.0, 0.0, 1.0, 0.0, -half, half]);
+    }
+}

@@ -1,14 +1,160 @@
-//! Stub.
+//! Nearest neighbour guidance (Park et al.): a row's energy, times its likeness to training rows that the network was
+//! sure of.
+//!
+//! With `E = log sum exp(logits)`, `u = x / |x|` and the bank of training rows `b_i = E_i u_i`:
+//! `confidence = E(x) * mean of the k largest u(x) b_i`. A row of nothing but zeros is like nothing: its likeness is 0.
+//!
+//! The paper counts on positive energies, as a softmax head trained with cross-entropy has them, and so does the formula,
+//! which is used as it stands. A training row with a negative energy points the other way in the bank, so it counts for
+//! what is unlike it. A scored row with a negative energy has its likeness turned round: more of it is a lower confidence.
+//! Where most energies are negative (logits that are minus distances), this is therefore no useful score.
+//!
+//! The bank is kept in f32, inner products are exact in f64 from there. The default of `k` is 10, as in the authors' code
+//! and in pytorch-ood; the paper also works with a hundredth of the bank, here `share`.
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
+
+use super::knn::check_k;
+use super::neighbours::{Index, Metric, unit};
+use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use crate::error::Result;
 use crate::net::cpu::pool::Pool;
+use crate::seed::Stream;
+
 /// Settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {}
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How many rows of the bank count, 1 to 10,000; all where there are fewer. Default: 10.
+    pub k: usize,
+    /// The share of the training rows in the bank, drawn at random; above 0, at most 1. Default: 1.
+    pub share: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { k: 10, share: 1.0 }
+    }
+}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "nnguide", summary: "", reference: "", needs: Needs { features: true, logits: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "nnguide",
+        summary: "energy, guided by the likeness to the nearest training rows",
+        reference: "Park, Jung, Teoh: Nearest Neighbor Guidance for Out-of-Distribution Detection, ICCV 2023",
+        needs: Needs { features: true, logits: true, ..Needs::NONE },
+    };
+
+    fn check(&self) -> Result<()> {
+        check_k(self.k)?;
+        if self.share > 0.0 && self.share <= 1.0 {
+            Ok(())
+        } else {
+            Err(out_of_range("share", self.share, "above 0 and at most 1"))
+        }
+    }
+
+    fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        let rows = &training.rows;
+        let mut bank = Vec::new();
+        for i in self.chosen(rows.count, training.seed) {
+            let energy = energy(rows.logit_row(i));
+            let scaled = unit(rows.feature_row(i), rows.width());
+            bank.extend(scaled.into_iter().map(|v| (energy * f64::from(v)) as f32));
+        }
+        Ok(Box::new(Nnguide { k: self.k, bank: Index::new(Metric::Inner, bank, rows.width(), pool) }))
+    }
+
+    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(Nnguide { k: self.k, bank: Index::load(Metric::Inner, store, "bank")? }))
+    }
+}
+
+impl Config {
+    /// The rows that go into the bank, in order.
+    fn chosen(&self, count: usize, seed: u64) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..count).collect();
+        let wanted = (self.share * count as f64).ceil() as usize;
+        if wanted < count {
+            Stream::new(seed, "nnguide/bank").shuffle(&mut all);
+            all.truncate(wanted);
+            all.sort_unstable();
+        }
+        all
+    }
+}
+
+/// `log sum exp`, without overflow.
+fn energy(logits: &[f64]) -> f64 {
+    let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+    largest + libm::log(logits.iter().map(|&l| libm::exp(l - largest)).sum())
+}
+
+struct Nnguide {
+    k: usize,
+    bank: Index,
+}
+
+impl Detector for Nnguide {
+    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+        self.bank.nearest(&unit(rows.features, self.bank.width()), self.k, None, |i, found| {
+            let likeness = -found.iter().map(|n| n.value).sum::<f64>() / found.len() as f64;
+            out[i] = energy(rows.logit_row(i)) * likeness;
+        });
+    }
+
+    fn save(&self, store: &mut Store) {
+        self.bank.save(store, "bank");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_definition() {
+        let (width, classes, n) = (5, 3, 300);
+        let mut s = Stream::new(8, "nnguide");
+        let mut features: Vec<f32> = (0..n * width).map(|_| s.normal() as f32).collect();
+        features[..width].fill(0.0);
+        // Negative energies as well.
+        let logits: Vec<f64> = (0..n * classes).map(|_| 4.0 * s.normal()).collect();
+        let rows = Rows { count: n, features: &features, logits: &logits };
+        let lse = |i: usize| rows.logit_row(i).iter().map(|l| l.exp()).sum::<f64>().ln();
+        assert!((0..n).any(|i| lse(i) < 0.0));
+        let length = |x: &[f32]| x.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt().max(1e-300);
+        let training = Training { rows, classes, ..Training::default() };
+        for k in [1, 10, 1000] {
+            let detector = Config { k, ..Config::default() }.fit(&training, &Pool::new(2)).unwrap();
+            let mut got = vec![0.0; n];
+            detector.score(&rows, &mut got, &mut Scratch::default());
+            for (i, got) in got.into_iter().enumerate() {
+                let x = rows.feature_row(i);
+                let mut all: Vec<f64> = (0..n)
+                    .map(|j| {
+                        let y = rows.feature_row(j);
+                        let dot: f64 = x.iter().zip(y).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
+                        lse(j) * dot / length(x) / length(y)
+                    })
+                    .collect();
+                all.sort_by(|a, b| b.total_cmp(a));
+                all.truncate(k);
+                let expected = lse(i) * all.iter().sum::<f64>() / all.len() as f64;
+                assert!((got - expected).abs() < 1e-5 * (1.0 + expected.abs()), "{k}, {i}: {got} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_bank() {
+        let config = Config { share: 0.25, ..Config::default() };
+        let chosen = config.chosen(10, 1);
+        assert_eq!(chosen.len(), 3);
+        assert!(chosen.is_sorted() && chosen.windows(2).all(|w| w[0] < w[1]));
+        assert_eq!(chosen, config.chosen(10, 1));
+        assert!((2..50).any(|seed| chosen != config.chosen(10, seed)));
+        assert_eq!(Config::default().chosen(4, 1), [0, 1, 2, 3]);
+        assert_eq!(Config { share: 1e-9, ..Config::default() }.chosen(4, 1).len(), 1);
+    }
 }

@@ -1,14 +1,175 @@
-//! Stub.
+//! One-class support vector machine with a Gaussian kernel: the confidence is
+//! `sum_j a_j exp(-gamma |x_j - x|^2) - rho`, positive inside the boundary.
+//!
+//! The weights `a` solve the paper's problem scaled to `0 <= a_j <= 1` and `sum a = nu n`, so the numbers are those of
+//! libsvm and of scikit-learn's `decision_function`. Only support vectors (rows with `a_j > 0`) are kept. A row that is
+//! far from all of them has `-rho`, as every other such row.
+//!
+//! A fit takes time with the square of the number of rows, so no more than `rows` of them are used, chosen by the seed;
+//! `nu` is a share of those.
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
+
+use super::svm::{Machine, Settings};
+use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use crate::error::Result;
 use crate::net::cpu::pool::Pool;
+
 /// Settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {}
+pub struct Config {
+    /// At most this share of the training rows ends up outside, and at least this share become support vectors: above 0
+    /// and at most 1. Default 0.1, as in-distribution data are taken to be mostly clean.
+    pub nu: f64,
+    /// How fast the kernel falls with the squared distance, positive. Auto (the default) is
+    /// `1 / (width * variance of all features)`, as scikit-learn's "scale".
+    pub gamma: Option<f64>,
+    /// Training rows at most, 1 or more. Default 20,000.
+    pub rows: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { nu: 0.1, gamma: None, rows: 20_000 }
+    }
+}
+
+impl Config {
+    fn settings(&self) -> Settings {
+        Settings { nu: self.nu, gamma: self.gamma, rows: self.rows }
+    }
+}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "ocsvm", summary: "", reference: "", needs: Needs { features: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "ocsvm",
+        summary: "one-class support vector machine with a Gaussian kernel",
+        reference: "Schölkopf, Platt, Shawe-Taylor, Smola, Williamson: Estimating the Support of a High-Dimensional \
+                    Distribution, Neural Computation 2001",
+        needs: Needs { features: true, ..Needs::NONE },
+    };
+
+    fn check(&self) -> Result<()> {
+        self.settings().check()
+    }
+
+    fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        let solved = self.settings().fit(training, pool);
+        Ok(Box::new(Ocsvm { machine: solved.machine, rho: solved.level }))
+    }
+
+    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
+        let machine = Machine::load(store)?;
+        let rho = store.take_f64("rho", &[1])?[0];
+        Ok(Box::new(Ocsvm { machine, rho }))
+    }
+}
+
+struct Ocsvm {
+    machine: Machine,
+    rho: f64,
+}
+
+impl Detector for Ocsvm {
+    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+        self.machine.sums(rows, out, scratch);
+        out.iter_mut().for_each(|v| *v -= self.rho);
+    }
+
+    fn save(&self, store: &mut Store) {
+        self.machine.save(store);
+        store.put_f64("rho", &[1], &[self.rho]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detector::{DetectorConfig, Fitted};
+    use crate::seed::Stream;
+
+    fn fit(config: &Config, features: &[f32], width: usize) -> Fitted {
+        let rows = Rows { count: features.len() / width, features, logits: &[] };
+        let training = Training { rows, seed: 3, ..Training::default() };
+        Fitted::new(&DetectorConfig::from(config.clone()), &training, &Pool::new(1)).unwrap()
+    }
+
+    fn score(fitted: &Fitted, features: &[f32]) -> Vec<f64> {
+        let rows = Rows { count: features.len() / fitted.width(), features, logits: &[] };
+        fitted.score(&rows, &Pool::new(1)).unwrap()
+    }
+
+    fn normal(n: usize) -> Vec<f32> {
+        let mut s = Stream::new(1, "ocsvm");
+        (0..n).map(|_| 100.0 + s.normal() as f32).collect()
+    }
+
+    #[test]
+    fn nu_is_the_share_outside() {
+        let x = normal(3000 * 4);
+        for nu in [0.02, 0.1, 0.5] {
+            let scores = score(&fit(&Config { nu, ..Config::default() }, &x, 4), &x);
+            let outside = scores.iter().filter(|&&s| s < 0.0).count() as f64 / 3000.0;
+            assert!((outside - nu).abs() < 0.01, "{nu}: {outside}");
+        }
+    }
+
+    /// Three rows on a line, where the solution can be found on paper: with a total of 1.5 and weights `(b, m, b)`,
+    /// the gradients at the ends and in the middle are equal.
+    #[test]
+    fn three_rows_by_hand() {
+        let (near, far) = (libm::exp(-1.0), libm::exp(-4.0));
+        // b + m near + b far = 2 b near + m, 2 b + m = 1.5
+        let b = 1.5 * (1.0 - near) / (1.0 + far - 2.0 * near + 2.0 - 2.0 * near);
+        let m = 1.5 - 2.0 * b;
+        let rho = 2.0 * b * near + m;
+        let fitted = fit(&Config { nu: 0.5, gamma: Some(1.0), rows: 10 }, &[-1.0, 0.0, 1.0], 1);
+        for (x, s) in [-1.0f32, 0.0, 0.5, 3.0].iter().zip(score(&fitted, &[-1.0, 0.0, 0.5, 3.0])) {
+            let k = |c: f64| libm::exp(-(f64::from(*x) - c) * (f64::from(*x) - c));
+            let expected = b * (k(-1.0) + k(1.0)) + m * k(0.0) - rho;
+            assert!((s - expected).abs() < 2e-3, "{x}: {s} {expected}");
+        }
+    }
+
+    #[test]
+    fn far_rows_have_minus_rho() {
+        let x = normal(200 * 3);
+        let fitted = fit(&Config::default(), &x, 3);
+        let scores = score(&fitted, &[1e15, 1e15, -1e15, 1e30, 0.0, 0.0, 1e5, 1e5, 1e5]);
+        assert!(scores[0] < 0.0 && scores.iter().all(|s| s.is_finite() && *s == scores[0]), "{scores:?}");
+    }
+
+    #[test]
+    fn more_rows_than_allowed_are_sampled() {
+        let x = normal(1000);
+        let few = Config { rows: 50, ..Config::default() };
+        assert_eq!(score(&fit(&few, &x, 2), &x), score(&fit(&few, &x, 2), &x));
+        assert_ne!(score(&fit(&few, &x, 2), &x), score(&fit(&Config::default(), &x, 2), &x));
+    }
+
+    #[test]
+    fn moving_and_scaling_all_rows_changes_next_to_nothing() {
+        let x: Vec<f32> = normal(300 * 3).iter().map(|v| v - 100.0).collect();
+        let plain = score(&fit(&Config::default(), &x, 3), &x);
+        for (scale, shift) in [(1024.0f32, 0.0f32), (1e-20, 0.0), (1e12, 0.0), (1.0, 64.0)] {
+            let moved: Vec<f32> = x.iter().map(|v| v * scale + shift).collect();
+            let scores = score(&fit(&Config::default(), &moved, 3), &moved);
+            assert!(plain.iter().zip(&scores).all(|(a, b)| (a - b).abs() < 3e-3), "{scale} {shift}");
+        }
+    }
+
+    #[test]
+    fn settings_have_ranges() {
+        for wrong in ["nu=0", "nu=1.5", "nu=-1", "gamma=0", "gamma=-2", "rows=0"] {
+            assert!(DetectorConfig::parse(&format!("ocsvm:{wrong}")).is_err(), "{wrong}");
+        }
+        for right in ["nu=1", "nu=1e-9", "gamma=auto", "gamma=1e-300", "gamma=1e300", "rows=1"] {
+            let DetectorConfig::Ocsvm(config) = DetectorConfig::parse(&format!("ocsvm:{right}")).unwrap() else {
+                panic!()
+            };
+            let x = normal(60);
+            assert!(score(&fit(&config, &x, 2), &x).iter().all(|s| s.is_finite()), "{right}");
+        }
+    }
 }

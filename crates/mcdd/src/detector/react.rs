@@ -1,14 +1,147 @@
-//! Stub.
+//! ReAct: the energy of the logits that the last layer gives on features cut off at a threshold,
+//! `log sum_k exp(w_k min(x, c) + b_k)`.
+//!
+//! The threshold `c` is one for all features, a percentile of all activations of all training rows (with linear
+//! interpolation between two of them): 0.9, the paper's choice. Only what is above it is cut, nothing below.
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
+
+use super::energy::log_sum_exp;
+use super::last_layer::{LastLayer, Packed};
+use super::{About, Detector, FAR, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use crate::error::Result;
 use crate::net::cpu::pool::Pool;
+
 /// Settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {}
+pub struct Config {
+    /// The part of all training activations that stays as it is: 0.9 unless given, above 0 and at most 1.
+    pub percentile: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { percentile: 0.9 }
+    }
+}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "react", summary: "", reference: "", needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "react",
+        summary: "energy of the logits after features are cut off at a percentile",
+        reference: "Sun, Guo, Li: ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021",
+        needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE },
+    };
+
+    fn check(&self) -> Result<()> {
+        if self.percentile > 0.0 && self.percentile <= 1.0 {
+            return Ok(());
+        }
+        Err(out_of_range("percentile", self.percentile, "above 0 and at most 1"))
+    }
+
+    fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        let layer = LastLayer::of(training, pool)?;
+        let threshold = percentile(training.rows.features.to_vec(), self.percentile);
+        Ok(Box::new(React { packed: layer.pack(), layer, threshold }))
+    }
+
+    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
+        let [classes, width] = store.shape("weight")?;
+        if width != store.width() || classes != store.classes() {
+            return Err(store.wrong("the last layer is of other features"));
+        }
+        let weight = store.take_f32("weight", &[classes, width])?;
+        let bias = store.take_f64("bias", &[classes])?;
+        let threshold = store.take_f32("threshold", &[1])?[0];
+        let layer = LastLayer { width, weight, bias };
+        if threshold.abs() > FAR || !layer.is_sane() {
+            return Err(store.wrong("the threshold or the last layer is out of range"));
+        }
+        Ok(Box::new(React { packed: layer.pack(), layer, threshold }))
+    }
+}
+
+/// The value that a part `p` of all values is below, by linear interpolation between the two around it.
+fn percentile(mut values: Vec<f32>, p: f64) -> f32 {
+    let place = p * (values.len() - 1) as f64;
+    let index = (place as usize).min(values.len() - 1);
+    let (_, &mut below, higher) = values.select_nth_unstable_by(index, f32::total_cmp);
+    let above = higher.iter().copied().reduce(f32::min).unwrap_or(below);
+    let (below, above) = (f64::from(below), f64::from(above));
+    (below + (place - index as f64) * (above - below)) as f32
+}
+
+struct React {
+    layer: LastLayer,
+    packed: Packed,
+    threshold: f32,
+}
+
+impl Detector for React {
+    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+        let [cut, products] = &mut scratch.floats;
+        cut.clear();
+        cut.extend(rows.features.iter().map(|v| v.min(self.threshold)));
+        self.packed.logits(cut, products, &mut scratch.wide);
+        for (out, logits) in out.iter_mut().zip(scratch.wide.chunks_exact(self.layer.classes())) {
+            *out = log_sum_exp(logits, 1.0);
+        }
+    }
+
+    fn save(&self, store: &mut Store) {
+        let classes = self.layer.classes();
+        store.put_f32("weight", &[classes, self.layer.width], &self.layer.weight);
+        store.put_f64("bias", &[classes], &self.layer.bias);
+        store.put_f32("threshold", &[1], &[self.threshold]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::last_layer::tests::{Example, naive};
+    use super::*;
+    use crate::detector::{DetectorConfig, Fitted};
+
+    #[test]
+    fn by_definition_with_the_layer_given_and_found() {
+        let (e, test) = (Example::new(400, 8, 3, 1), Example::new(50, 8, 3, 2));
+        let pool = Pool::new(1);
+        for p in [0.9, 0.37, 1.0] {
+            let mut sorted = e.features.clone();
+            sorted.sort_by(f32::total_cmp);
+            let place = p * (sorted.len() - 1) as f64;
+            let (low, high) = (sorted[place as usize], sorted[(place as usize + 1).min(sorted.len() - 1)]);
+            let c = low + (high - low) * place.fract() as f32;
+            let cut: Vec<f32> = test.features.iter().map(|v| v.min(c)).collect();
+            let logits = naive(&cut, &e.weight, &e.bias, 8);
+            let config = DetectorConfig::from(Config { percentile: p });
+            for given in [true, false] {
+                let scores =
+                    Fitted::new(&config, &e.training(given), &pool).unwrap().score(&test.rows(), &pool).unwrap();
+                for (s, l) in scores.iter().zip(logits.chunks(3)) {
+                    let energy = l.iter().map(|v| v.exp()).sum::<f64>().ln();
+                    assert!((s - energy).abs() < 1e-4 * (1.0 + energy.abs()), "{s} {energy}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn percentiles_interpolate() {
+        let values = vec![4.0, 1.0, 3.0, 2.0, 5.0];
+        assert_eq!(percentile(values.clone(), 0.5), 3.0);
+        assert_eq!(percentile(values.clone(), 0.9), 4.6);
+        assert_eq!(percentile(values.clone(), 1.0), 5.0);
+        assert_eq!(percentile(values, 1e-9), 1.0);
+        assert_eq!(percentile(vec![7.0], 0.9), 7.0);
+    }
+
+    #[test]
+    fn settings_have_ranges() {
+        for percentile in [0.0, -0.5, 1.1, f64::NAN] {
+            assert!(Config { percentile }.check().is_err());
+        }
+    }
 }

@@ -1,14 +1,111 @@
-//! Stub.
+//! Simplified Hopfield energy (SHE): the inner product of the features with the pattern of the predicted class.
+//!
+//! The pattern of a class is the mean of the features of its training rows that are classified correctly, by the
+//! largest logit; without labels, of all rows that are predicted as it. A class without such rows has the mean of all
+//! training rows for its pattern: whoever is predicted as it is compared with what is known at all.
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
+
+use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use crate::error::Result;
 use crate::net::cpu::pool::Pool;
-/// Settings.
+use crate::stats::moments;
+use crate::train::largest;
+
+/// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "she", summary: "", reference: "", needs: Needs { features: true, logits: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "she",
+        summary: "inner product of the features with the mean features of the predicted class",
+        reference: "Zhang, Fu, Chen, Du, Li, Wang, Liu, Han, Zhang: Out-of-Distribution Detection based on \
+                    In-Distribution Data Patterns Memorization with Modern Hopfield Energy, ICLR 2023",
+        needs: Needs { features: true, logits: true, ..Needs::NONE },
+    };
+
+    fn fit(&self, training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
+        let rows = &training.rows;
+        let (width, classes) = (rows.width(), rows.classes());
+        // Rows that are classified wrongly go to a class of their own, which is dropped.
+        let patterns_of: Vec<u32> = (0..rows.count)
+            .map(|i| {
+                let predicted = largest(rows.logit_row(i)) as u32;
+                let wrong = training.labels.is_some_and(|labels| labels[i] != predicted);
+                if wrong { classes as u32 } else { predicted }
+            })
+            .collect();
+        let (mut patterns, counts) = moments::class_means(rows.features, width, &patterns_of, classes + 1);
+        patterns.truncate(classes * width);
+        let mean = moments::mean(rows.features, width);
+        for (pattern, _) in patterns.chunks_exact_mut(width).zip(counts).filter(|(_, n)| *n == 0) {
+            pattern.copy_from_slice(&mean);
+        }
+        Ok(Box::new(She { width, patterns }))
+    }
+
+    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
+        let [classes, width] = store.shape("patterns")?;
+        if width != store.width() || classes != store.classes() {
+            return Err(store.wrong("the patterns are of other features"));
+        }
+        let patterns = store.take_f64("patterns", &[classes, width])?;
+        if patterns.iter().any(|v| v.abs() > 1e100) {
+            return Err(store.wrong("a pattern is out of range"));
+        }
+        Ok(Box::new(She { width, patterns }))
+    }
+}
+
+struct She {
+    width: usize,
+    /// `[classes, width]`.
+    patterns: Vec<f64>,
+}
+
+impl Detector for She {
+    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+        for (i, out) in out.iter_mut().enumerate() {
+            let pattern = &self.patterns[largest(rows.logit_row(i)) * self.width..][..self.width];
+            *out = rows.feature_row(i).iter().zip(pattern).map(|(&x, p)| f64::from(x) * p).sum();
+        }
+    }
+
+    fn save(&self, store: &mut Store) {
+        store.put_f64("patterns", &[self.patterns.len() / self.width, self.width], &self.patterns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::last_layer::tests::Example;
+    use super::*;
+    use crate::seed::Stream;
+
+    #[test]
+    fn by_definition_with_labels_and_without() {
+        let (e, test) = (Example::new(300, 5, 4, 1), Example::new(40, 5, 4, 2));
+        let mut s = Stream::new(1, "labels");
+        // Class 3 has no row that is right.
+        let labels: Vec<u32> = (0..300).map(|_| s.below(3) as u32).collect();
+        for labels in [Some(&labels[..]), None] {
+            let training = Training { labels, ..e.training(true) };
+            let she = Config {}.fit(&training, &Pool::new(1)).unwrap();
+            let mut scores = vec![0.0; 40];
+            she.score(&test.rows(), &mut scores, &mut Scratch::default());
+            for (i, score) in scores.into_iter().enumerate() {
+                let k = largest(test.rows().logit_row(i));
+                let own: Vec<usize> = (0..300)
+                    .filter(|&r| largest(e.rows().logit_row(r)) == k && labels.is_none_or(|l| l[r] as usize == k))
+                    .collect();
+                let own = if own.is_empty() { (0..300).collect() } else { own };
+                let mean =
+                    |j: usize| own.iter().map(|r| f64::from(e.features[r * 5 + j])).sum::<f64>() / own.len() as f64;
+                let expected: f64 = (0..5).map(|j| f64::from(test.features[i * 5 + j]) * mean(j)).sum();
+                assert!((score - expected).abs() < 1e-9 * (1.0 + expected.abs()), "{score} {expected}");
+            }
+        }
+    }
 }

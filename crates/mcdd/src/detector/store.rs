@@ -7,12 +7,28 @@ use crate::error::{Error, Result};
 pub struct Store<'a> {
     container: &'a mut Container,
     prefix: String,
+    shape: [usize; 2],
 }
 
 impl<'a> Store<'a> {
     /// The tensors of `container` whose names begin with `prefix`.
     pub fn new(container: &'a mut Container, prefix: impl Into<String>) -> Store<'a> {
-        Store { container, prefix: prefix.into() }
+        Store { container, prefix: prefix.into(), shape: [0, 0] }
+    }
+
+    /// Says what rows the stored detector will be given.
+    pub(super) fn expect(&mut self, width: usize, classes: usize) {
+        self.shape = [width, classes];
+    }
+
+    /// Features of each row that the stored detector will be given; 0 if it looks at none.
+    pub fn width(&self) -> usize {
+        self.shape[0]
+    }
+
+    /// Logits of each row that the stored detector will be given; 0 if it looks at none.
+    pub fn classes(&self) -> usize {
+        self.shape[1]
     }
 
     fn name(&self, name: &str) -> String {

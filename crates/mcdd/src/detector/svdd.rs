@@ -1,14 +1,155 @@
-//! Stub.
+//! Support vector data description with a Gaussian kernel: the smallest ball around the training rows in the kernel's
+//! space that may leave a share `nu` of them out. The confidence is `R^2 - |phi(x) - c|^2`, positive inside.
+//!
+//! The centre is `c = sum_j b_j phi(x_j)` with `sum b = 1` and `0 <= b_j <= C`, where `C = 1 / (nu n)`. As
+//! `K(x, x) = 1`, the problem has the same solution as the one-class support vector machine's, `b = a / (nu n)`, so both
+//! share a solver and order rows alike; what differs is the scale. With `f(x) = sum_j a_j K(x_j, x)`:
+//! `|phi(x) - c|^2 = 1 - 2 f(x) / (nu n) + c'c`, and `R^2` is the mean of that over the support vectors on the boundary.
+//!
+//! A fit takes time with the square of the number of rows, so no more than `rows` of them are used, chosen by the seed;
+//! `nu` is a share of those.
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
+
+use super::svm::{Machine, Settings};
+use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use crate::error::Result;
 use crate::net::cpu::pool::Pool;
+
 /// Settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {}
+pub struct Config {
+    /// At most this share of the training rows ends up outside, and at least this share become support vectors: above 0
+    /// and at most 1. Default 0.1, as in-distribution data are taken to be mostly clean.
+    pub nu: f64,
+    /// How fast the kernel falls with the squared distance, positive. Auto (the default) is
+    /// `1 / (width * variance of all features)`, as scikit-learn's "scale".
+    pub gamma: Option<f64>,
+    /// Training rows at most, 1 or more. Default 20,000.
+    pub rows: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { nu: 0.1, gamma: None, rows: 20_000 }
+    }
+}
+
+impl Config {
+    fn settings(&self) -> Settings {
+        Settings { nu: self.nu, gamma: self.gamma, rows: self.rows }
+    }
+}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "svdd", summary: "", reference: "", needs: Needs { features: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "svdd",
+        summary: "support vector data description: the smallest ball in the space of a Gaussian kernel",
+        reference: "Tax, Duin: Support Vector Data Description, Machine Learning 2004",
+        needs: Needs { features: true, ..Needs::NONE },
+    };
+
+    fn check(&self) -> Result<()> {
+        self.settings().check()
+    }
+
+    fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        let solved = self.settings().fit(training, pool);
+        let centre = solved.norm;
+        let radius = 1.0 - 2.0 * (solved.level / solved.machine.total()) + centre;
+        Ok(Box::new(Svdd { machine: solved.machine, radius, centre }))
+    }
+
+    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
+        let machine = Machine::load(store)?;
+        let ball = store.take_f64("ball", &[2])?;
+        let (radius, centre) = (ball[0], ball[1]);
+        // Distances are at most 2 and lengths at most 1 in this space, but for rounding.
+        let possible = |v: f64, most: f64| (-1e-6..=most + 1e-6).contains(&v);
+        if !(possible(radius, 4.0) && possible(centre, 1.0)) {
+            return Err(store.wrong("its ball is no ball"));
+        }
+        Ok(Box::new(Svdd { machine, radius, centre }))
+    }
+}
+
+struct Svdd {
+    machine: Machine,
+    /// `R^2`.
+    radius: f64,
+    /// `c'c`.
+    centre: f64,
+}
+
+impl Detector for Svdd {
+    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+        self.machine.sums(rows, out, scratch);
+        // The part that is the same for all rows is taken together, so that nothing of the rest is rounded away.
+        let constant = 1.0 + self.centre - self.radius;
+        let total = self.machine.total();
+        out.iter_mut().for_each(|f| *f = 2.0 * (*f / total) - constant);
+    }
+
+    fn save(&self, store: &mut Store) {
+        self.machine.save(store);
+        store.put_f64("ball", &[2], &[self.radius, self.centre]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detector::{DetectorConfig, Fitted};
+    use crate::seed::Stream;
+
+    fn fit(config: &DetectorConfig, features: &[f32], width: usize) -> Fitted {
+        let rows = Rows { count: features.len() / width, features, logits: &[] };
+        let training = Training { rows, seed: 3, ..Training::default() };
+        Fitted::new(config, &training, &Pool::new(1)).unwrap()
+    }
+
+    fn score(fitted: &Fitted, features: &[f32]) -> Vec<f64> {
+        let rows = Rows { count: features.len() / fitted.width(), features, logits: &[] };
+        fitted.score(&rows, &Pool::new(1)).unwrap()
+    }
+
+    fn normal(n: usize, seed: u64) -> Vec<f32> {
+        let mut s = Stream::new(seed, "svdd");
+        (0..n).map(|_| s.normal() as f32).collect()
+    }
+
+    #[test]
+    fn rows_are_in_the_order_of_the_one_class_svm() {
+        let (x, test) = (normal(900, 1), normal(600, 2));
+        for settings in ["", ":nu=0.5", ":nu=0.03:gamma=2", ":rows=100"] {
+            let scores =
+                |name: &str| score(&fit(&DetectorConfig::parse(&format!("{name}{settings}")).unwrap(), &x, 3), &test);
+            let (a, b) = (scores("ocsvm"), scores("svdd"));
+            let order = |s: &[f64]| {
+                let mut order: Vec<usize> = (0..s.len()).collect();
+                order.sort_by(|&i, &j| s[i].total_cmp(&s[j]));
+                order
+            };
+            assert_eq!(order(&a), order(&b), "{settings}");
+            // The same boundary, too.
+            assert!(a.iter().zip(&b).all(|(a, b)| a.abs() < 1e-9 || (*a > 0.0) == (*b > 0.0)));
+        }
+    }
+
+    /// Two rows: the centre is between them, and the ball goes through both.
+    #[test]
+    fn two_rows_by_hand() {
+        let config = DetectorConfig::from(Config { nu: 0.9, gamma: Some(0.5), rows: 2 });
+        let fitted = fit(&config, &[0.0, 2.0], 1);
+        let k = |a: f64, b: f64| libm::exp(-0.5 * (a - b) * (a - b));
+        let inner = 0.25 * (2.0 + 2.0 * k(0.0, 2.0));
+        let distance = |x: f64| 1.0 - (k(x, 0.0) + k(x, 2.0)) + inner;
+        for (x, s) in [0.0f32, 1.0, 2.0, 5.0].into_iter().zip(score(&fitted, &[0.0, 1.0, 2.0, 5.0])) {
+            let expected = distance(0.0) - distance(f64::from(x));
+            assert!((s - expected).abs() < 1e-6, "{x}: {s} {expected}");
+        }
+        // Far away the distance is that of a point that is orthogonal to all rows.
+        assert!((score(&fitted, &[1e15])[0] - (distance(0.0) - 1.0 - inner)).abs() < 1e-6);
+    }
 }

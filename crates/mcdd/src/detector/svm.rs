@@ -1,1 +1,161 @@
-//! One-class support vector machines.
+//! The one-class support vector machine with a Gaussian kernel, which `ocsvm` and `svdd` share.
+//!
+//! With `K(x, y) = exp(-gamma |x - y|^2)`, the weights `a` of the `n` training rows are the solution of
+//! `min 1/2 a'Ka` with `0 <= a_i <= 1` and `sum a = nu n`. Rows are centred and scaled by `sqrt(gamma)` beforehand.
+//! `solver` finds the weights, `rbf` computes kernels.
+
+mod rbf;
+mod solver;
+
+use std::borrow::Cow;
+
+use super::{FAR, Rows, Scratch, Store, Training, out_of_range};
+use crate::error::Result;
+use crate::net::cpu::gemm::NR;
+use crate::net::cpu::pool::Pool;
+use crate::seed::Stream;
+use crate::stats::moments::mean;
+use rbf::Points;
+
+/// What both detectors are set by.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The share of training rows that may be outside, at most, and of support vectors, at least.
+    pub nu: f64,
+    /// The kernel's; `None` for `1 / (width * variance)`.
+    pub gamma: Option<f64>,
+    /// Training rows at most.
+    pub rows: usize,
+}
+
+impl Settings {
+    /// Checks the ranges.
+    pub fn check(&self) -> Result<()> {
+        if !(self.nu > 0.0 && self.nu <= 1.0) {
+            return Err(out_of_range("nu", self.nu, "above 0 and at most 1"));
+        }
+        if let Some(gamma) = self.gamma
+            && !(gamma > 0.0 && gamma.is_finite())
+        {
+            return Err(out_of_range("gamma", gamma, "auto or a positive number"));
+        }
+        if self.rows == 0 {
+            return Err(out_of_range("rows", self.rows, "1 or more"));
+        }
+        Ok(())
+    }
+
+    /// Finds the weights.
+    pub fn fit(&self, training: &Training, pool: &Pool) -> Solved {
+        let rows = sample(&training.rows, self.rows, training.seed);
+        let width = training.rows.width();
+        let count = rows.len() / width;
+        let gamma = self.gamma.unwrap_or_else(|| auto_gamma(&rows, width));
+        let centre = mean(&rows, width);
+        let scale = libm::sqrt(gamma);
+        let mut scaled = Vec::new();
+        prepare(&rows, &centre, scale, &mut scaled);
+        let solution = solver::solve(&scaled, width, self.nu * count as f64, pool);
+        let (points, weights) = solver::support(&scaled, width, &solution.weights);
+        let machine = Machine { centre, scale, points, total: weights.iter().sum(), weights };
+        let pairs = solution.weights.iter().zip(&solution.gradient);
+        let norm = pairs.map(|(a, g)| (a / machine.total) * (g / machine.total)).sum();
+        Solved { machine, level: solution.level(), norm }
+    }
+}
+
+/// What a fit finds.
+pub struct Solved {
+    /// The support vectors.
+    pub machine: Machine,
+    /// `f` at the support vectors on the boundary.
+    pub level: f64,
+    /// `a'Ka` for weights that sum to 1.
+    pub norm: f64,
+}
+
+/// All rows, or as many of them as `most`, by the seed, in their order.
+fn sample<'a>(rows: &Rows<'a>, most: usize, seed: u64) -> Cow<'a, [f32]> {
+    if rows.count <= most {
+        return Cow::Borrowed(rows.features);
+    }
+    let mut order: Vec<usize> = (0..rows.count).collect();
+    Stream::new(seed, "svm/rows").shuffle(&mut order);
+    order.truncate(most);
+    order.sort_unstable();
+    order.into_iter().flat_map(|i| rows.feature_row(i)).copied().collect()
+}
+
+/// `1 / (width * variance of all elements)`; 1 if they are all the same.
+fn auto_gamma(x: &[f32], width: usize) -> f64 {
+    // Measured from the first, so that equal elements have no variance at all, whatever is rounded.
+    let first = x.first().map_or(0.0, |&v| f64::from(v));
+    let n = x.len().max(1) as f64;
+    let mean = x.iter().map(|&v| f64::from(v) - first).sum::<f64>() / n;
+    let variance = x.iter().map(|&v| f64::from(v) - first - mean).map(|d| d * d).sum::<f64>() / n;
+    if variance > 0.0 { 1.0 / (width as f64 * variance) } else { 1.0 }
+}
+
+/// Support vectors with their weights: `f(x) = sum_j a_j K(x_j, x)`.
+pub struct Machine {
+    centre: Vec<f64>,
+    scale: f64,
+    points: Points,
+    /// Filled up with zeros to whole panels.
+    weights: Vec<f64>,
+    total: f64,
+}
+
+/// Rows as the kernel takes them. Values beyond ±[`FAR`] are far from everything but each other either way.
+fn prepare(rows: &[f32], centre: &[f64], scale: f64, out: &mut Vec<f32>) {
+    let far = f64::from(FAR);
+    out.clear();
+    for row in rows.chunks_exact(centre.len()) {
+        let scaled = row.iter().zip(centre).map(|(&x, c)| (f64::from(x) - c) * scale);
+        out.extend(scaled.map(|v| v.clamp(-far, far) as f32));
+    }
+}
+
+impl Machine {
+    /// The sum of all weights, which no `f` is above.
+    pub fn total(&self) -> f64 {
+        self.total
+    }
+
+    /// `f` of each row.
+    pub fn sums(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+        if rows.width() != self.centre.len() {
+            // Only a file that contradicts itself leads here.
+            out.fill(0.0);
+            return;
+        }
+        prepare(rows.features, &self.centre, self.scale, &mut scratch.floats[0]);
+        self.points.sums(&scratch.floats[0], &self.weights, out, &mut scratch.wide);
+    }
+
+    /// Stores it.
+    pub fn save(&self, store: &mut Store) {
+        let (count, width) = (self.points.count(), self.points.width());
+        store.put_f64("centre", &[width], &self.centre);
+        store.put_f64("scale", &[1], &[self.scale]);
+        store.put_f32("support", &[count, width], &self.points.rows());
+        store.put_f64("weights", &[count], &self.weights[..count]);
+    }
+
+    /// Takes it back.
+    pub fn load(store: &mut Store) -> Result<Machine> {
+        let [count, width] = store.shape("support")?;
+        if count == 0 || width == 0 {
+            return Err(store.wrong("it has no support vectors"));
+        }
+        let centre = store.take_f64("centre", &[width])?;
+        let scale = store.take_f64("scale", &[1])?[0];
+        let support = store.take_f32("support", &[count, width])?;
+        let mut weights = store.take_f64("weights", &[count])?;
+        if !(scale > 0.0) || weights.iter().any(|&w| !(w > 0.0 && w <= 1.0)) {
+            return Err(store.wrong("a weight or the scale is outside its range"));
+        }
+        weights.resize(count.next_multiple_of(NR), 0.0);
+        Ok(Machine { centre, scale, points: Points::new(&support, width), total: weights.iter().sum(), weights })
+    }
+}

@@ -193,7 +193,7 @@ fn a_damaged_file_is_no_panic() {
         let mut whole = Container::default();
         fitted.save(&mut Store::new(&mut whole, "d."));
         for name in whole.tensors.keys() {
-            for damage in 0..5 {
+            for damage in 0..6 {
                 use crate::container::Values;
                 let mut container = whole.clone();
                 if damage == 0 {
@@ -203,6 +203,7 @@ fn a_damaged_file_is_no_panic() {
                         1 => -1.0,
                         2 => 1e30 * if i.is_multiple_of(2) { 1.0 } else { -1.0 },
                         3 => v + 0.5,
+                        5 => v + 1.0,
                         _ => v,
                     };
                     match values {
@@ -222,6 +223,14 @@ fn a_damaged_file_is_no_panic() {
                 if let Ok(loaded) = Fitted::load(&config, &mut Store::new(&mut container, "d.")) {
                     let _ = loaded.score(&test.rows(), &Pool::new(1));
                     let _ = loaded.logits(&test.rows(), &Pool::new(1));
+                    // Rows of the shape that the file claims.
+                    let (width, classes) = (loaded.width(), loaded.logit_classes());
+                    if width <= 8 && classes <= 8 {
+                        let (features, logits) = (vec![0.5; 20 * width], vec![0.5; 20 * classes]);
+                        let rows = Rows { count: 20, features: &features, logits: &logits };
+                        let _ = loaded.score(&rows, &Pool::new(1));
+                        let _ = loaded.logits(&rows, &Pool::new(1));
+                    }
                 }
             }
         }

@@ -1,14 +1,319 @@
-//! Stub.
+//! Virtual-logit matching (ViM): the energy of the logits minus a virtual logit for what features have outside of the
+//! principal subspace, `log sum_k exp(l_k) - alpha |R (x - u)|`.
+//!
+//! - The origin `u = -W^+ b` is where the last layer gives no logits; singular values of W below 1e-6 of the largest
+//!   are taken for 0 in the pseudo-inverse.
+//! - `R` projects on the eigenvectors of `X^T X / n` of the training features around `u`, without the largest `dim`.
+//! - `alpha` brings the virtual logit to the size of the others: the sum of the training rows' largest logits over
+//!   the sum of their residual norms.
+//!
+//! `dim` is by the paper's rule: 1000 of 2048 features or more, 512 of 768 or more, else half of them.
+//!
+//! Beyond the paper: if the training rows have no residual, it is taken for 1e-5 of their distance from the origin,
+//! above what rounding leaves, and `alpha` stays finite. A negative sum of largest logits would turn the residual
+//! into a sign of confidence; its size is used.
+
 use serde::{Deserialize, Serialize};
-use super::{About, Detector, Method, Needs, Store, Training};
-use crate::error::{Error, Result};
-use crate::net::cpu::pool::Pool;
+
+use super::energy::log_sum_exp;
+use super::last_layer::LastLayer;
+use super::{About, Detector, FAR, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use crate::error::Result;
+use crate::net::cpu::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
+use crate::net::cpu::pool::{Pool, chunks};
+use crate::stats::{Eigen, moments};
+use crate::train::largest;
+
+/// Squares of singular values of the last layer below this part of the largest are taken for 0.
+const RANK: f64 = 1e-12;
+/// The least residual of the training rows, relative to their distance from the origin.
+const FLAT: f64 = 1e-5;
+/// Rows at a time in training.
+const BLOCK: usize = 192;
+
 /// Settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {}
+pub struct Config {
+    /// Dimensions of the principal subspace: by the paper's rule unless given, from 0 to below the number of features.
+    pub dim: Option<usize>,
+}
+
 impl Method for Config {
-    const ABOUT: About = About { name: "vim", summary: "", reference: "", needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE } };
-    fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> { Err(Error::setting("not yet")) }
+    const ABOUT: About = About {
+        name: "vim",
+        summary: "energy minus the features' part outside of the principal subspace, as a virtual logit",
+        reference: "Wang, Li, Feng, Zhang: ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022",
+        needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE },
+    };
+
+    fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        let rows = &training.rows;
+        let width = rows.width();
+        let dim = self.dim.unwrap_or(match width {
+            2048.. => 1000,
+            768.. => 512,
+            _ => width / 2,
+        });
+        if dim >= width {
+            return Err(out_of_range("dim", dim, &format!("below the number of features, {width}")));
+        }
+        let origin = origin(&LastLayer::of(training, pool)?);
+        let scatter = moments::scatter(rows.features, width, &|_, c| c.copy_from_slice(&origin), pool);
+        let residual = Eigen::of(&scatter, width).vectors[dim * width..].iter().map(|&v| v as f32).collect();
+        let mut vim = Vim::new(origin, residual, 1.0);
+        vim.alpha = vim.match_logits(rows, pool);
+        Ok(Box::new(vim))
+    }
+
+    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
+        let [count, width] = store.shape("residual")?;
+        if count == 0 || count > width || width != store.width() {
+            return Err(store.wrong("the subspace is of other features"));
+        }
+        let origin = store.take_f32("origin", &[width])?;
+        let residual = store.take_f32("residual", &[count, width])?;
+        let alpha = store.take_f64("alpha", &[1])?[0];
+        if !(0.0..=1e100).contains(&alpha) || origin.iter().any(|v| v.abs() > FAR) {
+            return Err(store.wrong("alpha or the origin is out of range"));
+        }
+        // Directions have length 1, with some room for rounding.
+        if residual.iter().any(|v| v.abs() > 1.001) {
+            return Err(store.wrong("a direction of the subspace is none"));
+        }
+        Ok(Box::new(Vim::new(origin, residual, alpha)))
+    }
+}
+
+/// `-W^+ b`, from the smaller of `W W^T` and `W^T W`.
+fn origin(layer: &LastLayer) -> Vec<f32> {
+    let (width, classes) = (layer.width, layer.classes());
+    let mut u = vec![0.0f64; width];
+    if classes <= width {
+        // -W^T (W W^T)^+ b
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
+        let gram = square(classes, |i, j| dot(layer.class(i), layer.class(j)));
+        for (k, c) in solve(&gram, &layer.bias).into_iter().enumerate() {
+            u.iter_mut().zip(layer.class(k)).for_each(|(u, &w)| *u -= c * f64::from(w));
+        }
+    } else {
+        // -(W^T W)^+ W^T b
+        let mut gram = vec![0.0; width * width];
+        let mut right = vec![0.0; width];
+        for (w, b) in layer.weight.chunks_exact(width).zip(&layer.bias) {
+            for ((row, right), &a) in gram.chunks_exact_mut(width).zip(&mut right).zip(w) {
+                row.iter_mut().zip(w).for_each(|(g, &c)| *g += f64::from(a) * f64::from(c));
+                *right += f64::from(a) * b;
+            }
+        }
+        u = solve(&gram, &right).into_iter().map(|v| -v).collect();
+    }
+    let far = f64::from(FAR);
+    u.into_iter().map(|v| v.clamp(-far, far) as f32).collect()
+}
+
+fn square(n: usize, f: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+    (0..n * n).map(|ij| f(ij / n, ij % n)).collect()
+}
+
+/// `A^+ b` for a symmetric matrix without negative eigenvalues.
+fn solve(matrix: &[f64], b: &[f64]) -> Vec<f64> {
+    let eigen = Eigen::of(matrix, b.len());
+    let mut x = vec![0.0; b.len()];
+    for i in 0..eigen.rank(RANK) {
+        let v = eigen.vector(i);
+        let along = v.iter().zip(b).map(|(v, b)| v * b).sum::<f64>() / eigen.values[i];
+        x.iter_mut().zip(v).for_each(|(x, v)| *x += along * v);
+    }
+    x
+}
+
+struct Vim {
+    origin: Vec<f32>,
+    /// The eigenvectors outside of the principal subspace, `[count, width]`.
+    residual: Vec<f32>,
+    /// The same as products read them.
+    lines: Vec<Line>,
+    alpha: f64,
+}
+
+impl Vim {
+    fn new(origin: Vec<f32>, residual: Vec<f32>, alpha: f64) -> Vim {
+        let width = origin.len();
+        let count = residual.len() / width;
+        let mut lines = vec![ZERO; Panels::lines(width, count)];
+        pack_transposed(&mut lines, &residual, width, count, 0);
+        Vim { origin, residual, lines, alpha }
+    }
+
+    /// The norm of what each row has outside of the principal subspace; leaves `x - u` in the first buffer.
+    fn residuals(&self, features: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
+        let width = self.origin.len();
+        let count = self.residual.len() / width;
+        let [centred, parts] = buffers;
+        centred.clear();
+        for x in features.chunks_exact(width) {
+            centred.extend(x.iter().zip(&self.origin).map(|(x, u)| x - u));
+        }
+        parts.clear();
+        parts.resize(out.len() * count, 0.0);
+        product(centred, Panels::new(&self.lines, width, count), parts, Then::Keep);
+        for (out, part) in out.iter_mut().zip(parts.chunks_exact(count)) {
+            *out = norm(part);
+        }
+    }
+
+    /// The `alpha` that brings residuals to the size of the logits.
+    fn match_logits(&self, rows: &Rows, pool: &Pool) -> f64 {
+        let width = self.origin.len();
+        // Each row's residual and its distance from the origin.
+        let mut norms = vec![[0.0f64; 2]; rows.count];
+        pool.split(chunks(&mut norms, BLOCK), |i, norms| {
+            let mut buffers = <[Vec<f32>; 2]>::default();
+            let mut residuals = vec![0.0; norms.len()];
+            let from = i * BLOCK * width;
+            self.residuals(&rows.features[from..from + norms.len() * width], &mut residuals, &mut buffers);
+            for ((norms, residual), x) in norms.iter_mut().zip(residuals).zip(buffers[0].chunks_exact(width)) {
+                *norms = [residual, norm(x)];
+            }
+        });
+        let [residual, distance] = norms.iter().fold([0.0, 0.0], |sum, n| [sum[0] + n[0], sum[1] + n[1]]);
+        let logits: f64 = rows.logits.chunks_exact(rows.classes()).map(|l| l[largest(l)]).sum();
+        let residual = residual.max(FLAT * distance);
+        if residual > 0.0 { (logits.abs() / residual).min(1e100) } else { 1.0 }
+    }
+}
+
+fn norm(v: &[f32]) -> f64 {
+    libm::sqrt(v.iter().map(|&v| f64::from(v) * f64::from(v)).sum())
+}
+
+impl Detector for Vim {
+    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+        self.residuals(rows.features, out, &mut scratch.floats);
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = log_sum_exp(rows.logit_row(i), 1.0) - self.alpha * *out;
+        }
+    }
+
+    fn save(&self, store: &mut Store) {
+        let width = self.origin.len();
+        store.put_f32("origin", &[width], &self.origin);
+        store.put_f32("residual", &[self.residual.len() / width, width], &self.residual);
+        store.put_f64("alpha", &[1], &[self.alpha]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::last_layer::tests::{Example, naive};
+    use super::*;
+    use crate::detector::{DetectorConfig, Fitted};
+
+    fn scores(config: &Config, e: &Example, test: &Example, given: bool) -> Vec<f64> {
+        let pool = Pool::new(1);
+        let config = DetectorConfig::from(config.clone());
+        Fitted::new(&config, &e.training(given), &pool).unwrap().score(&test.rows(), &pool).unwrap()
+    }
+
+    fn close(a: &[f64], b: &[f64], tolerance: f64) {
+        for (a, b) in a.iter().zip(b) {
+            assert!((a - b).abs() <= tolerance * (1.0 + b.abs()), "{a} {b}");
+        }
+    }
+
+    /// All in f64, the residual as what is left after the principal part is taken away.
+    fn by_definition(e: &Example, test: &Example, dim: usize) -> Vec<f64> {
+        let width = e.width;
+        let layer = LastLayer::of(&e.training(true), &Pool::new(1)).unwrap();
+        let u: Vec<f64> = origin(&layer).iter().map(|&v| f64::from(v)).collect();
+        let centred = |e: &Example| -> Vec<Vec<f64>> {
+            e.features.chunks(width).map(|x| x.iter().zip(&u).map(|(&x, u)| f64::from(x) - u).collect()).collect()
+        };
+        let x = centred(e);
+        let covariance = square(width, |i, j| x.iter().map(|x| x[i] * x[j]).sum::<f64>() / e.count as f64);
+        let eigen = Eigen::of(&covariance, width);
+        let residual = |x: &Vec<f64>| {
+            let mut left = x.clone();
+            for i in 0..dim {
+                let along: f64 = x.iter().zip(eigen.vector(i)).map(|(x, v)| x * v).sum();
+                left.iter_mut().zip(eigen.vector(i)).for_each(|(l, v)| *l -= along * v);
+            }
+            left.iter().map(|v| v * v).sum::<f64>().sqrt()
+        };
+        let top: f64 = e.logits.chunks(e.classes).map(|l| l.iter().fold(f64::MIN, |m, &v| m.max(v))).sum();
+        // The size of it: with one feature, most logits of this example are negative.
+        let alpha = top.abs() / x.iter().map(residual).sum::<f64>();
+        let energy = test.logits.chunks(e.classes).map(|l| l.iter().map(|v| v.exp()).sum::<f64>().ln());
+        energy.zip(centred(test)).map(|(e, x)| e - alpha * residual(&x)).collect()
+    }
+
+    #[test]
+    fn by_definition_with_the_layer_given_and_found() {
+        for (width, classes, dim) in [(8, 3, None), (6, 11, Some(2)), (1, 2, None), (5, 3, Some(0))] {
+            let (e, test) = (Example::new(400, width, classes, 1), Example::new(50, width, classes, 2));
+            let config = Config { dim };
+            let expected = by_definition(&e, &test, dim.unwrap_or(width / 2));
+            close(&scores(&config, &e, &test, true), &expected, 1e-4);
+            close(&scores(&config, &e, &test, false), &expected, 1e-4);
+        }
+    }
+
+    #[test]
+    fn the_origin_has_no_logits() {
+        let e = Example::new(10, 7, 4, 1);
+        let layer = LastLayer::of(&e.training(true), &Pool::new(1)).unwrap();
+        assert!(naive(&origin(&layer), &e.weight, &e.bias, 7).iter().all(|l| l.abs() < 1e-4));
+        // More classes than features: the normal equations W^T (W u + b) = 0.
+        let e = Example::new(10, 3, 8, 1);
+        let layer = LastLayer::of(&e.training(true), &Pool::new(1)).unwrap();
+        let logits = naive(&origin(&layer), &e.weight, &e.bias, 3);
+        for j in 0..3 {
+            let sum: f64 = e.weight.chunks(3).zip(&logits).map(|(w, l)| f64::from(w[j]) * l).sum();
+            assert!(sum.abs() < 1e-4, "{sum}");
+        }
+        // Two classes of the same weights: the smallest u of all.
+        let layer = LastLayer { width: 2, weight: vec![1.0, 0.0, 1.0, 0.0], bias: vec![2.0, 4.0] };
+        assert_eq!(origin(&layer), [-3.0, 0.0]);
+    }
+
+    #[test]
+    fn without_a_residual_alpha_is_finite_and_what_leaves_the_subspace_is_strange() {
+        let mut e = Example::new(200, 6, 3, 1);
+        // No bias, so the origin is 0, and three features of six.
+        e.bias.fill(0.0);
+        e.features.chunks_mut(6).for_each(|x| x[3..].fill(0.0));
+        e.relabel();
+        let mut test = Example::new(20, 6, 3, 2);
+        test.logits.fill(0.0);
+        for given in [true, false] {
+            let own = scores(&Config { dim: Some(3) }, &e, &e, given);
+            let strange = scores(&Config { dim: Some(3) }, &e, &test, given);
+            assert!(own.iter().all(|s| s.is_finite()));
+            let least = own.iter().fold(f64::INFINITY, |m, &v| m.min(v));
+            assert!(strange.iter().all(|s| s.is_finite() && *s < least));
+        }
+    }
+
+    #[test]
+    fn awkward_rows_are_finite_without_the_layer() {
+        let test = Example::new(20, 4, 3, 2);
+        for value in [0.0, 1.0, 1e15, -1e15] {
+            let mut e = Example::new(50, 4, 3, 1);
+            e.features.fill(value);
+            e.relabel();
+            assert!(scores(&Config::default(), &e, &test, false).iter().all(|s| s.is_finite()));
+        }
+        let one = Example::new(1, 4, 3, 1);
+        assert!(scores(&Config::default(), &one, &test, false).iter().all(|s| s.is_finite()));
+    }
+
+    #[test]
+    fn dim_must_leave_something() {
+        let e = Example::new(50, 4, 3, 1);
+        let config = DetectorConfig::parse("vim:dim=4").unwrap();
+        let error = Fitted::new(&config, &e.training(true), &Pool::new(1)).err().unwrap();
+        assert!(error.to_string().contains("dim is 4"), "{error}");
+        assert_eq!(DetectorConfig::parse("vim:dim=auto").unwrap(), Config::default().into());
+    }
 }

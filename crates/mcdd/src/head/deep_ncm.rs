@@ -3,6 +3,10 @@
 //! The means are no weights: after each step the mean of a class becomes `decay` times itself and `1 - decay` times the
 //! mean latent of its rows in the batch, and gradients do not flow through it. They begin as the class means under the
 //! untrained network. The confidence is minus the squared distance to the nearest mean.
+//!
+//! The default decay is high, because means that follow fast run away with the latents that they chase: on the gas
+//! sensors a decay of 0.9 ended in a held-out loss of 2e10 and 62% accuracy, 0.99 in 73 and 93.9%, 0.999 in 0.07 and
+//! 99.6% (`mcdd train … --method deep-ncm:decay=…`).
 
 use super::{Head, HeadConfig, Scratch, nearest_mean};
 use crate::error::Result;

@@ -1,8 +1,16 @@
-//! Gaussian discriminant analysis, in closed form.
+//! Gaussian discriminant analysis on the inputs themselves, in closed form: a mean and a covariance for each class.
+//!
+//! The covariance is tied (one for all classes), diagonal or full, drawn to a multiple of the identity by Ledoit and
+//! Wolf's amount unless told otherwise. There is no network and no training; a user who wants the same on latents puts
+//! the detector `gda` or `mahalanobis` on a trained network. The distance to a class is minus its log-density (without
+//! the constant `d/2 log 2 pi`), the logits add the log of the class's share of the rows, and the confidence is minus
+//! the distance to the nearest class. As a loss it has `-log p(x, y)`, which is what the closed form minimises.
 
 use super::{Head, HeadConfig, Scratch};
+use crate::error::Result;
+use crate::net::cpu::pool::Pool;
 use crate::net::{ParamSpec, Params};
-use crate::stats::gaussians::Covariance;
+use crate::stats::gaussians::{Covariance, Gaussians, Labelled};
 
 /// The head; see the module's text.
 #[derive(Clone, Debug)]
@@ -10,19 +18,98 @@ pub struct Gda {
     covariance: Covariance,
     shrinkage: Option<f64>,
     classes: usize,
+    latent: usize,
     params: Params,
 }
 
+const MEANS: usize = 0;
+const WHITENING: usize = 1;
+/// `-1/2 log det` of each class's covariance.
+const LOG_NORMS: usize = 2;
+const LOG_PRIORS: usize = 3;
+/// Tied only: the class means seen from the first one, through the whitening that all share.
+const STEPS: usize = 4;
+/// What stands for minus infinity.
+const LOW: f64 = -1e30;
+
 impl Gda {
     /// Its parameters for so many classes on so many features.
-    pub(super) fn specs(_covariance: Covariance, classes: usize, latent: usize) -> Vec<ParamSpec> {
-        vec![ParamSpec { trained: false, ..ParamSpec::of_head("mu", vec![classes, latent]) }]
+    pub(super) fn specs(covariance: Covariance, classes: usize, latent: usize) -> Vec<ParamSpec> {
+        let fixed = |name, shape| ParamSpec { trained: false, ..ParamSpec::of_head(name, shape) };
+        let whitening = match covariance {
+            Covariance::Tied => vec![latent, latent],
+            Covariance::Diagonal => vec![classes, latent],
+            Covariance::Full => vec![classes, latent, latent],
+        };
+        let mut specs = vec![
+            fixed("mu", vec![classes, latent]),
+            fixed("whitening", whitening),
+            fixed("log_norms", vec![classes]),
+            fixed("log_priors", vec![classes]),
+        ];
+        if covariance == Covariance::Tied {
+            specs.push(fixed("steps", vec![classes, latent]));
+        }
+        specs
     }
 
     /// Nothing until it is settled.
     pub fn new(covariance: Covariance, shrinkage: Option<f64>, classes: usize, latent: usize) -> Gda {
-        Gda { covariance, shrinkage, classes, params: Params::new(Self::specs(covariance, classes, latent)) }
+        Gda { covariance, shrinkage, classes, latent, params: Params::new(Self::specs(covariance, classes, latent)) }
     }
+
+    /// What makes the covariance of a class the identity; for the diagonal kind, its diagonal.
+    fn whitening(&self, class: usize) -> &[f32] {
+        let all = self.params.get(WHITENING);
+        match self.covariance {
+            Covariance::Tied => all,
+            Covariance::Diagonal => &all[class * self.latent..(class + 1) * self.latent],
+            Covariance::Full => {
+                let size = self.latent * self.latent;
+                &all[class * size..(class + 1) * size]
+            }
+        }
+    }
+
+    /// `W_k (z - mu_k)`.
+    fn whitened(&self, class: usize, z: &[f32]) -> Vec<f64> {
+        let mean = &self.params.get(MEANS)[class * self.latent..(class + 1) * self.latent];
+        let difference: Vec<f64> = z.iter().zip(mean).map(|(&z, &m)| f64::from(z) - f64::from(m)).collect();
+        let w = self.whitening(class);
+        if self.covariance == Covariance::Diagonal {
+            return difference.iter().zip(w).map(|(d, &w)| d * f64::from(w)).collect();
+        }
+        w.chunks_exact(self.latent).map(|row| dot(row, &difference)).collect()
+    }
+
+    /// `W_k^T y`, with a factor, added to `out`.
+    fn add_back(&self, class: usize, y: &[f64], factor: f64, out: &mut [f32]) {
+        let w = self.whitening(class);
+        if self.covariance == Covariance::Diagonal {
+            for ((o, y), &w) in out.iter_mut().zip(y).zip(w) {
+                *o += (factor * y * f64::from(w)) as f32;
+            }
+            return;
+        }
+        for (row, y) in w.chunks_exact(self.latent).zip(y) {
+            let y = (factor * y) as f32;
+            out.iter_mut().zip(row).for_each(|(o, &w)| *o = y.mul_add(w, *o));
+        }
+    }
+
+    fn log_density(&self, class: usize, y: &[f64]) -> f64 {
+        f64::from(self.params.get(LOG_NORMS)[class]) - 0.5 * y.iter().map(|y| y * y).sum::<f64>()
+    }
+}
+
+fn dot(a: &[f32], b: &[f64]) -> f64 {
+    let mut lanes = [0.0f64; 8];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        for ((l, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
+            *l += f64::from(a) * b;
+        }
+    }
+    lanes.iter().sum()
 }
 
 impl Head for Gda {
@@ -42,19 +129,89 @@ impl Head for Gda {
         &mut self.params
     }
 
-    fn loss(&self, _: &[f32], _: &[u32], _: usize, _: &mut [f32], _: &mut [f32], _: &mut Scratch) -> f64 {
-        0.0
+    fn loss(
+        &self,
+        z: &[f32],
+        y: &[u32],
+        batch: usize,
+        dz: &mut [f32],
+        gradients: &mut [f32],
+        _scratch: &mut Scratch,
+    ) -> f64 {
+        gradients.fill(0.0);
+        dz.fill(0.0);
+        let rows = z.chunks_exact(self.latent).zip(y).zip(dz.chunks_exact_mut(self.latent));
+        let mut loss = 0.0;
+        for ((z, &y), dz) in rows {
+            let y = y as usize;
+            let white = self.whitened(y, z);
+            loss -= self.log_density(y, &white) + f64::from(self.params.get(LOG_PRIORS)[y]);
+            self.add_back(y, &white, 1.0 / batch as f64, dz);
+        }
+        loss / batch as f64
     }
 
-    fn score(&self, _z: &[f32], _logits: &mut [f64], _distances: &mut [f64]) -> f64 {
-        0.0
+    fn settle(&mut self, z: &[f32], y: &[u32], _epochs: usize, pool: &Pool) -> Result<()> {
+        let (width, classes) = (self.latent, self.classes);
+        let sample = Labelled { x: z, width, labels: y, classes };
+        let found = Gaussians::fit(&sample, self.covariance, self.shrinkage, pool);
+        let narrow = |v: f64| v.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
+        self.params.get_mut(MEANS).iter_mut().zip(found.means()).for_each(|(m, &v)| *m = narrow(v));
+        let size = self.params.get(WHITENING).len() / found.whitenings().len().max(1);
+        for (to, from) in self.params.get_mut(WHITENING).chunks_exact_mut(size).zip(found.whitenings()) {
+            if from.matrix().is_empty() {
+                to.iter_mut().zip(from.scale()).for_each(|(t, &s)| *t = narrow(s));
+            } else {
+                for (i, (t, &m)) in to.iter_mut().zip(from.matrix()).enumerate() {
+                    *t = narrow(f64::from(m) * from.scale()[i % width]);
+                }
+            }
+        }
+        if self.covariance == Covariance::Tied {
+            let means = self.params.get(MEANS).to_vec();
+            let steps = means.chunks_exact(width).flat_map(|mean| self.whitened(0, mean)).map(narrow);
+            let steps: Vec<f32> = steps.collect();
+            self.params.get_mut(STEPS).copy_from_slice(&steps);
+        }
+        let log_priors = found.log_priors();
+        for k in 0..classes {
+            let w = &found.whitenings()[if found.whitenings().len() == 1 { 0 } else { k }];
+            let absent = found.counts()[k] == 0.0;
+            self.params.get_mut(LOG_NORMS)[k] = narrow(if absent { LOW } else { -0.5 * w.log_det() });
+            self.params.get_mut(LOG_PRIORS)[k] = narrow(log_priors[k].max(LOW));
+        }
+        Ok(())
+    }
+
+    fn score(&self, z: &[f32], logits: &mut [f64], distances: &mut [f64]) -> f64 {
+        let log_priors = self.params.get(LOG_PRIORS);
+        let mut best = f64::NEG_INFINITY;
+        // Where all classes share the whitening, a row goes through it once.
+        let tied = (self.covariance == Covariance::Tied).then(|| self.whitened(0, z));
+        for k in 0..self.classes {
+            let density = match &tied {
+                Some(y) => {
+                    let step = &self.params.get(STEPS)[k * self.latent..(k + 1) * self.latent];
+                    let square: f64 = y.iter().zip(step).map(|(y, &s)| (y - f64::from(s)).powi(2)).sum();
+                    f64::from(self.params.get(LOG_NORMS)[k]) - 0.5 * square
+                }
+                None => self.log_density(k, &self.whitened(k, z)),
+            };
+            distances[k] = -density;
+            logits[k] = density + f64::from(log_priors[k]);
+            best = best.max(density);
+        }
+        best
     }
 
     fn has_distances(&self) -> bool {
         true
     }
 
-    fn logit_gradient(&self, _z: &[f32], _dlogits: &[f64], dz: &mut [f32]) {
+    fn logit_gradient(&self, z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
         dz.fill(0.0);
+        for (k, &g) in dlogits.iter().enumerate().filter(|(_, g)| **g != 0.0) {
+            self.add_back(k, &self.whitened(k, z), -g, dz);
+        }
     }
 }

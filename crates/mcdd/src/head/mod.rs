@@ -116,7 +116,7 @@ pub enum HeadConfig {
     /// Eq. 3 of the paper.
     SoftMcdd {
         /// Weight of the spheres' size against rows on their wrong side, more than 0: a sphere leaves out about
-        /// `nu N` of its class's rows (N are all rows). Automatic is 0.1 over the number of classes.
+        /// `nu N` of its class's rows (N are all rows). Automatic is 0.01 over the number of classes.
         nu: Option<f64>,
     },
     /// A linear layer and cross-entropy.
@@ -130,7 +130,7 @@ pub enum HeadConfig {
     },
     /// Nearest class mean with online means.
     DeepNcm {
-        /// What is left of a mean after a step, from 0 up to but not 1; 0.9.
+        /// What is left of a mean after a step, from 0 up to but not 1; 0.999.
         decay: f64,
     },
     /// One sphere for all rows; labels are not used.
@@ -225,7 +225,7 @@ impl HeadConfig {
                 wrong("nu", nu.to_string(), "a number above 0; the paper uses 1 for tables")
             }
             HeadConfig::SoftMcdd { nu: Some(nu) } if !positive(nu) => {
-                wrong("nu", nu.to_string(), "a number above 0, or auto for 0.1 over the number of classes")
+                wrong("nu", nu.to_string(), "a number above 0, or auto for 0.01 over the number of classes")
             }
             HeadConfig::Protonet { shots, .. } if !(1..=10_000).contains(&shots) => {
                 wrong("shots", shots.to_string(), "1 to 10,000")
@@ -376,7 +376,7 @@ pub const ALL: &[Entry] = &[
         name: "deep-ncm",
         summary: "softmax over distances to class means that follow the latents online",
         reference: "Guerriero, Caputo, Mensink: DeepNCM: Deep Nearest Class Mean Classifiers, ICLR Workshop 2018",
-        config: || HeadConfig::DeepNcm { decay: 0.9 },
+        config: || HeadConfig::DeepNcm { decay: 0.999 },
     },
     Entry {
         name: "deep-svdd",

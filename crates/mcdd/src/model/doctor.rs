@@ -1,7 +1,7 @@
 //! Findings about a trained model that its user should know.
 
 use super::{Calibration, ModelMember};
-use crate::head::{Head, HeadConfig, Sigma};
+use crate::head::{Head, HeadConfig, Loop, Sigma};
 use crate::net::cpu::Scratch;
 use crate::train::Rows;
 
@@ -26,8 +26,10 @@ pub(super) fn examine(
         let who = if members.len() > 1 { format!("member {}: ", i + 1) } else { String::new() };
         let mut found = vec![];
         found.extend(floor(member.head.as_ref()));
-        found.extend(dead(z, held.y.len()));
-        found.extend(overlap(member.head.as_ref(), z, held.y, classes));
+        let closed = member.head.config().trained_by() == Loop::ClosedForm;
+        // Inputs are not latent features: they may be constant or far from round.
+        found.extend(dead(z, held.y.len()).filter(|_| !closed));
+        found.extend(overlap(member.head.as_ref(), z, held.y, classes).filter(|_| !closed));
         findings.extend(found.into_iter().map(|f| format!("{who}{f}")));
     }
     findings.extend(ties(calibration));
@@ -37,7 +39,9 @@ pub(super) fn examine(
         );
     }
     let mut held_rows = vec![0usize; classes.len()];
-    held.y.iter().for_each(|&y| held_rows[y as usize] += 1);
+    if !classes.is_empty() {
+        held.y.iter().for_each(|&y| held_rows[y as usize] += 1);
+    }
     let small: Vec<String> =
         classes.iter().zip(&held_rows).filter(|(_, n)| **n < 5).map(|(c, n)| format!("{c} ({n})")).collect();
     if !small.is_empty() {

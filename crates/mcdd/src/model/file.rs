@@ -5,9 +5,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::probe::Probe;
 use super::{Calibration, Model, ModelMember};
 use crate::container::{Container, Values};
 use crate::data::Schema;
+use crate::detector::Store;
 use crate::error::{Error, Result};
 use crate::net::cpu::Predictor;
 use crate::net::{Graph, ParamSpec, Params};
@@ -65,6 +67,9 @@ impl Model {
                 }
             }
         }
+        for (m, probe) in self.members.iter().enumerate().filter_map(|(m, member)| Some((m, member.probe.as_ref()?))) {
+            probe.save(&mut Store::new(&mut container, format!("members.{m}.detector.")));
+        }
         let scores = self.calibration.scores();
         container.put("calibration.confidence", &[scores.len()], Values::F64(scores.to_vec()));
         Ok(container)
@@ -109,7 +114,8 @@ impl Model {
         text.schema.validate()?;
         text.settings.check()?;
         let distinct: HashSet<&String> = text.classes.iter().collect();
-        if text.classes.len() < 2 || distinct.len() < text.classes.len() {
+        let labelled = text.settings.head.classifies() || text.settings.detector.detector.about().needs.labels;
+        if (labelled && text.classes.len() < 2) || distinct.len() < text.classes.len() {
             return Err(wrong("it needs two or more classes with different names"));
         }
         let latent = text.graph.latent()?;
@@ -118,7 +124,8 @@ impl Model {
         }
         // Shapes are compared with those in the file, which its length bounds, before anything is allocated.
         let net_specs = text.graph.specs();
-        let head_specs = text.settings.head.specs(text.classes.len(), latent);
+        let classes = if text.settings.head.classifies() { text.classes.len() } else { 0 };
+        let head_specs = text.settings.head.specs(classes, latent);
         for m in 0..text.members.len() {
             for spec in net_specs.iter().chain(&head_specs) {
                 if c.shape(&tensor(m, spec))? != spec.shape {
@@ -140,10 +147,16 @@ impl Model {
             };
             let mut params = Params::new(net_specs.clone());
             fill(&mut params)?;
-            let mut head = text.settings.head.build(text.classes.len(), latent, &mut Stream::new(0, "load"));
+            let mut head = text.settings.head.build(classes, latent, &mut Stream::new(0, "load"));
             fill(head.params_mut())?;
             let net = Predictor::new(&text.graph, &params)?;
-            members.push(ModelMember { net, head, history: described.history, epoch: described.epoch });
+            let mut member = ModelMember { net, head, history: described.history, epoch: described.epoch, probe: None };
+            let mut store = Store::new(&mut c, format!("members.{m}.detector."));
+            member.probe = Probe::load(&text.settings.detector, &text.graph, member.host(), &mut store)?;
+            if member.classes() != 0 && member.classes() != text.classes.len() {
+                return Err(wrong("the detector has other classes"));
+            }
+            members.push(member);
         }
         let scores = c.take_f64("calibration.confidence", &[text.held_out_rows])?;
         if let Some(name) = c.tensors.keys().next() {

@@ -4,15 +4,24 @@ mod calibration;
 mod doctor;
 mod file;
 mod predict;
+mod probe;
+mod scorer;
 
 pub use calibration::{Calibration, Threshold};
 pub use predict::{Predictions, Scratch};
+pub use scorer::{Scorer, ScorerSettings};
 
+use self::probe::{Host, Probe};
+
+use std::path::Path;
+
+use crate::container::Container;
 use crate::data::{Notices, Schema, Table};
 use crate::error::{Error, Kind, Result};
-use crate::head::Head;
+use crate::head::{Head, Loop};
+use crate::net::cpu::pool::Pool;
 use crate::net::cpu::{self, Predictor};
-use crate::net::{Graph, ParamSpec, mlp};
+use crate::net::{Graph, ParamSpec};
 use crate::train::{self, Epoch, Rows, Run, Settings};
 
 /// Parameters of a network at the most: 1 GB, and training needs several times that.
@@ -40,6 +49,19 @@ struct ModelMember {
     history: Vec<Epoch>,
     /// The epoch that was kept, counted from 0.
     epoch: Option<usize>,
+    /// What gives the confidence, where it is not the head.
+    probe: Option<Probe>,
+}
+
+impl ModelMember {
+    fn host(&self) -> Host<'_> {
+        Host { net: &self.net, head: self.head.as_ref() }
+    }
+
+    /// The number of classes that it tells apart: the detector's word counts before the head's.
+    fn classes(&self) -> usize {
+        self.probe.as_ref().map(Probe::classes).filter(|&k| k > 0).unwrap_or(self.head.classes())
+    }
 }
 
 /// A classifier that can say "unknown".
@@ -66,6 +88,31 @@ pub struct Fitted {
     pub interrupted: bool,
 }
 
+/// What a file of this program may hold for prediction.
+pub enum Saved {
+    /// What `mcdd train` has written.
+    Model(Box<Model>),
+    /// What `mcdd fit-detector` has written.
+    Scorer(Box<Scorer>),
+}
+
+impl Saved {
+    /// Reads a model or a scorer; nothing in the file is run or trusted.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, something else, or of a newer version.
+    pub fn load(path: &Path) -> Result<Saved> {
+        let bytes = Container::bytes_of(path)?;
+        let is_scorer = Container::format_of(&bytes).is_some_and(|f| f.starts_with("mcdd detector "));
+        if is_scorer {
+            Scorer::from_bytes(&bytes).map(|s| Saved::Scorer(Box::new(s)))
+        } else {
+            Model::from_bytes(&bytes).map(|m| Saved::Model(Box::new(m)))
+        }
+        .map_err(|e| e.at_file(path))
+    }
+}
+
 impl Model {
     /// Trains on a table with labels, on all cores and without a watcher.
     ///
@@ -81,7 +128,11 @@ impl Model {
     /// As for [`Model::fit`], or if a checkpoint cannot be written or read.
     pub fn fit_with(table: &Table, settings: &Settings, run: &Run) -> Result<Fitted> {
         settings.check()?;
-        table.check_classes(MIN_CLASS_ROWS)?;
+        let detector_needs_labels = settings.detector.detector.about().needs.labels;
+        let labelled = settings.head.classifies() || detector_needs_labels;
+        if labelled {
+            table.check_classes(MIN_CLASS_ROWS)?;
+        }
         let (train_rows, held_rows) = table.split_rows(settings.holdout, settings.seed)?;
         if held_rows.is_empty() {
             return Err(Error::setting("no row is held out: the classes are too small for this share")
@@ -90,15 +141,19 @@ impl Model {
         let (schema, notices) = Schema::fit(table, &train_rows)?;
         let x = schema.transform(table, Some(&train_rows))?;
         let held_x = schema.transform(table, Some(&held_rows))?;
-        let labels = |rows: &[usize]| rows.iter().filter_map(|&r| table.label(r)).collect::<Vec<u32>>();
+        // Where no label is used, none is needed.
+        let label = |r: usize| if labelled { table.label(r).unwrap_or(0) } else { 0 };
+        let labels = |rows: &[usize]| rows.iter().map(|&r| label(r)).collect::<Vec<u32>>();
         let (y, held_y) = (labels(&train_rows), labels(&held_rows));
         let (train, held) = (Rows { x: &x, y: &y }, Rows { x: &held_x, y: &held_y });
 
         let classes = table.classes().to_vec();
-        let graph = mlp(schema.width(), &settings.hidden, settings.latent);
-        check_size(&graph, &settings.head.specs(classes.len(), settings.latent))?;
-        let trained = train::fit(&graph, settings, classes.len(), train, held, run)?;
-        let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < settings.members;
+        let graph = train::graph(schema.width(), settings);
+        let told_apart = if settings.head.classifies() { classes.len() } else { 0 };
+        check_size(&graph, &settings.head.specs(told_apart, graph.latent()?))?;
+        let trained = train::fit(&graph, settings, told_apart, train, held, run)?;
+        let wanted = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
+        let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < wanted;
         let stopped = interrupted.then(|| {
             let epochs = trained.iter().map(|m| m.history.len()).min().unwrap_or(0);
             format!(
@@ -108,18 +163,25 @@ impl Model {
                 settings.members
             )
         });
+        let pool = Pool::new(run.threads);
+        let known = labelled.then_some(&y[..]);
         let members = trained
             .into_iter()
             .map(|m| {
                 let net = Predictor::new(&graph, &m.net)?;
-                Ok(ModelMember { net, head: m.head, history: m.history, epoch: m.epoch })
+                let mut member = ModelMember { net, head: m.head, history: m.history, epoch: m.epoch, probe: None };
+                let (detect, seed) = (&settings.detector, settings.seed);
+                let rows = probe::Fit { x: train.x, labels: known, classes: classes.len(), seed };
+                member.probe = Probe::fit(detect, &graph, member.host(), rows, &pool)?;
+                Ok(member)
             })
             .collect::<Result<Vec<_>>>()?;
-        let scores = predict::confidences(&members, held.x, held.y.len(), classes.len());
+        let scores = predict::confidences(&members, held.x, held.y.len(), &pool);
         let calibration = Calibration::new(scores).map_err(|_| {
             Error::new(Kind::Diverged, "training ended in confidences that are not finite").hint("lower --lr")
         })?;
-        let mut findings = doctor::examine(&members, held, &calibration, &classes, settings.tpr);
+        let mut findings =
+            doctor::examine(&members, held, &calibration, if labelled { &classes } else { &[] }, settings.tpr);
         findings.extend(stopped);
         let settings = Settings { members: members.len(), ..settings.clone() };
         let model = Model {
@@ -141,7 +203,7 @@ impl Model {
         &self.schema
     }
 
-    /// The names of the classes.
+    /// The names of the classes that the training rows had; [`Model::classifies`] says whether rows are put in them.
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -197,9 +259,14 @@ impl Model {
         self.members.get(member).map(|m| m.net.latents(x, &mut scratch).to_vec())
     }
 
-    /// Whether predictions have distances.
+    /// Whether rows are put in classes; without, there is a confidence and nothing else.
+    pub fn classifies(&self) -> bool {
+        self.members.iter().all(|m| m.classes() > 0)
+    }
+
+    /// Whether predictions have distances: those of the head, where it is the head that classifies.
     pub fn has_distances(&self) -> bool {
-        self.members.iter().all(|m| m.head.has_distances())
+        self.members.iter().all(|m| m.head.has_distances() && m.probe.as_ref().is_none_or(|p| p.classes() == 0))
     }
 
     /// The threshold that was set at training.

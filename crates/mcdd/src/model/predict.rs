@@ -1,5 +1,6 @@
 //! Verdicts for rows.
 
+use super::probe::Buffers;
 use super::{Calibration, Model, ModelMember};
 use crate::data::Table;
 use crate::error::{Error, Result};
@@ -16,9 +17,9 @@ const BLOCK: usize = 96;
 pub struct Predictions {
     /// The number of classes.
     pub classes: usize,
-    /// The most probable class of each row.
+    /// The most probable class of each row; empty where the model does not classify.
     pub class: Vec<u32>,
-    /// Eq. 7: higher for what is more like the training rows.
+    /// Eq. 7, or a detector's score: higher for what is more like the training rows.
     pub confidence: Vec<f64>,
     /// See [`Calibration::p_value`].
     pub p_value: Vec<f64>,
@@ -31,7 +32,7 @@ pub struct Predictions {
 impl Predictions {
     /// The number of rows.
     pub fn rows(&self) -> usize {
-        self.class.len()
+        self.confidence.len()
     }
 
     /// The posterior of row `i`.
@@ -44,9 +45,9 @@ impl Predictions {
         self.distance.get(i * self.classes..(i + 1) * self.classes)
     }
 
-    fn sized(&mut self, rows: usize, classes: usize, distances: bool) {
+    pub(super) fn sized(&mut self, rows: usize, classes: usize, distances: bool) {
         self.classes = classes;
-        self.class.resize(rows, 0);
+        self.class.resize(if classes > 0 { rows } else { 0 }, 0);
         self.confidence.resize(rows, 0.0);
         self.p_value.resize(rows, 0.0);
         self.posterior.resize(rows * classes, 0.0);
@@ -58,8 +59,10 @@ impl Predictions {
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     net: cpu::Scratch,
+    confidence: Vec<f64>,
     logits: Vec<f64>,
     distances: Vec<f64>,
+    probe: Buffers,
 }
 
 /// The part of the output that one task writes.
@@ -72,41 +75,67 @@ struct Part<'a> {
 
 /// The members' mean opinion on some rows.
 fn score(members: &[ModelMember], x: &[f32], classes: usize, out: Part, s: &mut Scratch) {
-    let rows = out.class.len();
-    s.logits.resize(classes, 0.0);
-    s.distances.resize(classes, 0.0);
+    let rows = out.confidence.len();
     out.confidence.fill(0.0);
     out.posterior.fill(0.0);
     out.distance.fill(0.0);
     let share = 1.0 / members.len() as f64;
     for member in members {
         let z = member.net.latents(x, &mut s.net);
-        let latent = z.len() / rows;
-        for (i, z) in z.chunks_exact(latent).enumerate() {
-            out.confidence[i] += share * member.head.score(z, &mut s.logits, &mut s.distances);
-            posterior(&mut s.logits);
-            for (p, &v) in out.posterior[i * classes..].iter_mut().zip(&s.logits) {
-                *p += share * v;
-            }
-            if let Some(distance) = out.distance.get_mut(i * classes..(i + 1) * classes) {
-                for (d, &v) in distance.iter_mut().zip(&s.distances) {
-                    *d += share * v;
+        s.logits.resize(rows * classes, 0.0);
+        let probed = member.probe.as_ref();
+        if let Some(probe) = probed {
+            s.confidence.resize(rows, 0.0);
+            probe.score(member.host(), x, z, &mut s.confidence, &mut s.logits, &mut s.probe);
+            out.confidence.iter_mut().zip(&s.confidence).for_each(|(o, &c)| *o += share * c);
+        }
+        // The head speaks where there is no detector, and of the classes where the detector is silent about them.
+        if probed.is_none_or(|p| p.classes() == 0) {
+            let told = member.head.classes();
+            s.distances.resize(told, 0.0);
+            for (i, z) in z.chunks_exact(z.len() / rows).enumerate() {
+                let own = member.head.score(z, &mut s.logits[i * told..(i + 1) * told], &mut s.distances);
+                out.confidence[i] += if probed.is_none() { share * own } else { 0.0 };
+                if let Some(distance) = out.distance.get_mut(i * classes..(i + 1) * classes) {
+                    distance.iter_mut().zip(&s.distances).for_each(|(d, &v)| *d += share * v);
                 }
             }
         }
+        if classes > 0 {
+            for (logits, out) in s.logits.chunks_exact_mut(classes).zip(out.posterior.chunks_exact_mut(classes)) {
+                posterior(logits);
+                out.iter_mut().zip(logits).for_each(|(o, p)| *o += share * *p);
+            }
+        }
     }
-    for (class, p) in out.class.iter_mut().zip(out.posterior.chunks_exact(classes)) {
-        *class = largest(p) as u32;
+    if classes > 0 {
+        for (class, p) in out.class.iter_mut().zip(out.posterior.chunks_exact(classes)) {
+            *class = largest(p) as u32;
+        }
     }
 }
 
 /// The confidences of rows under members that have no calibration yet.
-pub(super) fn confidences(members: &[ModelMember], x: &[f32], rows: usize, classes: usize) -> Vec<f64> {
+pub(super) fn confidences(members: &[ModelMember], x: &[f32], rows: usize, pool: &Pool) -> Vec<f64> {
     let mut out = Predictions::default();
-    out.sized(rows, classes, false);
-    let Predictions { class, confidence, posterior, distance, .. } = &mut out;
-    score(members, x, classes, Part { class, confidence, posterior, distance }, &mut Scratch::default());
+    if let Some(width) = x.len().checked_div(rows) {
+        out.sized(rows, members.first().map_or(0, ModelMember::classes), false);
+        blocks(members, x, width, &mut out, pool);
+    }
     out.confidence
+}
+
+/// Scores all rows, block by block.
+fn blocks(members: &[ModelMember], x: &[f32], width: usize, out: &mut Predictions, pool: &Pool) {
+    let k = out.classes;
+    let parts = (
+        (chunks(&mut out.class, BLOCK), chunks(&mut out.confidence, BLOCK)),
+        (chunks(&mut out.posterior, BLOCK * k), chunks(&mut out.distance, BLOCK * k)),
+    );
+    pool.split(parts, |i, ((class, confidence), (posterior, distance))| {
+        let x = &x[i * BLOCK * width..][..confidence.len() * width];
+        score(members, x, k, Part { class, confidence, posterior, distance }, &mut Scratch::default());
+    });
 }
 
 impl Model {
@@ -120,17 +149,8 @@ impl Model {
         if !x.len().is_multiple_of(width) || x.iter().any(|v| !v.is_finite()) {
             return Err(Error::data(format!("the input must be finite numbers, {width} for each row")));
         }
-        let (rows, k) = (x.len() / width, self.classes().len());
-        out.sized(rows, k, self.has_distances());
-        let parts = (
-            (chunks(&mut out.class, BLOCK), chunks(&mut out.confidence, BLOCK)),
-            (chunks(&mut out.posterior, BLOCK * k), chunks(&mut out.distance, BLOCK * k)),
-        );
-        pool.split(parts, |i, ((class, confidence), (posterior, distance))| {
-            let x = &x[i * BLOCK * width..][..class.len() * width];
-            let part = Part { class, confidence, posterior, distance };
-            score(&self.members, x, k, part, &mut Scratch::default());
-        });
+        out.sized(x.len() / width, self.told_apart(), self.has_distances());
+        blocks(&self.members, x, width, out, pool);
         self.p_values(out);
         Ok(())
     }
@@ -140,7 +160,7 @@ impl Model {
     /// # Errors
     /// As for [`Model::predict_rows`].
     pub fn predict_one(&self, x: &[f32], out: &mut Predictions, scratch: &mut Scratch) -> Result<()> {
-        let (width, k) = (self.graph().input, self.classes().len());
+        let (width, k) = (self.graph().input, self.told_apart());
         if x.len() != width || x.iter().any(|v| !v.is_finite()) {
             return Err(Error::data(format!("the input must be {width} finite numbers")));
         }
@@ -149,6 +169,11 @@ impl Model {
         score(&self.members, x, k, Part { class, confidence, posterior, distance }, scratch);
         self.p_values(out);
         Ok(())
+    }
+
+    /// The number of classes that rows are put in.
+    fn told_apart(&self) -> usize {
+        self.members.first().map_or(0, ModelMember::classes)
     }
 
     fn p_values(&self, out: &mut Predictions) {

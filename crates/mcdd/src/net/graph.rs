@@ -41,7 +41,8 @@ pub struct Node {
     pub from: Vec<usize>,
 }
 
-/// A network: nodes in the order in which they are computed; the last one's output is the latent vector.
+/// A network: nodes in the order in which they are computed; the last one's output is the latent vector. Without nodes
+/// the latent vector is the input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Graph {
     /// Features of an input row.
@@ -69,8 +70,8 @@ impl Graph {
     /// # Errors
     /// As for [`Graph::latent`].
     pub fn widths(&self) -> Result<Vec<usize>> {
-        if self.input == 0 || self.nodes.is_empty() || self.nodes.len() > MOST_NODES {
-            return Err(Error::format("the network has no input, no layers or too many"));
+        if self.input == 0 || self.nodes.len() > MOST_NODES {
+            return Err(Error::format("the network has no input or too many layers"));
         }
         let mut widths = vec![self.input];
         for node in &self.nodes {
@@ -117,6 +118,24 @@ impl Graph {
             }
         }
         specs
+    }
+
+    /// How many nodes it takes to the end of each layer: its activation, where it has one.
+    pub fn layer_ends(&self) -> Vec<usize> {
+        let begins = |i: usize| matches!(self.nodes[i].layer, Layer::Linear { .. });
+        let mut ends: Vec<usize> = (1..self.nodes.len()).filter(|&i| begins(i)).collect();
+        ends.push(self.nodes.len());
+        ends
+    }
+
+    /// The same network with no bias in any layer.
+    pub fn without_bias(mut self) -> Graph {
+        for node in &mut self.nodes {
+            if let Layer::Linear { bias, .. } = &mut node.layer {
+                *bias = false;
+            }
+        }
+        self
     }
 
     /// Parameters with Xavier-uniform weights and zero biases.
@@ -202,7 +221,8 @@ mod tests {
         let mut g = mlp(4, &[8], 2);
         g.input = 5;
         assert!(g.latent().is_err());
-        assert!(Graph { input: 3, nodes: vec![] }.latent().is_err());
+        assert_eq!(Graph { input: 3, nodes: vec![] }.latent().unwrap(), 3);
+        assert!(Graph { input: 0, nodes: vec![] }.latent().is_err());
         let mut g = mlp(4, &[8], 2);
         g.nodes[1].from = vec![1, 1];
         assert!(g.widths().is_err(), "only a concatenation reads several values");

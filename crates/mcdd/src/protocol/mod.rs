@@ -18,8 +18,8 @@ pub struct Scenario {
     pub left_out: String,
     /// The fold that was tested, counted from 0.
     pub fold: usize,
-    /// Share of the fold's rows that were put in their class.
-    pub accuracy: f64,
+    /// Share of the fold's rows that were put in their class; none where the method does not classify.
+    pub accuracy: Option<f64>,
     /// The fold's rows (ID) against all rows of the class that was left out (OOD).
     pub detection: Detection,
 }
@@ -34,7 +34,7 @@ pub fn scenario(
     fold: usize,
     folds: usize,
     settings: &Settings,
-    threads: usize,
+    run: &Run,
 ) -> Result<Scenario> {
     let (known, unknown) = table.leave_out(class)?;
     let parts = known.folds(folds, settings.seed);
@@ -43,13 +43,14 @@ pub fn scenario(
     })?;
     let train_rows: Vec<usize> = (0..known.rows()).filter(|r| test_rows.binary_search(r).is_err()).collect();
     let (train, test) = (known.select(&train_rows), known.select(test_rows));
-    let model = Model::fit_with(&train, settings, &Run { threads, ..Run::default() })?.model;
+    let model = Model::fit_with(&train, settings, run)?.model;
     let (id, ood) = (model.predict(&test)?, model.predict(&unknown)?);
-    let right: Vec<bool> = (0..id.rows()).map(|i| test.label(i) == Some(id.class[i])).collect();
+    let right: Vec<bool> = id.class.iter().enumerate().map(|(i, &c)| test.label(i) == Some(c)).collect();
+    let accuracy = if model.classifies() { Some(metrics::accuracy(&right)?.accuracy) } else { None };
     Ok(Scenario {
         left_out: class.to_owned(),
         fold,
-        accuracy: metrics::accuracy(&right)?.accuracy,
+        accuracy,
         detection: metrics::detection(&id.confidence, &ood.confidence)?,
     })
 }
@@ -66,7 +67,7 @@ pub fn leave_one_out(
     threads: usize,
 ) -> Result<Vec<Scenario>> {
     let classes = table.classes();
-    let one = |i: usize| scenario(table, &classes[i], fold, folds, settings, 1);
+    let one = |i: usize| scenario(table, &classes[i], fold, folds, settings, &Run { threads: 1, ..Run::default() });
     in_parallel(classes.len(), threads, one).into_iter().collect()
 }
 
@@ -83,8 +84,8 @@ mod tests {
         let one = run(1);
         assert_eq!(one, run(3));
         assert_eq!(one.matches("left_out").count(), 10);
-        assert!(scenario(&table, "0", 5, 5, &settings, 1).is_err());
-        assert!(scenario(&table, "ten", 0, 5, &settings, 1).is_err());
+        assert!(scenario(&table, "0", 5, 5, &settings, &Run::default()).is_err());
+        assert!(scenario(&table, "ten", 0, 5, &settings, &Run::default()).is_err());
     }
 
     /// The honesty of the protocol: other test rows and other OOD rows, the same model.

@@ -3,5 +3,7 @@
 pub mod eigen;
 pub mod gaussians;
 pub mod moments;
+pub mod whitening;
 
 pub use eigen::Eigen;
+pub use gaussians::{Covariance, Gaussians};

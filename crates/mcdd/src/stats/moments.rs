@@ -1,12 +1,19 @@
 //! Means and scatter of rows.
 
-use crate::net::cpu::gemm::{Columns, Panels, WEIGHT_ROWS, ZERO, pack, weight_gradient};
-use crate::net::cpu::pool::{Pool, chunks};
+// Loops over the lanes of several arrays at once compile best with an index.
+#![allow(clippy::needless_range_loop)]
 
-/// Rows whose products are added in f32 before they go to f64.
-const BLOCK: usize = 240;
-/// Parts of the rows that have sums of their own; their number depends on the rows alone, so threads change nothing.
-const PARTS: usize = 8;
+use std::ops::Range;
+
+use crate::net::cpu::pool::{Pool, chunks};
+use crate::net::cpu::simd;
+
+/// Columns of a panel; a tile of the scatter is as wide.
+const PANEL: usize = 8;
+/// Rows of a tile: 4 x 8 sums are eight vectors of four, which AVX2 keeps in registers.
+const TILE: usize = PANEL / 2;
+/// Rows of the data that a tile takes at a time: a panel of them is 16 KB, half of the first-level cache.
+const INNER: usize = 256;
 
 /// The mean of all rows of `width` features.
 pub fn mean(x: &[f32], width: usize) -> Vec<f64> {
@@ -40,45 +47,111 @@ fn add(sums: &mut [f64], row: &[f32]) {
     }
 }
 
-/// `sum (x - c)(x - c)^T` over all rows, `width` x `width`; `centre` fills in `c` for a row. The differences are f32,
-/// their products are summed in f32 over a few hundred rows and in f64 beyond.
+/// `sum (x - c)(x - c)^T` over all rows, `width` x `width`; `centre` fills in `c` for a row. Differences and sums are
+/// f64, so a covariance keeps its small directions beside large ones.
 pub fn scatter(x: &[f32], width: usize, centre: &(dyn Fn(usize, &mut [f32]) + Sync), pool: &Pool) -> Vec<f64> {
     let rows = x.len().checked_div(width).unwrap_or(0);
-    let part = rows.div_ceil(PARTS).next_multiple_of(BLOCK);
-    let count = rows.div_ceil(part.max(1)).max(1);
-    let mut sums = vec![0.0f64; count * width * width];
-    pool.split(chunks(&mut sums, width * width), |i, sums| {
-        let rows = i * part..rows.min((i + 1) * part);
-        let mut differences = Vec::with_capacity(BLOCK * width);
-        let mut lines = Vec::new();
-        let mut products = vec![0.0f32; width * width];
-        let mut columns = Columns::default();
+    let fill = |here: Range<usize>, out: &mut [f64]| {
         let mut c = vec![0.0f32; width];
-        for from in rows.clone().step_by(BLOCK) {
-            let here = from..(from + BLOCK).min(rows.end);
-            differences.clear();
-            for r in here.clone() {
-                centre(r, &mut c);
-                differences.extend(x[r * width..(r + 1) * width].iter().zip(&c).map(|(x, c)| x - c));
-            }
-            lines.clear();
-            lines.resize(Panels::lines(here.len(), width), ZERO);
-            pack(&mut lines, &differences, here.len(), width, 0);
-            let panels = Panels::new(&lines, here.len(), width);
-            for (p, out) in products.chunks_mut(WEIGHT_ROWS * width).enumerate() {
-                weight_gradient(&differences, width, panels, p * WEIGHT_ROWS, out, &mut columns);
-            }
-            for (s, &p) in sums.iter_mut().zip(&products) {
-                *s += f64::from(p);
+        for (r, out) in here.zip(out.chunks_exact_mut(width)) {
+            centre(r, &mut c);
+            for ((o, &x), &c) in out.iter_mut().zip(&x[r * width..(r + 1) * width]).zip(&c) {
+                *o = f64::from(x) - f64::from(c);
             }
         }
-    });
-    let (first, others) = sums.split_at_mut(width * width);
-    for other in others.chunks_exact(width * width) {
-        first.iter_mut().zip(other).for_each(|(a, b)| *a += b);
+    };
+    scatter_of(rows, width, &fill, pool)
+}
+
+/// `sum v v^T` over `rows` vectors of `width` numbers, which `fill` writes for a range of rows. Each element is one
+/// chain of fused multiply-adds over the rows in their order, so threads change nothing; the upper half is computed.
+pub fn scatter_of(
+    rows: usize,
+    width: usize,
+    fill: &(dyn Fn(Range<usize>, &mut [f64]) + Sync),
+    pool: &Pool,
+) -> Vec<f64> {
+    let panels = width.div_ceil(PANEL);
+    if panels == 0 {
+        return Vec::new();
     }
-    sums.truncate(width * width);
-    sums
+    // About a megabyte at a time: in the second cache, and long enough a loop for the pool.
+    let blocks = ((1 << 17) / (panels * PANEL * INNER)).clamp(1, 16);
+    let mut packed = vec![[0.0f64; PANEL]; blocks * panels * INNER];
+    let mut sums = vec![[0.0f64; PANEL]; panels * PANEL * panels];
+    for from in (0..rows).step_by(blocks * INNER) {
+        let here = (rows - from).min(blocks * INNER);
+        let block = |b: usize| from + b * INNER..from + here.min((b + 1) * INNER);
+        let blocks = here.div_ceil(INNER);
+        pool.split(chunks(&mut packed[..blocks * panels * INNER], panels * INNER), |b, packed| {
+            pack_rows(packed, block(b), width, fill);
+        });
+        let packed = &packed[..];
+        pool.split(chunks(&mut sums, PANEL * panels), |i, sums| {
+            for (b, packed) in packed.chunks_exact(panels * INNER).take(blocks).enumerate() {
+                simd::dispatch(Strip { packed, rows: block(b).len(), panel: i, sums });
+            }
+        });
+    }
+    let at = |i: usize, j: usize| sums[(i / PANEL * panels + j / PANEL) * PANEL + i % PANEL][j % PANEL];
+    (0..width * width).map(|ij| (ij / width, ij % width)).map(|(i, j)| at(i.min(j), i.max(j))).collect()
+}
+
+/// Puts rows into panels of a few columns.
+fn pack_rows(
+    packed: &mut [[f64; PANEL]],
+    rows: Range<usize>,
+    width: usize,
+    fill: &(dyn Fn(Range<usize>, &mut [f64]) + Sync),
+) {
+    const FEW: usize = 16;
+    let mut values = vec![0.0; FEW * width];
+    for first in rows.clone().step_by(FEW) {
+        let few = first..(first + FEW).min(rows.end);
+        let values = &mut values[..few.len() * width];
+        fill(few.clone(), values);
+        for (r, row) in few.zip(values.chunks_exact(width)) {
+            for (panel, values) in packed.chunks_exact_mut(INNER).zip(row.chunks(PANEL)) {
+                panel[r - rows.start][..values.len()].copy_from_slice(values);
+            }
+        }
+    }
+}
+
+/// The rows of the scatter that belong to one panel, from the diagonal on.
+struct Strip<'a> {
+    packed: &'a [[f64; PANEL]],
+    rows: usize,
+    panel: usize,
+    sums: &'a mut [[f64; PANEL]],
+}
+
+impl simd::Kernel for Strip<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let left = &self.packed[self.panel * INNER..][..self.rows];
+        let right = self.packed.chunks_exact(INNER);
+        for (right, sums) in right.zip(self.sums.as_chunks_mut::<PANEL>().0).skip(self.panel) {
+            let (upper, lower) = sums.split_at_mut(TILE);
+            tile::<0>(left, right, upper);
+            tile::<TILE>(left, right, lower);
+        }
+    }
+}
+
+/// A tile of the scatter, of the left panel's columns from `FIRST` on; a constant, or it is not compiled to vectors.
+#[inline(always)]
+fn tile<const FIRST: usize>(left: &[[f64; PANEL]], right: &[[f64; PANEL]], sums: &mut [[f64; PANEL]]) {
+    let mut acc = [[0.0f64; PANEL]; TILE];
+    acc.copy_from_slice(sums);
+    for (a, b) in left.iter().zip(right) {
+        for r in 0..TILE {
+            for c in 0..PANEL {
+                acc[r][c] = a[FIRST + r].mul_add(b[c], acc[r][c]);
+            }
+        }
+    }
+    sums.copy_from_slice(&acc);
 }
 
 #[cfg(test)]
@@ -106,11 +179,11 @@ mod tests {
                     let expected: f64 = (0..rows)
                         .map(|r| {
                             let y = labels[r] as usize;
-                            let d = |k: usize| f64::from(x[r * width + k] - narrow[y * width + k]);
+                            let d = |k: usize| f64::from(x[r * width + k]) - f64::from(narrow[y * width + k]);
                             d(i) * d(j)
                         })
                         .sum();
-                    assert!((got[i * width + j] - expected).abs() < 1e-5 * rows as f64, "{rows} {i} {j}");
+                    assert!((got[i * width + j] - expected).abs() < 1e-12 * rows as f64, "{rows} {i} {j}");
                 }
             }
         }

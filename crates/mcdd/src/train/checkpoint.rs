@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::optim::State;
 use super::{Best, Epoch, Progress, Rows, Settings};
 use crate::container::{Container, Values, hex};
+use crate::detector::Detect;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::net::Graph;
@@ -34,6 +35,8 @@ struct Text {
 
 /// A name for the data and the settings of a run: a checkpoint of another run is refused.
 pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Rows]) -> Result<String> {
+    // The detector comes after training, so another one may go on from the same networks.
+    let settings = Settings { detector: Detect::default(), ..settings.clone() };
     let text = serde_json::to_string(&(env!("CARGO_PKG_VERSION"), graph, settings))
         .map_err(|e| Error::format(e.to_string()))?;
     let mut hash = Sha256::new();

@@ -1,8 +1,9 @@
 //! The training loop: a network and a head on the rows of a table.
 
-pub(crate) mod alad;
+mod alad;
 mod checkpoint;
 pub mod optim;
+mod plan;
 mod settings;
 mod shards;
 
@@ -16,11 +17,12 @@ pub use shards::Shards;
 
 use self::checkpoint::Keeper;
 use self::optim::{State, update};
+use self::plan::Plan;
 use crate::error::{Error, Kind, Result};
-use crate::head::{Head, Loop, Scratch};
-use crate::net::cpu::pool::Pool;
+use crate::head::{Head, Loop, Sampling, Scratch, Settles};
+use crate::net::cpu::pool::{Pool, chunks};
 use crate::net::cpu::{Engine, Pass};
-use crate::net::{Graph, Params};
+use crate::net::{Graph, Params, mlp};
 use crate::seed::Stream;
 
 /// Rows ready for a network.
@@ -28,7 +30,7 @@ use crate::seed::Stream;
 pub struct Rows<'a> {
     /// By rows.
     pub x: &'a [f32],
-    /// A label for each row.
+    /// A label for each row; anything, where the method uses none.
     pub y: &'a [u32],
 }
 
@@ -74,8 +76,8 @@ pub struct Epoch {
     pub loss: f64,
     /// Mean loss over the held-out rows, after it.
     pub held_out_loss: f64,
-    /// Share of the held-out rows that were put in their class.
-    pub held_out_accuracy: f64,
+    /// Share of the held-out rows that were put in their class; none where the method does not classify.
+    pub held_out_accuracy: Option<f64>,
 }
 
 /// A trained member of the ensemble.
@@ -90,6 +92,17 @@ pub struct Member {
     pub epoch: Option<usize>,
     /// Whether training was stopped by its watcher.
     pub interrupted: bool,
+}
+
+/// The network that a method is trained with.
+pub fn graph(input: usize, settings: &Settings) -> Graph {
+    let plain = || mlp(input, &settings.hidden, settings.latent);
+    match settings.head.trained_by() {
+        Loop::ClosedForm => Graph { input, nodes: Vec::new() },
+        Loop::Adversarial => alad::graph(input, settings),
+        Loop::Gradients if settings.head.allows_bias() => plain(),
+        Loop::Gradients => plain().without_bias(),
+    }
 }
 
 /// Trains all members, side by side where there are threads for it, with the same result as one after the other.
@@ -112,6 +125,9 @@ pub fn fit(
         Some(_) => checkpoint::fingerprint(graph, settings, &[train, held])?,
         None => String::new(),
     };
+    if settings.head.trained_by() == Loop::ClosedForm {
+        return closed_form(graph, settings, classes, train, run);
+    }
     let side_by_side = settings.members.min(run.threads).max(1);
     let pool_threads = if side_by_side == 1 { run.threads } else { 1 };
     let one = |member: usize| {
@@ -136,6 +152,14 @@ pub fn fit(
         members.retain(|m| !m.history.is_empty());
     }
     Ok(members)
+}
+
+/// A head that one look at the inputs makes; all members would be the same.
+fn closed_form(graph: &Graph, settings: &Settings, classes: usize, train: Rows, run: &Run) -> Result<Vec<Member>> {
+    let mut head = settings.head.build(classes, graph.input, &mut Stream::new(settings.seed, "init/head/0"));
+    head.settle(train.x, train.y, 0, &Pool::new(run.threads))?;
+    let net = Params::new(graph.specs());
+    Ok(vec![Member { net, head, history: Vec::new(), epoch: None, interrupted: false }])
 }
 
 /// `work(0)` to `work(count - 1)`, up to `threads` at a time; the results are in order.
@@ -180,7 +204,28 @@ struct Progress {
     best: Option<Best>,
 }
 
+/// The sum of what the shards have written, in their order.
+fn total(parts: &[Vec<f32>], out: &mut [f32]) {
+    out.fill(0.0);
+    for part in parts {
+        out.iter_mut().zip(part).for_each(|(o, &v)| *o += v);
+    }
+}
+
 impl Progress {
+    /// Lets the head follow the latents of all training rows.
+    fn settle(&mut self, engine: &Engine, train: Rows, epochs: usize, pool: &Pool) -> Result<()> {
+        let n = train.y.len();
+        let (width, latent) = (train.x.len() / n.max(1), engine.latent());
+        let mut z = vec![0.0f32; n * latent];
+        pool.split(chunks(&mut z, Watcher::ROWS * latent), |i, z| {
+            let rows = z.len() / latent;
+            let x = &train.x[i * Watcher::ROWS * width..][..rows * width];
+            z.copy_from_slice(Pass::default().forward(engine, &self.net, x));
+        });
+        self.head.settle(&z, train.y, epochs, pool)
+    }
+
     fn snapshot(&self, epoch: usize, loss: f64) -> Best {
         Best { epoch, loss, net: self.net.data.clone(), head: self.head.params().data.clone() }
     }
@@ -210,24 +255,27 @@ fn fit_member(
         p.history.iter().for_each(|e| run.watch.epoch(member, e));
     }
     let batch = settings.batch.min(n);
-    let steps = (settings.epochs * n.div_ceil(batch)) as u64;
+    let mut plan = Plan::new(settings.head.sampling(), batch, train.y);
+    let steps = (settings.epochs * plan.steps()) as u64;
     let mut engine = Engine::new(graph)?;
     engine.load(&p.net, pool);
-    let mut shards = Shards::new(&p.net, p.head.params(), batch, width);
+    let whole = settings.head.sampling() != Sampling::Shuffled;
+    let mut shards = Shards::new(&p.net, p.head.params(), batch, width, whole);
     let mut watcher = Watcher::default();
-    let mut order: Vec<usize> = Vec::with_capacity(n);
+    let mut sums = vec![0.0f32; p.head.params().data.len()];
     let mut interrupted = false;
+    if p.history.is_empty() && settings.head.settles() != Settles::Never {
+        p.settle(&engine, train, 0, pool)?;
+    }
 
     'epochs: for epoch in p.history.len()..settings.epochs {
         if done || interrupted {
             break;
         }
         // The order depends on the epoch alone, so a resumed run needs nothing but its number.
-        order.clear();
-        order.extend(0..n);
-        Stream::new(settings.seed, &format!("shuffle/{member}/{epoch}")).shuffle(&mut order);
-        let mut loss = 0.0;
-        for rows in order.chunks(batch) {
+        plan.draw(&mut Stream::new(settings.seed, &format!("shuffle/{member}/{epoch}")));
+        let (mut loss, mut seen) = (0.0, 0);
+        for rows in plan.batches() {
             let here = shards.run(&engine, &p.net, p.head.as_ref(), train, rows, pool);
             if !here.is_finite() {
                 return Err(Error::new(
@@ -237,6 +285,7 @@ fn fit_member(
                 .hint("lower --lr"));
             }
             loss += here * rows.len() as f64;
+            seen += rows.len();
             let rate = settings.lr * settings.schedule.at(p.step, steps);
             p.step += 1;
             let (o, decay) = (&settings.optimizer, settings.weight_decay);
@@ -244,15 +293,20 @@ fn fit_member(
             let head = p.head.params_mut();
             update(o, rate, decay, p.step, head, shards.head_gradients(), &mut p.states.1, pool);
             p.head.project();
+            total(shards.head_gradients(), &mut sums);
+            p.head.absorb(&sums);
             engine.load(&p.net, pool);
             if run.watch.stop() {
                 interrupted = true;
                 break;
             }
         }
+        if settings.head.settles() == Settles::Always {
+            p.settle(&engine, train, epoch + 1, pool)?;
+        }
         let (held_out_loss, held_out_accuracy) = watcher.look(&engine, &p, held);
         if !interrupted {
-            let record = Epoch { epoch, loss: loss / n as f64, held_out_loss, held_out_accuracy };
+            let record = Epoch { epoch, loss: loss / seen.max(1) as f64, held_out_loss, held_out_accuracy };
             p.history.push(record);
             run.watch.epoch(member, &record);
         }
@@ -295,8 +349,8 @@ impl Watcher {
     const ROWS: usize = 510;
 
     /// Mean loss and accuracy on the held-out rows.
-    fn look(&mut self, engine: &Engine, p: &Progress, held: Rows) -> (f64, f64) {
-        let Some(width) = held.x.len().checked_div(held.y.len()) else { return (0.0, 0.0) };
+    fn look(&mut self, engine: &Engine, p: &Progress, held: Rows) -> (f64, Option<f64>) {
+        let Some(width) = held.x.len().checked_div(held.y.len()) else { return (0.0, None) };
         let n = held.y.len();
         self.ignored.resize(p.head.params().data.len(), 0.0);
         self.logits.resize(p.head.classes(), 0.0);
@@ -308,11 +362,12 @@ impl Watcher {
             loss += p.head.loss(z, y, n, dz, &mut self.ignored, &mut self.scratch);
             for (z, &y) in z.chunks_exact(z.len() / y.len()).zip(y) {
                 p.head.score(z, &mut self.logits, &mut self.distances);
-                right += usize::from(largest(&self.logits) == y as usize);
+                right += usize::from(!self.logits.is_empty() && largest(&self.logits) == y as usize);
             }
         }
         // A loss that overflowed is worse than any other.
-        (if loss.is_nan() { f64::MAX } else { loss.min(f64::MAX) }, right as f64 / n as f64)
+        let accuracy = (p.head.classes() > 0).then(|| right as f64 / n as f64);
+        (if loss.is_nan() { f64::MAX } else { loss.min(f64::MAX) }, accuracy)
     }
 }
 

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::optim::{Optimizer, Schedule};
+use crate::detector::Detect;
 use crate::error::{Error, Result};
-use crate::head::HeadConfig;
+use crate::head::{HeadConfig, Sampling};
 
 /// Which epoch's weights are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,8 @@ pub struct Settings {
     pub latent: usize,
     /// The objective; Deep-MCDD with nu 1 and sigma 1.
     pub head: HeadConfig,
+    /// What gives the confidence; the head's own score.
+    pub detector: Detect,
     /// Passes over the training rows, at least 1; 100.
     pub epochs: usize,
     /// Rows of a step, at least 1; 200.
@@ -59,6 +62,7 @@ impl Default for Settings {
             hidden: vec![128, 128],
             latent: 128,
             head: HeadConfig::default(),
+            detector: Detect::default(),
             epochs: 100,
             batch: 200,
             lr: 1e-3,
@@ -113,6 +117,11 @@ impl Settings {
                 .hint(format!("{name} is {rule}; --help lists the settings with their defaults")));
         }
         self.head.check()?;
+        self.detector.check()?;
+        if self.head.sampling() != Sampling::Shuffled && self.batch < 4 {
+            return Err(Error::setting(format!("{} makes episodes of {} rows", self.head.name(), self.batch))
+                .hint("an episode needs two rows of two classes: give a --batch of 4 or more"));
+        }
         self.optimizer.check()?;
         self.schedule.check()
     }
@@ -137,6 +146,7 @@ mod tests {
             Settings { holdout: 1.0, ..d() },
             Settings { members: 0, ..d() },
             Settings { tpr: 1.0, ..d() },
+            Settings { batch: 3, head: HeadConfig::parse("protonet").unwrap(), ..d() },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }

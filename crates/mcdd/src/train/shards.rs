@@ -38,14 +38,16 @@ pub struct Shards {
     net: Vec<Vec<f32>>,
     head: Vec<Vec<f32>>,
     width: usize,
+    /// Whether a batch stays whole, for a head that must see all of it at once.
+    whole: bool,
     /// How many of them the last batch took.
     used: usize,
 }
 
 impl Shards {
-    /// For batches of up to `batch` rows of `width` features.
-    pub fn new(net: &Params, head: &Params, batch: usize, width: usize) -> Shards {
-        let rows = shard_rows(batch);
+    /// For batches of up to `batch` rows of `width` features; `whole` keeps each batch in one shard.
+    pub fn new(net: &Params, head: &Params, batch: usize, width: usize, whole: bool) -> Shards {
+        let rows = if whole { batch } else { shard_rows(batch) };
         let count = batch.div_ceil(rows);
         // The last batch of an epoch is smaller, and may be cut into fewer, larger shards.
         let room = rows.max(ROWS);
@@ -55,6 +57,7 @@ impl Shards {
             net: vec![vec![0.0; net.data.len()]; count],
             head: vec![vec![0.0; head.data.len()]; count],
             width,
+            whole,
             used: 0,
         }
     }
@@ -69,7 +72,7 @@ impl Shards {
         batch: &[usize],
         pool: &Pool,
     ) -> f64 {
-        let rows = shard_rows(batch.len());
+        let rows = if self.whole { batch.len().max(1) } else { shard_rows(batch.len()) };
         let width = self.width;
         self.used = batch.len().div_ceil(rows);
         let shards = chunks(&mut self.shards[..self.used], 1);

@@ -108,6 +108,9 @@ impl Engine {
         if let Some(name) = joined {
             return Err(unsupported(name));
         }
+        if steps.is_empty() {
+            return Err(Error::format("there are no layers to train"));
+        }
         let (mut slots, mut list, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         let mut end = 0;
         for (step, s) in steps.iter().enumerate() {
@@ -143,6 +146,11 @@ impl Engine {
         });
     }
 
+    /// The number of latent features.
+    pub fn latent(&self) -> usize {
+        self.steps.last().map_or(0, |s| s.outputs)
+    }
+
     fn forward(&self, i: usize) -> Panels<'_> {
         Panels::new(&self.weights[self.slots[i].forward.clone()], self.steps[i].inputs, self.steps[i].outputs)
     }
@@ -171,7 +179,7 @@ impl Pass {
     /// The latent vectors of the rows in `x`, one after the other.
     pub fn forward(&mut self, engine: &Engine, params: &Params, x: &[f32]) -> &[f32] {
         self.rows = x.len() / engine.steps[0].inputs;
-        self.latent = engine.steps.last().map_or(0, |s| s.outputs);
+        self.latent = engine.latent();
         self.values.resize(engine.steps.len(), Vec::new());
         self.gradients.resize(engine.steps.len(), Vec::new());
         for (i, step) in engine.steps.iter().enumerate() {
@@ -306,7 +314,12 @@ impl Predictor {
 
     /// The latent vectors of the rows in `x`, on the calling thread.
     pub fn latents<'s>(&self, x: &[f32], scratch: &'s mut Scratch) -> &'s [f32] {
-        let rows = x.len() / self.steps[0].inputs;
+        let Some(first) = self.steps.first() else {
+            let to = sized(&mut scratch.values[0], x.len());
+            to.copy_from_slice(x);
+            return to;
+        };
+        let rows = x.len() / first.inputs;
         let [a, b] = &mut scratch.values;
         for (i, (step, packed)) in self.steps.iter().zip(&self.packed).enumerate() {
             let (from, to) = if i % 2 == 0 { (&mut *b, &mut *a) } else { (&mut *a, &mut *b) };

@@ -376,6 +376,58 @@ impl simd::Kernel for OneRow<'_> {
     }
 }
 
+/// Looks at the tiles of a product that is never written out.
+pub trait Look {
+    /// Elements `row..row + rows` of the columns of panel `panel`; rows of the tile beyond that mean nothing. Mark it
+    /// `#[inline(always)]`.
+    fn look(&mut self, row: usize, rows: usize, panel: usize, tile: &[Line; MR]);
+}
+
+/// `start + a b` on the calling thread, each tile handed to `look` when its sums are complete; `a` is m x k, by rows,
+/// and `start` is one line for each panel. For any row, panels come in ascending order.
+pub fn look(a: &[f32], b: Panels, start: &[Line], look: &mut impl Look) {
+    let m = a.len().checked_div(b.k).unwrap_or(0);
+    assert!(a.len() == m * b.k && start.len() == b.n.div_ceil(NR));
+    simd::dispatch(Looking { a, b, start, look, m });
+}
+
+struct Looking<'a, L> {
+    a: &'a [f32],
+    b: Panels<'a>,
+    start: &'a [Line],
+    look: &'a mut L,
+    m: usize,
+}
+
+impl<L: Look> simd::Kernel for Looking<'_, L> {
+    #[inline(always)]
+    fn run(self) {
+        let Looking { a, b, start, look, m } = self;
+        let k = b.k;
+        let block = block(k);
+        // Sums that wait for the next inner block; one tile's worth where there is one block only.
+        let mut waiting = vec![[ZERO; MR]; if block < k { m.div_ceil(MR) } else { 1 }];
+        for (panel, &start) in start.iter().enumerate() {
+            for from in (0..k).step_by(block) {
+                let to = (from + block).min(k);
+                let lines = &b.lines[panel * k..(panel + 1) * k][from..to];
+                for (t, row) in (0..m).step_by(MR).enumerate() {
+                    let rows = MR.min(m - row);
+                    let acc = &mut waiting[if block < k { t } else { 0 }];
+                    if from == 0 {
+                        *acc = [start; MR];
+                    }
+                    let at = |r: usize| &a[(row + r.min(rows - 1)) * k + from..][..to - from];
+                    multiply([at(0), at(1), at(2), at(3), at(4), at(5)], lines, acc);
+                    if to == k {
+                        look.look(row, rows, panel, acc);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// The column sums of packed panels of `rows` lines each: the gradient of a bias.
 pub fn column_sums(lines: &[Line], rows: usize, out: &mut [f32]) {
     for (panel, out) in lines.chunks(rows.max(1)).zip(out.chunks_mut(NR)) {
@@ -520,6 +572,30 @@ mod tests {
             product(&a, panels, &mut back, Then::Where(&c));
             for ((&got, &e), &z) in back.iter().zip(&expected).zip(&c) {
                 prop_assert_eq!(got, if z > 0.0 { e } else { 0.0 });
+            }
+        }
+
+        #[test]
+        fn tiles_that_are_looked_at_are_the_promised_chain(m in 1usize..40, k in 1usize..600, n in 1usize..70) {
+            struct Write<'a>(&'a mut [f32], usize);
+            impl Look for Write<'_> {
+                fn look(&mut self, row: usize, rows: usize, panel: usize, tile: &[Line; MR]) {
+                    for (r, line) in tile.iter().enumerate().take(rows) {
+                        for (j, &v) in line.0.iter().enumerate().filter(|(j, _)| panel * NR + j < self.1) {
+                            self.0[(row + r) * self.1 + panel * NR + j] = v;
+                        }
+                    }
+                }
+            }
+            let (a, b, start) = (random(m * k, "a"), random(k * n, "b"), random(n, "start"));
+            let lines = packed(&b, k, n, false);
+            let mut first = vec![ZERO; n.div_ceil(NR)];
+            start.iter().enumerate().for_each(|(j, &v)| first[j / NR].0[j % NR] = v);
+            let mut c = vec![f32::NAN; m * n];
+            look(&a, Panels::new(&lines, k, n), &first, &mut Write(&mut c, n));
+            for (i, &got) in c.iter().enumerate() {
+                let (i, j) = (i / n, i % n);
+                prop_assert_eq!(got, (0..k).fold(start[j], |s, p| a[i * k + p].mul_add(b[p * n + j], s)));
             }
         }
 

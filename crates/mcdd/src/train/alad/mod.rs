@@ -43,7 +43,7 @@ const KEEP: f64 = 0.999;
 const BLOCK: usize = 96;
 
 /// The network that predicts: encoder, generator, and the row beside its reconstruction.
-pub(crate) fn graph(input: usize, settings: &Settings) -> Graph {
+pub(super) fn graph(input: usize, settings: &Settings) -> Graph {
     autoencoder(input, &settings.hidden, sizes(settings).0)
 }
 
@@ -115,7 +115,7 @@ impl Game {
     /// Adds a finished epoch to the history.
     fn record(&mut self, loss: f64, held_out_loss: f64) -> Epoch {
         let epoch = self.history.len();
-        let record = Epoch { epoch, loss, held_out_loss, held_out_accuracy: 0.0 };
+        let record = Epoch { epoch, loss, held_out_loss, held_out_accuracy: None };
         self.history.push(record);
         if self.best.as_ref().is_none_or(|b| held_out_loss < b.loss) {
             self.best = Some(self.snapshot(epoch, held_out_loss));

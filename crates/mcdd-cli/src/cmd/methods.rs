@@ -1,0 +1,146 @@
+//! `mcdd methods`: everything that can be trained or fitted, with its reference and its needs.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use mcdd::detector::{DetectorConfig, Needs};
+use mcdd::head;
+use serde_json::{Value, json};
+
+use crate::ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcdd methods                    all of them, a line each
+  mcdd methods knn gda            what they are, where they were published, their settings
+  mcdd methods --json
+
+A method is trained: mcdd train DATA --method NAME. A detector gives the confidence: on a trained network with
+mcdd train DATA --method NAME --detector NAME, on features from anywhere with mcdd score and mcdd fit-detector.
+Settings follow a name as :key=value, e.g. --detector knn:k=10:on=inputs.";
+
+/// List every method and detector: what it is, its reference, what it needs
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Names to tell more about [default: a line for each]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One method or detector.
+struct Item {
+    kind: &'static str,
+    name: &'static str,
+    summary: &'static str,
+    reference: &'static str,
+    needs: String,
+    settings: String,
+}
+
+fn items() -> Vec<Item> {
+    let methods = head::ALL.iter().map(|e| {
+        let config = (e.config)();
+        let needs = if config.classifies() { "a table with labels" } else { "a table; labels are not used" };
+        Item {
+            kind: "method",
+            name: e.name,
+            summary: e.summary,
+            reference: e.reference,
+            needs: needs.into(),
+            settings: mcdd::spec::settings(&config),
+        }
+    });
+    let detectors = DetectorConfig::all();
+    let detectors = detectors.iter().map(|c| {
+        let about = c.about();
+        Item {
+            kind: "detector",
+            name: about.name,
+            summary: about.summary,
+            reference: about.reference,
+            needs: needs(about.needs),
+            settings: mcdd::spec::settings(c),
+        }
+    });
+    methods.chain(detectors).collect()
+}
+
+fn needs(n: Needs) -> String {
+    let all = [
+        (n.features, "features"),
+        (n.logits, "logits"),
+        (n.labels, "training labels"),
+        (n.linear, "a linear last layer"),
+        (n.head, "a trained model"),
+    ];
+    all.iter().filter(|(needed, _)| *needed).map(|(_, what)| *what).collect::<Vec<_>>().join(", ")
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let all = items();
+    let mut chosen: Vec<&Item> = Vec::new();
+    for name in &args.names {
+        let found: Vec<&Item> = all.iter().filter(|i| i.name == name).collect();
+        if found.is_empty() {
+            let mut names: Vec<&str> = all.iter().map(|i| i.name).collect();
+            names.dedup();
+            return Err(mcdd::spec::unknown("method or detector", name, &names).into());
+        }
+        chosen.extend(found);
+    }
+    let whole = args.names.is_empty();
+    if whole {
+        chosen.extend(&all);
+    }
+    let text = if args.json {
+        format!("{:#}\n", chosen.iter().map(|i| entry(i)).collect::<Value>())
+    } else if whole {
+        table(&chosen)?
+    } else {
+        chosen.iter().map(|i| long(i)).collect::<Vec<_>>().join("\n")
+    };
+    ui::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn entry(i: &Item) -> Value {
+    json!({
+        "kind": i.kind,
+        "name": i.name,
+        "summary": i.summary,
+        "reference": i.reference,
+        "needs": i.needs,
+        "settings": i.settings,
+    })
+}
+
+fn table(items: &[&Item]) -> anyhow::Result<String> {
+    let mut out = String::new();
+    for (kind, title) in [
+        ("method", "Methods (mcdd train --method NAME)"),
+        ("detector", "\nDetectors (mcdd train --detector NAME, mcdd score, mcdd fit-detector)"),
+    ] {
+        writeln!(out, "{title}")?;
+        for i in items.iter().filter(|i| i.kind == kind) {
+            writeln!(out, "  {:<22}{}", i.name, i.summary)?;
+            writeln!(out, "  {:<22}needs {}", "", i.needs)?;
+            writeln!(out, "  {:<22}{}", "", i.reference)?;
+        }
+    }
+    writeln!(out, "\nmcdd methods NAME tells the settings of one.")?;
+    Ok(out)
+}
+
+fn long(i: &Item) -> String {
+    let settings = if i.settings.is_empty() { "none" } else { &i.settings };
+    format!(
+        "{} ({})\n  what       {}\n  needs      {}\n  settings   {settings}\n  reference  {}\n",
+        i.name, i.kind, i.summary, i.needs, i.reference
+    )
+}

@@ -1,0 +1,188 @@
+//! Numbers as they are, by rows: features and logits that another program has made.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::cell::{Builder, Cells, Want};
+use super::options::{Label, ReadOptions};
+use super::source::{LabelAt, Source};
+use crate::error::{Error, Result};
+
+/// Rows read at a time where all are wanted.
+const BLOCK: usize = 8192;
+
+/// Reads a file of numbers block by block; nothing is scaled, dropped or filled in. A column of labels is set apart.
+pub struct MatrixReader {
+    source: Source,
+    columns: Vec<Builder>,
+    label: Option<usize>,
+    width: usize,
+}
+
+impl MatrixReader {
+    /// Opens a file of any format that [`Table::read`](super::Table::read) knows but `label index:value`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the label column is not there.
+    pub fn open(path: &Path, options: &ReadOptions) -> Result<MatrixReader> {
+        let source = Source::open(path, options)?;
+        if source.is_libsvm() {
+            return Err(Error::data("features cannot come in the `label index:value` form")
+                .at_file(path)
+                .hint("give them as NPY, CSV or Parquet"));
+        }
+        let label = match source.find_label(&options.label)? {
+            Some(LabelAt::Column(at)) => Some(at),
+            _ => None,
+        };
+        let want = |i: usize| if label == Some(i) { Want::Label } else { Want::Feature };
+        let columns: Vec<Builder> = source
+            .names()
+            .iter()
+            .enumerate()
+            .map(|(i, name)| Builder::new(name, want(i), Arc::clone(source.file())))
+            .collect();
+        let width = columns.len() - usize::from(label.is_some());
+        if width == 0 {
+            return Err(Error::data("there are no columns of numbers").at_file(path));
+        }
+        Ok(MatrixReader { source, columns, label, width })
+    }
+
+    /// Numbers in a row, the label not counted.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Whether a column holds labels.
+    pub fn has_labels(&self) -> bool {
+        self.label.is_some()
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    /// Appends up to `max` rows, one after the other, and their labels; returns how many, 0 at the end.
+    ///
+    /// # Errors
+    /// If a cell is no finite number, or is missing.
+    pub fn next(&mut self, max: usize, values: &mut Vec<f64>, labels: &mut Vec<String>) -> Result<usize> {
+        self.columns.iter_mut().for_each(Builder::clear);
+        let rows = self.source.fill(max, &mut self.columns)?;
+        let from = values.len();
+        values.resize(from + rows * self.width, 0.0);
+        let mut at = 0;
+        for (i, column) in self.columns.iter().enumerate() {
+            match &column.cells {
+                Cells::Text(texts) if self.label == Some(i) => {
+                    labels.extend(texts.codes.iter().map(|&c| texts.names[c as usize].clone()));
+                }
+                Cells::Number(numbers) => {
+                    for (row, &v) in values[from..].chunks_exact_mut(self.width).zip(numbers) {
+                        row[at] = v;
+                    }
+                    at += 1;
+                }
+                _ => return Err(Error::data("a column could not be read").at_file(self.source.path())),
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The rest of the file: all numbers, narrowed by `narrow`, and all labels.
+    ///
+    /// # Errors
+    /// As for [`MatrixReader::next`], or if there are no rows.
+    pub fn all<T>(&mut self, narrow: impl Fn(f64) -> T) -> Result<(Vec<T>, Vec<String>)> {
+        let (mut out, mut labels, mut block) = (Vec::new(), Vec::new(), Vec::new());
+        while self.next(BLOCK, &mut block, &mut labels)? > 0 {
+            out.extend(block.drain(..).map(&narrow));
+        }
+        if out.is_empty() {
+            return Err(Error::data("there are no rows in the file").at_file(self.source.path()));
+        }
+        Ok((out, labels))
+    }
+}
+
+/// Reads a file of labels, one a row: NPY, IDX, text without a header, or a table with one column or one called `label`.
+///
+/// # Errors
+/// If it cannot be read or holds something else.
+pub fn labels(path: &Path) -> Result<Vec<String>> {
+    let options = ReadOptions { label: Label::None, separator: Some(b','), ..ReadOptions::default() };
+    let mut source = Source::open(path, &options)?;
+    if source.names().len() != 1 {
+        return Err(Error::data(format!("a row of labels has {} values instead of one", source.names().len()))
+            .at_file(path)
+            .hint("give a file with one label for each row"));
+    }
+    // A name such as "label" on top is a header; a class is not.
+    let header =
+        source.named() && super::options::LABEL_NAMES.iter().any(|n| source.names()[0].eq_ignore_ascii_case(n));
+    if source.named() && !header {
+        source = Source::open(path, &ReadOptions { header: Some(false), ..options })?;
+    }
+    let mut column = vec![Builder::new("label", Want::Label, Arc::clone(source.file()))];
+    while source.fill(BLOCK, &mut column)? == BLOCK {}
+    match column.into_iter().next().map(|c| c.cells) {
+        Some(Cells::Text(texts)) if !texts.codes.is_empty() => {
+            Ok(texts.codes.iter().map(|&c| texts.names[c as usize].clone()).collect())
+        }
+        _ => Err(Error::data("there are no labels in the file").at_file(path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn numbers_come_as_they_are() {
+        let (_folder, path) = file("f.csv", b"a,label,b\n1,x,2\n3,y,4.5\n5,x,6\n");
+        let mut reader = MatrixReader::open(&path, &ReadOptions::default()).unwrap();
+        assert_eq!((reader.width(), reader.has_labels()), (2, true));
+        let (mut values, mut labels) = (Vec::new(), Vec::new());
+        assert_eq!(reader.next(2, &mut values, &mut labels).unwrap(), 2);
+        assert_eq!(reader.next(2, &mut values, &mut labels).unwrap(), 1);
+        assert_eq!(reader.next(2, &mut values, &mut labels).unwrap(), 0);
+        assert_eq!((values, labels), (vec![1.0, 2.0, 3.0, 4.5, 5.0, 6.0], ["x", "y", "x"].map(String::from).to_vec()));
+        let none = ReadOptions { label: Label::None, ..ReadOptions::default() };
+        assert!(MatrixReader::open(&path, &none).unwrap().all(|v| v).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_or_no_number_is_named() {
+        for (content, row) in [(&b"a,b\n1,2\n3,\n"[..], 3), (b"a,b\n1,inf\n", 2), (b"1,2\nx,3\n4,4\n", 2)] {
+            let (_folder, path) = file("f.csv", content);
+            let options = ReadOptions { header: Some(content[0] == b'a'), ..ReadOptions::default() };
+            let e = MatrixReader::open(&path, &options).unwrap().all(|v| v).unwrap_err();
+            assert!(e.row() == Some(row) && e.column().is_some() && e.file().is_some(), "{e}");
+        }
+        let (_folder, path) = file("f.csv", b"a,b\n");
+        assert!(MatrixReader::open(&path, &ReadOptions::default()).and_then(|mut r| r.all(|v| v)).is_err());
+        let (_folder, path) = file("f.txt", b"1 1:2 2:3\n2 1:3\n");
+        assert!(MatrixReader::open(&path, &ReadOptions::default()).is_err());
+    }
+
+    #[test]
+    fn labels_are_one_a_row() {
+        let read = |content: &[u8]| {
+            let (_folder, path) = file("y.txt", content);
+            labels(&path)
+        };
+        assert_eq!(read(b"cat\ndog\ncat\n").unwrap(), ["cat", "dog", "cat"]);
+        assert_eq!(read(b"label\n1\n2\n").unwrap(), ["1", "2"]);
+        assert_eq!(read(b"0\n1\n").unwrap(), ["0", "1"]);
+        assert!(read(b"1,2\n3,4\n").is_err() && read(b"").is_err());
+    }
+}

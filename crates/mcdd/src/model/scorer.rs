@@ -1,0 +1,365 @@
+//! A detector for features from anywhere, with its calibration: what `mcdd fit-detector` keeps in a file.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Calibration, Predictions, Threshold};
+use crate::container::{Container, Values};
+use crate::detector::{DetectorConfig, Fitted, Rows, Store, Training};
+use crate::error::{Error, Result};
+use crate::head::posterior;
+use crate::net::cpu::pool::Pool;
+use crate::seed::Stream;
+use crate::train::largest;
+
+pub(super) const FORMAT: &str = "mcdd detector 1";
+
+/// What decides a [`Scorer`] besides its rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScorerSettings {
+    /// The detector.
+    pub detector: DetectorConfig,
+    /// Share of the rows held out for calibration, between 0 and 1; 0.1.
+    pub holdout: f64,
+    /// Share of known rows that the threshold should keep, between 0 and 1; 0.95.
+    pub tpr: f64,
+    /// Fixes everything random; 0.
+    pub seed: u64,
+}
+
+impl ScorerSettings {
+    /// The defaults for a detector.
+    pub fn new(detector: DetectorConfig) -> ScorerSettings {
+        ScorerSettings { detector, holdout: 0.1, tpr: 0.95, seed: 0 }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.detector.check()?;
+        for (name, value) in [("holdout", self.holdout), ("tpr", self.tpr)] {
+            if !(value > 0.0 && value < 1.0) {
+                return Err(
+                    Error::setting(format!("{name} is {value}")).hint(format!("{name} is a share between 0 and 1"))
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A fitted detector with p-values and a threshold.
+pub struct Scorer {
+    fitted: Fitted,
+    calibration: Calibration,
+    settings: ScorerSettings,
+    classes: Vec<String>,
+    parts: Vec<usize>,
+    rows: usize,
+    version: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    version: String,
+    settings: ScorerSettings,
+    classes: Vec<String>,
+    parts: Vec<usize>,
+    rows: usize,
+    held_out_rows: usize,
+}
+
+impl Scorer {
+    /// Fits on most of the rows and calibrates on the others; `classes` are the names of the labels or logits, and may
+    /// be empty. The training's own seed is not used.
+    ///
+    /// # Errors
+    /// If the settings or the rows cannot be used.
+    pub fn fit(training: &Training, classes: &[String], settings: &ScorerSettings, pool: &Pool) -> Result<Scorer> {
+        settings.check()?;
+        if !classes.is_empty() && classes.len() != training.classes {
+            return Err(Error::data(format!("{} names for {} classes", classes.len(), training.classes)));
+        }
+        let all = &training.rows;
+        let (train, held) = split(all.count, training.labels, settings);
+        if held.is_empty() || train.is_empty() {
+            return Err(Error::data(format!("{} rows are too few to hold some out", all.count))
+                .hint("give more rows, or a larger --holdout"));
+        }
+        let (train_rows, held_rows) = (Picked::new(all, &train), Picked::new(all, &held));
+        let labels: Option<Vec<u32>> =
+            training.labels.map(|y| train.iter().filter_map(|&i| y.get(i).copied()).collect());
+        let part = Training { rows: train_rows.rows(), labels: labels.as_deref(), seed: settings.seed, ..*training };
+        let fitted = Fitted::new(&settings.detector, &part, pool)?;
+        let calibration = Calibration::new(fitted.score(&held_rows.rows(), pool)?)?;
+        Ok(Scorer {
+            fitted,
+            calibration,
+            settings: settings.clone(),
+            classes: classes.to_vec(),
+            parts: training.parts.to_vec(),
+            rows: train.len(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        })
+    }
+
+    /// The confidence and the p-value of each row, and its class where the detector classifies.
+    ///
+    /// # Errors
+    /// If the rows have another shape than in training, or hold something that is not finite.
+    pub fn predict(&self, rows: &Rows, out: &mut Predictions, pool: &Pool) -> Result<()> {
+        let classes = if self.classes.is_empty() { 0 } else { self.fitted.detector().classes() };
+        out.sized(rows.count, classes, false);
+        out.confidence.copy_from_slice(&self.fitted.score(rows, pool)?);
+        if let Some(logits) = self.fitted.logits(rows, pool)?.filter(|_| classes > 0) {
+            out.posterior = logits;
+            for (p, class) in out.posterior.chunks_exact_mut(classes).zip(&mut out.class) {
+                *class = largest(p) as u32;
+                posterior(p);
+            }
+        }
+        for (p, &c) in out.p_value.iter_mut().zip(&out.confidence) {
+            *p = self.calibration.p_value(c);
+        }
+        Ok(())
+    }
+
+    /// The detector.
+    pub fn detector(&self) -> &Fitted {
+        &self.fitted
+    }
+
+    /// The held-out confidences.
+    pub fn calibration(&self) -> &Calibration {
+        &self.calibration
+    }
+
+    /// What it was made with.
+    pub fn settings(&self) -> &ScorerSettings {
+        &self.settings
+    }
+
+    /// The names of the classes; may be empty.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// The widths of the layers that the features come from; empty for one.
+    pub fn parts(&self) -> &[usize] {
+        &self.parts
+    }
+
+    /// How many rows it was fitted on, the held-out ones not counted.
+    pub fn training_rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The version of the program that fitted it.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The threshold that was set at fitting.
+    ///
+    /// # Errors
+    /// Never for a scorer that was fitted or loaded.
+    pub fn threshold(&self) -> Result<Threshold> {
+        self.calibration.threshold(self.settings.tpr)
+    }
+
+    fn container(&self) -> Result<Container> {
+        let scores = self.calibration.scores();
+        let text = Text {
+            version: self.version.clone(),
+            settings: self.settings.clone(),
+            classes: self.classes.clone(),
+            parts: self.parts.clone(),
+            rows: self.rows,
+            held_out_rows: scores.len(),
+        };
+        let text = serde_json::to_string(&text).map_err(|e| Error::format(e.to_string()))?;
+        let mut container = Container { text, ..Default::default() };
+        self.fitted.save(&mut Store::new(&mut container, "detector."));
+        container.put("calibration.confidence", &[scores.len()], Values::F64(scores.to_vec()));
+        Ok(container)
+    }
+
+    /// The scorer as bytes: the same for the same rows, settings and seed.
+    ///
+    /// # Errors
+    /// Never for a scorer that was fitted or loaded.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        Ok(self.container()?.to_bytes(FORMAT))
+    }
+
+    /// Writes it beside its place and renames it.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.container()?.write(path.as_ref(), FORMAT)
+    }
+
+    /// Reads a scorer; nothing in the file is run or trusted.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, something else, or of a newer version.
+    pub fn load(path: impl AsRef<Path>) -> Result<Scorer> {
+        let path = path.as_ref();
+        Self::from_container(Container::read(path, FORMAT)?).map_err(|e| e.at_file(path))
+    }
+
+    /// Reads a scorer from memory.
+    ///
+    /// # Errors
+    /// As for [`Scorer::load`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Scorer> {
+        Self::from_container(Container::from_bytes(bytes, FORMAT)?)
+    }
+
+    pub(super) fn from_container(mut c: Container) -> Result<Scorer> {
+        let wrong = |what: &str| Error::format(format!("the detector makes no sense: {what}"));
+        let text: Text = serde_json::from_str(&c.text).map_err(|e| wrong(&e.to_string()))?;
+        text.settings.check()?;
+        let fitted = Fitted::load(&text.settings.detector, &mut Store::new(&mut c, "detector."))?;
+        let told = fitted.detector().classes();
+        if told > 0 && !text.classes.is_empty() && told != text.classes.len() {
+            return Err(wrong("it has other classes than names"));
+        }
+        let width = text.parts.iter().try_fold(0usize, |sum, &p| sum.checked_add(p));
+        if !text.parts.is_empty() && fitted.width() > 0 && width != Some(fitted.width()) {
+            return Err(wrong("its layers do not add up"));
+        }
+        let scores = c.take_f64("calibration.confidence", &[text.held_out_rows])?;
+        if let Some(name) = c.tensors.keys().next() {
+            return Err(wrong(&format!("tensor {name} belongs to nothing")));
+        }
+        Ok(Scorer {
+            fitted,
+            calibration: Calibration::new(scores)?,
+            settings: text.settings,
+            classes: text.classes,
+            parts: text.parts,
+            rows: text.rows,
+            version: text.version,
+        })
+    }
+}
+
+/// Rows to fit on and rows to calibrate on, evenly over the classes where there are labels; the first row that is met
+/// of a class stays to be fitted on.
+fn split(count: usize, labels: Option<&[u32]>, settings: &ScorerSettings) -> (Vec<usize>, Vec<usize>) {
+    // Labels that do not fit the rows are reported by the fit.
+    let of = |i: usize| labels.and_then(|y| y.get(i)).copied().unwrap_or(0);
+    let mut order: Vec<usize> = (0..count).collect();
+    Stream::new(settings.seed, "scorer/split").shuffle(&mut order);
+    order.sort_by_key(|&i| of(i));
+    let (mut train, mut held) = (Vec::new(), Vec::new());
+    let (mut due, mut last) = (0.0, None);
+    for &i in &order {
+        due += settings.holdout;
+        if due >= 1.0 && last == Some(of(i)) {
+            held.push(i);
+            due -= 1.0;
+        } else {
+            train.push(i);
+        }
+        last = Some(of(i));
+    }
+    train.sort_unstable();
+    held.sort_unstable();
+    (train, held)
+}
+
+/// Some of the rows, copied.
+struct Picked {
+    count: usize,
+    features: Vec<f32>,
+    logits: Vec<f64>,
+}
+
+impl Picked {
+    fn new(all: &Rows, rows: &[usize]) -> Picked {
+        Picked {
+            count: rows.len(),
+            features: rows.iter().flat_map(|&i| all.feature_row(i)).copied().collect(),
+            logits: rows.iter().flat_map(|&i| all.logit_row(i)).copied().collect(),
+        }
+    }
+
+    fn rows(&self) -> Rows<'_> {
+        Rows { count: self.count, features: &self.features, logits: &self.logits }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(seed: u64, shift: f32) -> Vec<f32> {
+        let mut s = Stream::new(seed, "scorer");
+        (0..300 * 3).map(|_| s.normal() as f32 + shift).collect()
+    }
+
+    #[test]
+    fn p_values_come_from_held_out_rows_and_files_give_the_same_bits() {
+        let x = rows(1, 0.0);
+        let labels: Vec<u32> = (0..300).map(|i| u32::from(x[i * 3] > 0.0)).collect();
+        let names = ["low", "high"].map(String::from);
+        let training = Training {
+            rows: Rows { count: 300, features: &x, logits: &[] },
+            labels: Some(&labels),
+            classes: 2,
+            ..Training::default()
+        };
+        let pool = Pool::new(1);
+        let settings = ScorerSettings::new(DetectorConfig::parse("mahalanobis").unwrap());
+        let scorer = Scorer::fit(&training, &names, &settings, &pool).unwrap();
+        assert_eq!(scorer.training_rows() + scorer.calibration().scores().len(), 300);
+        let (mut known, mut far) = (Predictions::default(), Predictions::default());
+        let fresh = rows(2, 0.0);
+        scorer.predict(&Rows { count: 300, features: &fresh, logits: &[] }, &mut known, &pool).unwrap();
+        scorer.predict(&Rows { count: 300, features: &rows(3, 30.0), logits: &[] }, &mut far, &pool).unwrap();
+        let small = |p: &Predictions| p.p_value.iter().filter(|&&p| p <= 0.1).count();
+        assert!(small(&far) == 300 && small(&known) < 90, "{} {}", small(&far), small(&known));
+        let right = (0..300).filter(|&i| known.class[i] == u32::from(fresh[i * 3] > 0.0)).count();
+        assert!(right > 250, "{right}");
+
+        let bytes = scorer.to_bytes().unwrap();
+        let loaded = Scorer::from_bytes(&bytes).unwrap();
+        assert_eq!(loaded.to_bytes().unwrap(), bytes);
+        let mut again = Predictions::default();
+        loaded.predict(&Rows { count: 300, features: &fresh, logits: &[] }, &mut again, &pool).unwrap();
+        assert_eq!(again, known);
+        for n in (0..bytes.len()).step_by(7) {
+            assert!(Scorer::from_bytes(&bytes[..n]).is_err());
+        }
+        assert!(super::super::Model::from_bytes(&bytes).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_split_or_used_is_refused() {
+        let pool = Pool::new(1);
+        let one = Training { rows: Rows { count: 1, features: &[1.0], logits: &[] }, ..Training::default() };
+        let knn = ScorerSettings::new(DetectorConfig::parse("knn").unwrap());
+        assert!(Scorer::fit(&one, &[], &knn, &pool).is_err());
+        let x = rows(1, 0.0);
+        let training = Training { rows: Rows { count: 300, features: &x, logits: &[] }, ..Training::default() };
+        assert!(Scorer::fit(&training, &[], &ScorerSettings { holdout: 0.0, ..knn.clone() }, &pool).is_err());
+        assert!(Scorer::fit(&training, &["a".into()], &knn, &pool).is_err());
+        let labels = [0, 1];
+        assert!(Scorer::fit(&Training { labels: Some(&labels), classes: 2, ..training }, &[], &knn, &pool).is_err());
+        assert!(Scorer::fit(&training, &[], &knn, &pool).is_ok());
+    }
+
+    #[test]
+    fn many_small_classes_still_give_rows_to_calibrate_with() {
+        let labels: Vec<u32> = (0..600).map(|i| i / 3).collect();
+        let settings = ScorerSettings::new(DetectorConfig::parse("knn").unwrap());
+        let (train, held) = split(600, Some(&labels), &settings);
+        assert_eq!(train.len() + held.len(), 600);
+        assert!((58..=60).contains(&held.len()), "{}", held.len());
+        assert!((0..200).all(|k| train.iter().any(|&i| labels[i] == k)));
+    }
+}

@@ -1,0 +1,123 @@
+//! Which rows meet in which batch.
+
+use crate::head::Sampling;
+use crate::seed::Stream;
+
+/// The batches of an epoch; its buffers are kept from one to the next.
+pub struct Plan {
+    sampling: Sampling,
+    batch: usize,
+    /// The rows of each class, for episodes.
+    classes: Vec<Vec<usize>>,
+    rows: usize,
+    order: Vec<usize>,
+    /// Where each batch ends in `order`.
+    ends: Vec<usize>,
+}
+
+impl Plan {
+    /// For batches of up to `batch` of the rows that have these labels.
+    pub fn new(sampling: Sampling, batch: usize, labels: &[u32]) -> Plan {
+        let mut classes: Vec<Vec<usize>> = Vec::new();
+        if sampling != Sampling::Shuffled {
+            classes.resize(labels.iter().max().map_or(0, |&y| y as usize + 1), Vec::new());
+            labels.iter().enumerate().for_each(|(i, &y)| classes[y as usize].push(i));
+            classes.retain(|rows| !rows.is_empty());
+        }
+        Plan { sampling, batch: batch.max(1), classes, rows: labels.len(), order: Vec::new(), ends: Vec::new() }
+    }
+
+    /// The number of batches: as many as take every row once.
+    pub fn steps(&self) -> usize {
+        self.rows.div_ceil(self.batch)
+    }
+
+    /// Draws an epoch.
+    pub fn draw(&mut self, seed: &mut Stream) {
+        self.order.clear();
+        self.ends.clear();
+        match self.sampling {
+            Sampling::Shuffled => {
+                self.order.extend(0..self.rows);
+                seed.shuffle(&mut self.order);
+                self.ends.extend((1..=self.steps()).map(|i| (i * self.batch).min(self.rows)));
+            }
+            Sampling::Episodes { rows } => {
+                // Back to where a run begins, so that an epoch depends on its own seed alone.
+                self.classes.iter_mut().for_each(|rows| rows.sort_unstable());
+                self.classes.sort_unstable();
+                for _ in 0..self.steps() {
+                    self.episode(rows, seed);
+                    self.ends.push(self.order.len());
+                }
+            }
+        }
+    }
+
+    /// Some classes, at least two where there are two, and up to `rows` different rows of each.
+    fn episode(&mut self, rows: usize, seed: &mut Stream) {
+        let ways = (self.batch / rows).max(2).min(self.classes.len());
+        let rows = rows.min(self.batch / ways.max(1)).max(2);
+        for way in 0..ways {
+            // The first of a shuffle, of the classes and then of the rows: each drawn once.
+            let other = way + seed.below(self.classes.len() - way);
+            self.classes.swap(way, other);
+            let class = &mut self.classes[way];
+            for i in 0..rows.min(class.len()) {
+                let other = i + seed.below(class.len() - i);
+                class.swap(i, other);
+                self.order.push(class[i]);
+            }
+        }
+    }
+
+    /// The batches that were drawn.
+    pub fn batches(&self) -> impl Iterator<Item = &[usize]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(from, &to)| &self.order[from..to])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shuffled_rows_come_once() {
+        let mut plan = Plan::new(Sampling::Shuffled, 30, &[0; 100]);
+        plan.draw(&mut Stream::new(1, "plan"));
+        let sizes: Vec<usize> = plan.batches().map(<[usize]>::len).collect();
+        assert_eq!((sizes, plan.steps()), (vec![30, 30, 30, 10], 4));
+        let mut all = plan.batches().flatten().copied().collect::<Vec<_>>();
+        all.sort_unstable();
+        assert!(all.iter().enumerate().all(|(i, &r)| i == r));
+    }
+
+    #[test]
+    fn episodes_have_different_rows_of_few_classes() {
+        // 30 classes; the last has 3 rows.
+        let labels: Vec<u32> = (0..293).map(|i| if i < 290 { i % 29 } else { 29 }).collect();
+        let mut plan = Plan::new(Sampling::Episodes { rows: 8 }, 64, &labels);
+        let mut met = std::collections::HashSet::new();
+        for epoch in 0..20 {
+            plan.draw(&mut Stream::new(epoch, "plan"));
+            assert_eq!(plan.batches().count(), 5);
+            for batch in plan.batches() {
+                let distinct: std::collections::HashSet<_> = batch.iter().collect();
+                assert_eq!(distinct.len(), batch.len());
+                let classes: std::collections::HashSet<_> = batch.iter().map(|&r| labels[r]).collect();
+                assert_eq!(classes.len(), 8);
+                assert!(batch.len() <= 64 && batch.len() >= 7 * 8 + 3);
+                met.extend(classes);
+            }
+        }
+        assert_eq!(met.len(), 30);
+        // The same seed draws the same, whatever was drawn before.
+        let mut one = Plan::new(Sampling::Episodes { rows: 8 }, 64, &labels);
+        one.draw(&mut Stream::new(19, "plan"));
+        let mut two = Plan::new(Sampling::Episodes { rows: 8 }, 64, &labels);
+        two.draw(&mut Stream::new(3, "plan"));
+        two.draw(&mut Stream::new(19, "plan"));
+        assert_eq!(one.order, two.order);
+    }
+}
