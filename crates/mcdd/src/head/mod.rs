@@ -144,6 +144,8 @@ pub enum HeadConfig {
     Alad {
         /// Features of the generator's code, at least 1; 32.
         code: usize,
+        /// Features of each hidden layer of the discriminators, at least 1; 128.
+        features: usize,
     },
     /// Gaussian discriminant analysis on the inputs, in closed form.
     Gda {
@@ -237,8 +239,11 @@ impl HeadConfig {
             HeadConfig::DeepSvdd { nu, .. } if !(nu > 0.0 && nu < 1.0) => {
                 wrong("nu", nu.to_string(), "a share between 0 and 1")
             }
-            HeadConfig::Alad { code } if !(1..=65_536).contains(&code) => {
+            HeadConfig::Alad { code, .. } if !(1..=65_536).contains(&code) => {
                 wrong("code", code.to_string(), "1 to 65,536")
+            }
+            HeadConfig::Alad { features, .. } if !(1..=65_536).contains(&features) => {
+                wrong("features", features.to_string(), "1 to 65,536")
             }
             HeadConfig::Gda { shrinkage: Some(s), .. } if !(0.0..=1.0).contains(&s) => {
                 wrong("shrinkage", s.to_string(), "a number from 0 to 1, or auto")
@@ -293,7 +298,7 @@ impl HeadConfig {
             HeadConfig::Protonet { .. } => Protonet::specs(classes, latent),
             HeadConfig::DeepNcm { .. } => DeepNcm::specs(classes, latent),
             HeadConfig::DeepSvdd { .. } => DeepSvdd::specs(latent),
-            HeadConfig::Alad { .. } => Alad::specs(latent),
+            HeadConfig::Alad { features, .. } => Alad::specs(features, latent),
             HeadConfig::Gda { covariance, .. } => Gda::specs(covariance, classes, latent),
         }
     }
@@ -307,7 +312,7 @@ impl HeadConfig {
             HeadConfig::Protonet { shots, queries } => Box::new(Protonet::new(shots, queries, classes, latent)),
             HeadConfig::DeepNcm { decay } => Box::new(DeepNcm::new(decay, classes, latent)),
             HeadConfig::DeepSvdd { boundary, nu } => Box::new(DeepSvdd::new(boundary, nu, latent)),
-            HeadConfig::Alad { code } => Box::new(Alad::new(code, latent, seed)),
+            HeadConfig::Alad { code, features } => Box::new(Alad::new(code, features, latent, seed)),
             HeadConfig::Gda { covariance, shrinkage } => Box::new(Gda::new(covariance, shrinkage, classes, latent)),
         }
     }
@@ -383,7 +388,7 @@ pub const ALL: &[Entry] = &[
         name: "alad",
         summary: "adversarial reconstruction error in a discriminator's features; does not classify",
         reference: "Zenati et al.: Adversarially Learned Anomaly Detection, ICDM 2018",
-        config: || HeadConfig::Alad { code: 32 },
+        config: || HeadConfig::Alad { code: 32, features: 128 },
     },
     Entry {
         name: "gda",

@@ -111,7 +111,16 @@ mod reference {
                 };
                 0.5 * square - params[2][y] - params[3][y]
             }
-            HeadConfig::Alad { .. } | HeadConfig::Protonet { .. } => 0.0,
+            HeadConfig::Alad { .. } => {
+                let (x, other) = z.split_at(latent / 2);
+                let feature = |k: usize, second: &[f64]| {
+                    let (a, b) = of(0, k).split_at(x.len());
+                    let dot = |w: &[f64], v: &[f64]| w.iter().zip(v).map(|(w, v)| w * v).sum::<f64>();
+                    (dot(a, x) + dot(b, second) + params[1][k]).max(0.0)
+                };
+                (0..classes).map(|k| (feature(k, x) - feature(k, other)).abs()).sum()
+            }
+            HeadConfig::Protonet { .. } => 0.0,
         };
         z.chunks(latent).zip(y).map(|(z, &y)| row(z, y as usize)).sum::<f64>() / y.len() as f64
     }

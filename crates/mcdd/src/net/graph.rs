@@ -25,6 +25,8 @@ pub enum Layer {
     },
     /// `max(x, 0)`; same shape.
     Relu,
+    /// The values it reads, one behind the other; as wide as all of them together.
+    Concat,
 }
 
 /// A layer with its name and where its input comes from.
@@ -51,6 +53,8 @@ pub struct Graph {
 
 /// More than any network for tables needs; a file that asks for more is damaged or hostile.
 const MOST_NODES: usize = 10_000;
+/// The same for the features of a value: a few nodes that double would reach any number.
+const MOST_FEATURES: usize = 1 << 28;
 
 impl Graph {
     /// The number of latent features.
@@ -72,13 +76,23 @@ impl Graph {
         let mut widths = vec![self.input];
         for node in &self.nodes {
             let wrong = |what: &str| Error::format(format!("layer {:?} {what}", node.name));
-            let &[from] = node.from.as_slice() else { return Err(wrong("must read one value")) };
-            let width = *widths.get(from).ok_or_else(|| wrong("reads a value that does not exist yet"))?;
-            widths.push(match node.layer {
+            if node.from.is_empty() || (node.from.len() > 1 && node.layer != Layer::Concat) {
+                return Err(wrong("must read one value"));
+            }
+            let mut width = 0usize;
+            for &from in &node.from {
+                let more = *widths.get(from).ok_or_else(|| wrong("reads a value that does not exist yet"))?;
+                width = width.saturating_add(more);
+            }
+            let width = match node.layer {
                 Layer::Linear { inputs, outputs, .. } if inputs == width && outputs > 0 => outputs,
                 Layer::Linear { .. } => return Err(wrong("does not fit the value it reads")),
-                Layer::Relu => width,
-            });
+                Layer::Relu | Layer::Concat => width,
+            };
+            if width > MOST_FEATURES {
+                return Err(wrong("has more features than any network needs"));
+            }
+            widths.push(width);
         }
         Ok(widths)
     }
@@ -146,20 +160,36 @@ pub fn xavier(values: &mut [f32], inputs: usize, outputs: usize, seed: &mut Stre
 
 /// A multi-layer perceptron: `input -> hidden (ReLU) -> ... -> latent`, the last layer linear.
 pub fn mlp(input: usize, hidden: &[usize], latent: usize) -> Graph {
-    let mut nodes: Vec<Node> = Vec::new();
+    let mut nodes = Vec::new();
+    stack(&mut nodes, "", input, hidden, latent);
+    Graph { input, nodes }
+}
+
+/// An encoder and a generator, each like [`mlp`]: `input -> hidden -> code -> hidden, in reverse -> input`. The latent
+/// vector is the input followed by its reconstruction.
+pub fn autoencoder(input: usize, hidden: &[usize], code: usize) -> Graph {
+    let back: Vec<usize> = hidden.iter().rev().copied().collect();
+    let mut nodes = Vec::new();
+    stack(&mut nodes, "encoder.", input, hidden, code);
+    stack(&mut nodes, "generator.", code, &back, input);
+    let from = vec![0, nodes.len()];
+    nodes.push(Node { name: "both".into(), layer: Layer::Concat, from });
+    Graph { input, nodes }
+}
+
+/// Linear layers with ReLU between them, reading the last value so far.
+fn stack(nodes: &mut Vec<Node>, prefix: &str, mut inputs: usize, hidden: &[usize], last: usize) {
     let mut add = |name: String, layer| {
         let from = vec![nodes.len()];
         nodes.push(Node { name, layer, from });
     };
-    let mut inputs = input;
-    for (i, &outputs) in hidden.iter().chain([&latent]).enumerate() {
-        add(format!("fc{}", i + 1), Layer::Linear { inputs, outputs, bias: true });
+    for (i, &outputs) in hidden.iter().chain([&last]).enumerate() {
+        add(format!("{prefix}fc{}", i + 1), Layer::Linear { inputs, outputs, bias: true });
         if i < hidden.len() {
-            add(format!("relu{}", i + 1), Layer::Relu);
+            add(format!("{prefix}relu{}", i + 1), Layer::Relu);
         }
         inputs = outputs;
     }
-    Graph { input, nodes }
 }
 
 #[cfg(test)]
@@ -193,5 +223,32 @@ mod tests {
         assert!(g.latent().is_err());
         assert_eq!(Graph { input: 3, nodes: vec![] }.latent().unwrap(), 3);
         assert!(Graph { input: 0, nodes: vec![] }.latent().is_err());
+        let mut g = mlp(4, &[8], 2);
+        g.nodes[1].from = vec![1, 1];
+        assert!(g.widths().is_err(), "only a concatenation reads several values");
+    }
+
+    #[test]
+    fn an_autoencoder_shows_the_input_beside_its_reconstruction() {
+        let g = autoencoder(7, &[5, 4], 3);
+        assert_eq!(g.widths().unwrap(), [7, 5, 5, 4, 4, 3, 4, 4, 5, 5, 7, 14]);
+        let names: Vec<_> = g.specs().into_iter().map(|s| s.name).collect();
+        assert_eq!((names[0].as_str(), names[11].as_str()), ("encoder.fc1.weight", "generator.fc3.bias"));
+        // Its parameters are those of its two halves.
+        assert_eq!(Params::new(g.specs()).data.len(), {
+            let halves = [mlp(7, &[5, 4], 3), mlp(3, &[4, 5], 7)];
+            halves.iter().map(|g| Params::new(g.specs()).data.len()).sum::<usize>()
+        });
+    }
+
+    #[test]
+    fn concatenations_that_grow_without_bound_are_an_error() {
+        let node = |from: Vec<usize>| Node { name: "both".into(), layer: Layer::Concat, from };
+        let doubling = Graph { input: 3, nodes: (0..200).map(|i| node(vec![i, i])).collect() };
+        assert!(doubling.latent().is_err());
+        assert!(Graph { input: usize::MAX, nodes: vec![node(vec![0, 0])] }.latent().is_err());
+        assert!(Graph { input: 3, nodes: vec![node(vec![])] }.latent().is_err());
+        assert!(Graph { input: 3, nodes: vec![node(vec![0, 2])] }.latent().is_err());
+        assert_eq!(Graph { input: 3, nodes: vec![node(vec![0, 0, 0])] }.latent().unwrap(), 9);
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::optim::State;
-use super::{Epoch, Progress, Rows, Settings};
+use super::{Best, Epoch, Progress, Rows, Settings};
 use crate::container::{Container, Values, hex};
 use crate::detector::Detect;
 use crate::error::{Error, Result};
@@ -58,31 +58,52 @@ impl Keeper {
 
     /// Saves after an epoch, unless that would take more than about a twentieth of the time.
     pub fn save(&mut self, run: &Progress, done: bool) -> Result<()> {
+        let mut tensors: Tensors = vec![("net".into(), &run.net.data), ("head".into(), &run.head.params().data)];
+        for (name, state) in [("net", &run.states.0), ("head", &run.states.1)] {
+            tensors.push((format!("{name}.first"), &state.first));
+            tensors.push((format!("{name}.second"), &state.second));
+        }
+        self.write(run.step, &run.history, run.best.as_ref(), done, tensors)
+    }
+
+    /// Takes up the last checkpoint, if there is one; says whether the run was over.
+    pub fn resume(&self, run: &mut Progress) -> Result<bool> {
+        let Some(mut found) = self.read()? else { return Ok(false) };
+        found.fill("net", &mut run.net.data)?;
+        found.fill("head", &mut run.head.params_mut().data)?;
+        for (name, State { first, second }) in [("net", &mut run.states.0), ("head", &mut run.states.1)] {
+            found.fill(&format!("{name}.first"), first)?;
+            found.fill(&format!("{name}.second"), second)?;
+        }
+        run.best = found.best(|epoch, loss| run.snapshot(epoch, loss))?;
+        run.step = found.step;
+        run.history = found.history;
+        Ok(found.done)
+    }
+
+    /// Writes what any loop keeps, and its own tensors; unless that would take too much of the time.
+    pub fn write<'a>(
+        &mut self,
+        step: u64,
+        history: &[Epoch],
+        best: Option<&'a Best>,
+        done: bool,
+        mut tensors: Tensors<'a>,
+    ) -> Result<()> {
         if !done && self.last.elapsed() < 20 * self.cost {
             return Ok(());
         }
         let start = Instant::now();
-        let text = Text {
-            fingerprint: self.fingerprint.clone(),
-            step: run.step,
-            history: run.history.clone(),
-            best: run.best.as_ref().map(|b| b.epoch),
-            done,
-        };
+        let fingerprint = self.fingerprint.clone();
+        let text = Text { fingerprint, step, history: history.to_vec(), best: best.map(|b| b.epoch), done };
         let text = serde_json::to_string(&text).map_err(|e| Error::format(e.to_string()))?;
-        let mut container = Container { text, ..Default::default() };
-        let mut put = |name: &str, values: &[f32]| {
-            container.put(name, &[values.len()], Values::F32(values.to_vec()));
-        };
-        put("net", &run.net.data);
-        put("head", &run.head.params().data);
-        for (name, state) in [("net", &run.states.0), ("head", &run.states.1)] {
-            put(&format!("{name}.first"), &state.first);
-            put(&format!("{name}.second"), &state.second);
+        if let Some(best) = best {
+            tensors.push(("best.net".into(), &best.net));
+            tensors.push(("best.head".into(), &best.head));
         }
-        if let Some(best) = &run.best {
-            put("best.net", &best.net);
-            put("best.head", &best.head);
+        let mut container = Container { text, ..Default::default() };
+        for (name, values) in tensors {
+            container.put(name, &[values.len()], Values::F32(values.to_vec()));
         }
         container.write(&self.path, FORMAT)?;
         self.cost = start.elapsed();
@@ -90,40 +111,56 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes up the last checkpoint, if there is one; says whether the run was over.
-    pub fn resume(&self, run: &mut Progress) -> Result<bool> {
+    /// The last checkpoint, if there is one.
+    pub fn read(&self) -> Result<Option<Found>> {
         if !self.path.exists() {
-            return Ok(false);
+            return Ok(None);
         }
-        let mut c = Container::read(&self.path, FORMAT)?;
-        let damaged = |e: String| Error::format(format!("the checkpoint is damaged ({e})")).at_file(&self.path);
-        let text: Text = serde_json::from_str(&c.text).map_err(|e| damaged(e.to_string()))?;
+        let container = Container::read(&self.path, FORMAT)?;
+        let text: Text = serde_json::from_str(&container.text).map_err(|e| damaged(&self.path, &e.to_string()))?;
         if text.fingerprint != self.fingerprint {
             return Err(Error::setting("the checkpoint belongs to another run: data, settings or version differ")
                 .at_file(&self.path)
                 .hint("give the data and settings of that run, or another --checkpoint folder"));
         }
-        let mut fill = |name: &str, to: &mut Vec<f32>| -> Result<()> {
-            *to = c.take_f32_unchecked(name, &[to.len()]).map_err(|e| e.at_file(&self.path))?;
-            Ok(())
-        };
-        fill("net", &mut run.net.data)?;
-        fill("head", &mut run.head.params_mut().data)?;
-        for (name, State { first, second }) in [("net", &mut run.states.0), ("head", &mut run.states.1)] {
-            fill(&format!("{name}.first"), first)?;
-            fill(&format!("{name}.second"), second)?;
-        }
-        if let Some(epoch) = text.best {
-            let record = text.history.get(epoch).ok_or_else(|| damaged("no such epoch".into()))?;
-            let mut best = run.snapshot(epoch, record.held_out_loss);
-            fill("best.net", &mut best.net)?;
-            fill("best.head", &mut best.head)?;
-            run.best = Some(best);
-        }
-        run.step = text.step;
-        run.history = text.history;
-        Ok(text.done)
+        let Text { step, history, best, done, .. } = text;
+        Ok(Some(Found { step, history, done, best, container, path: self.path.clone() }))
     }
+}
+
+/// Names and values.
+pub(super) type Tensors<'a> = Vec<(String, &'a [f32])>;
+
+/// A checkpoint that was read.
+pub(super) struct Found {
+    pub step: u64,
+    pub history: Vec<Epoch>,
+    pub done: bool,
+    best: Option<usize>,
+    container: Container,
+    path: PathBuf,
+}
+
+impl Found {
+    /// Overwrites `to` by a tensor of the same length.
+    pub fn fill(&mut self, name: &str, to: &mut Vec<f32>) -> Result<()> {
+        *to = self.container.take_f32_unchecked(name, &[to.len()]).map_err(|e| e.at_file(&self.path))?;
+        Ok(())
+    }
+
+    /// The weights worth keeping, if any were; `like` gives some of the same shape.
+    pub fn best(&mut self, like: impl Fn(usize, f64) -> Best) -> Result<Option<Best>> {
+        let Some(epoch) = self.best else { return Ok(None) };
+        let record = self.history.get(epoch).ok_or_else(|| damaged(&self.path, "no such epoch"))?;
+        let mut best = like(epoch, record.held_out_loss);
+        self.fill("best.net", &mut best.net)?;
+        self.fill("best.head", &mut best.head)?;
+        Ok(Some(best))
+    }
+}
+
+fn damaged(path: &Path, why: &str) -> Error {
+    Error::format(format!("the checkpoint is damaged ({why})")).at_file(path)
 }
 
 fn file(folder: &Path, member: usize) -> PathBuf {

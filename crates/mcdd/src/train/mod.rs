@@ -99,8 +99,9 @@ pub fn graph(input: usize, settings: &Settings) -> Graph {
     let plain = || mlp(input, &settings.hidden, settings.latent);
     match settings.head.trained_by() {
         Loop::ClosedForm => Graph { input, nodes: Vec::new() },
-        Loop::Gradients | Loop::Adversarial if settings.head.allows_bias() => plain(),
-        Loop::Gradients | Loop::Adversarial => plain().without_bias(),
+        Loop::Adversarial => alad::graph(input, settings),
+        Loop::Gradients if settings.head.allows_bias() => plain(),
+        Loop::Gradients => plain().without_bias(),
     }
 }
 
@@ -136,7 +137,11 @@ pub fn fit(
         }
         let keeper = run.checkpoint.as_ref().map(|folder| Keeper::new(folder, member, fingerprint.clone()));
         let pool = Pool::new(pool_threads);
-        fit_member(graph, settings, classes, train, held, member, keeper, run, &pool).map(Some)
+        match settings.head.trained_by() {
+            Loop::Adversarial => alad::fit_member(graph, settings, train, held, member, keeper, run, &pool),
+            _ => fit_member(graph, settings, classes, train, held, member, keeper, run, &pool),
+        }
+        .map(Some)
     };
     let mut members: Vec<Member> = in_parallel(settings.members, side_by_side, one)
         .into_iter()

@@ -17,7 +17,7 @@ const ROWS: usize = 102;
 const MOST: usize = 8;
 
 /// How many rows a shard of a batch has; a multiple of the kernels' six.
-fn shard_rows(batch: usize) -> usize {
+pub(super) fn shard_rows(batch: usize) -> usize {
     let shards = batch.div_ceil(ROWS).clamp(1, MOST);
     batch.div_ceil(shards).next_multiple_of(6)
 }

@@ -23,14 +23,26 @@ struct Step {
     no_bias: Vec<f32>,
 }
 
-/// What a graph becomes: steps, each reading the one before.
-fn compile(graph: &Graph) -> Result<Vec<Step>> {
+fn unsupported(name: &str) -> Error {
+    Error::format(format!("the CPU engine cannot run layer {name:?} where it stands"))
+}
+
+/// What a graph becomes: steps, each reading the one before. `joined` is a last layer that puts the input before the
+/// last step's output.
+struct Plan<'a> {
+    steps: Vec<Step>,
+    joined: Option<&'a str>,
+}
+
+fn compile(graph: &Graph) -> Result<Plan<'_>> {
     graph.widths()?;
     let mut steps: Vec<Step> = Vec::new();
+    let mut joined = None;
     let mut parameter = 0;
     for (i, node) in graph.nodes.iter().enumerate() {
-        let unsupported = || Error::format(format!("the CPU engine cannot run layer {:?} where it stands", node.name));
-        if node.from != [i] {
+        let unsupported = || unsupported(&node.name);
+        let inputs = if node.layer == Layer::Concat { &[0, i][..] } else { &[i][..] };
+        if node.from != inputs || joined.is_some() {
             return Err(unsupported());
         }
         match node.layer {
@@ -44,9 +56,11 @@ fn compile(graph: &Graph) -> Result<Vec<Step>> {
                 Some(step) if !step.relu => step.relu = true,
                 _ => return Err(unsupported()),
             },
+            Layer::Concat if steps.is_empty() => return Err(unsupported()),
+            Layer::Concat => joined = Some(&*node.name),
         }
     }
-    Ok(steps)
+    Ok(Plan { steps, joined })
 }
 
 impl Step {
@@ -90,7 +104,10 @@ impl Engine {
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
     pub fn new(graph: &Graph) -> Result<Engine> {
-        let steps = compile(graph)?;
+        let Plan { steps, joined } = compile(graph)?;
+        if let Some(name) = joined {
+            return Err(unsupported(name));
+        }
         if steps.is_empty() {
             return Err(Error::format("there are no layers to train"));
         }
@@ -184,6 +201,14 @@ impl Pass {
         }
     }
 
+    /// What the layer before the last has given, from the first row on.
+    pub(crate) fn penultimate(&self) -> &[f32] {
+        match self.values.as_slice() {
+            [.., hidden, _] => hidden,
+            _ => &[],
+        }
+    }
+
     /// Goes back from the gradient left in [`Pass::latents_and_gradient`] to that of the parameters.
     /// `x` must be the input of the last forward pass; `gradients` has the parameters' layout and is overwritten.
     pub fn backward(&mut self, engine: &Engine, params: &Params, x: &[f32], gradients: &mut [f32]) {
@@ -229,6 +254,16 @@ impl Pass {
     }
 }
 
+/// The rows of `a`, each followed by one of `b`.
+pub(crate) fn join(a: &[f32], a_width: usize, b: &[f32], b_width: usize, to: &mut [f32]) {
+    let rows = a.chunks_exact(a_width).zip(b.chunks_exact(b_width));
+    for (to, (a, b)) in to.chunks_exact_mut(a_width + b_width).zip(rows) {
+        let (first, second) = to.split_at_mut(a_width);
+        first.copy_from_slice(a);
+        second.copy_from_slice(b);
+    }
+}
+
 /// The first `n` items of a buffer that grows when it must.
 fn sized(buffer: &mut Vec<f32>, n: usize) -> &mut [f32] {
     if buffer.len() < n {
@@ -241,6 +276,8 @@ fn sized(buffer: &mut Vec<f32>, n: usize) -> &mut [f32] {
 #[derive(Clone, Debug)]
 pub struct Predictor {
     steps: Vec<Step>,
+    /// Whether the input stands before the last step's output.
+    joined: bool,
     packed: Vec<Vec<Line>>,
     params: Params,
 }
@@ -249,6 +286,7 @@ pub struct Predictor {
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     values: [Vec<f32>; 2],
+    joined: Vec<f32>,
 }
 
 impl Predictor {
@@ -257,7 +295,7 @@ impl Predictor {
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
     pub fn new(graph: &Graph, params: &Params) -> Result<Predictor> {
-        let steps = compile(graph)?;
+        let Plan { steps, joined } = compile(graph)?;
         let packed = steps
             .iter()
             .map(|s| {
@@ -266,7 +304,7 @@ impl Predictor {
                 lines
             })
             .collect();
-        Ok(Predictor { steps, packed, params: params.clone() })
+        Ok(Predictor { steps, joined: joined.is_some(), packed, params: params.clone() })
     }
 
     /// The parameters it was made with.
@@ -290,6 +328,54 @@ impl Predictor {
             product(input, panels, sized(to, rows * step.outputs), step.then(&self.params));
         }
         let last = self.steps.len() - 1;
-        &scratch.values[last % 2][..rows * self.steps[last].outputs]
+        let (inputs, outputs) = (self.steps[0].inputs, self.steps[last].outputs);
+        let values = &scratch.values[last % 2][..rows * outputs];
+        if !self.joined {
+            return values;
+        }
+        let joined = sized(&mut scratch.joined, rows * (inputs + outputs));
+        join(x, inputs, values, outputs, joined);
+        joined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::graph::{Node, autoencoder, mlp};
+    use crate::seed::Stream;
+
+    #[test]
+    fn a_joined_graph_gives_the_input_and_the_last_output() {
+        let graph = autoencoder(5, &[4], 2);
+        let params = graph.init(&mut Stream::new(1, "joined"));
+        let mut plain = graph.clone();
+        plain.nodes.pop();
+        let (joined, plain) = (Predictor::new(&graph, &params).unwrap(), Predictor::new(&plain, &params).unwrap());
+        let x: Vec<f32> = (0..35).map(|i| (i as f32 * 0.7).sin()).collect();
+        let (mut a, mut b) = (Scratch::default(), Scratch::default());
+        let rows = joined.latents(&x, &mut a).chunks_exact(10);
+        assert_eq!(rows.len(), 7);
+        for ((row, x), y) in rows.zip(x.chunks_exact(5)).zip(plain.latents(&x, &mut b).chunks_exact(5)) {
+            assert_eq!((&row[..5], &row[5..]), (x, y));
+        }
+        assert!(Engine::new(&graph).err().unwrap().to_string().contains("cannot run layer"));
+    }
+
+    #[test]
+    fn other_concatenations_are_refused() {
+        let concat = |from: &[usize]| Node { name: "c".into(), layer: Layer::Concat, from: from.to_vec() };
+        let mut alone = mlp(3, &[], 2);
+        alone.nodes = vec![concat(&[0, 0])];
+        let (mut turned, mut inside, mut twice) = (mlp(3, &[], 2), mlp(3, &[], 2), mlp(3, &[], 2));
+        turned.nodes.push(concat(&[1, 0]));
+        inside.nodes.push(concat(&[0, 1]));
+        inside.nodes.push(Node { name: "r".into(), layer: Layer::Relu, from: vec![2] });
+        twice.nodes.extend([concat(&[0, 1]), concat(&[0, 2])]);
+        for graph in [alone, turned, inside, twice] {
+            graph.widths().unwrap();
+            let params = Params::new(graph.specs());
+            assert!(Predictor::new(&graph, &params).is_err(), "{graph:?}");
+        }
     }
 }

@@ -6,4 +6,5 @@ pub mod pool;
 pub mod simd;
 pub mod vector;
 
+pub(crate) use engine::join;
 pub use engine::{Engine, Pass, Predictor, Scratch};

@@ -1,0 +1,310 @@
+//! Adversarially learned anomaly detection (Zenati et al., ICDM 2018): an encoder E and a generator G against three
+//! judges.
+//!
+//! With rows `x` and codes `z` of independent standard normals, the judges learn to tell the pairs `(x, E(x))` from
+//! `(G(z), z)`, `(x, x)` from `(x, G(E(x)))`, and `(z, z)` from `(z, E(G(z)))`, each by cross-entropy; E and G learn to
+//! have them say the opposite (the form that does not saturate). A step draws codes, moves the judges, then E and G
+//! against the new judges. Rows that do not come back from `G(E(x))` are not like the training rows: see
+//! `head::Alad`, which scores them by the hidden layer of the second judge.
+//!
+//! As in the paper: the three judges, their losses, spectral normalisation of the judges (here by one power iteration a
+//! step, see [`nets`]), and the score. As in the authors' code: Adam with a `beta1` of 0.5 (a smaller one in the settings
+//! is kept), codes of 32 features, judges' layers of 128, one hidden layer in the judges of reconstructions, and
+//! prediction with averages of the weights over the last thousand steps or so.
+//!
+//! Ours: all layers have ReLU and no dropout or batch normalisation; the judge of `(x, z)` reads both from its first
+//! layer on; the encoder is not normalised; and the learning rate is three times that of the settings, with their
+//! schedule. `docs/decisions/0004-alad.md` has the measurements. Encoder and generator have the hidden layers of the
+//! settings, the generator in reverse; the settings' latent features play no part.
+
+mod nets;
+mod shard;
+
+use self::nets::{Nets, Rule, XX, sizes};
+use self::shard::Shard;
+use super::checkpoint::{Keeper, Tensors};
+use super::optim::Optimizer;
+use super::shards::shard_rows;
+use super::{Best, Epoch, Member, Rows, Run, Select, Settings};
+use crate::error::{Error, Kind, Result};
+use crate::head::Head;
+use crate::net::cpu::pool::{Pool, chunks};
+use crate::net::cpu::{Predictor, Scratch};
+use crate::net::{Graph, Params, autoencoder};
+use crate::seed::Stream;
+
+/// Adam's memory of the mean gradient at the most: a longer one follows a game's turns too late.
+const MOST_BETA1: f64 = 0.5;
+/// The learning rate, in units of the settings': of 0.3, 1, 3 and 10, the one with which held-out rows came back best.
+const RATE: f64 = 3.0;
+/// What a step leaves of the averaged weights, once there are many steps.
+const KEEP: f64 = 0.999;
+/// Rows scored together.
+const BLOCK: usize = 96;
+
+/// The network that predicts: encoder, generator, and the row beside its reconstruction.
+pub(super) fn graph(input: usize, settings: &Settings) -> Graph {
+    autoencoder(input, &settings.hidden, sizes(settings).0)
+}
+
+/// The optimiser of all five networks.
+fn optimizer(settings: &Settings) -> Optimizer {
+    match settings.optimizer {
+        Optimizer::Adam { beta1, beta2, eps } => Optimizer::Adam { beta1: beta1.min(MOST_BETA1), beta2, eps },
+        other => other,
+    }
+}
+
+/// The state of a run between two steps.
+struct Game {
+    nets: Nets,
+    /// What predicts: the averages of encoder and generator, and of the features of the judge of reconstructions.
+    net: Params,
+    head: Box<dyn Head>,
+    step: u64,
+    history: Vec<Epoch>,
+    best: Option<Best>,
+}
+
+impl Game {
+    fn new(graph: &Graph, settings: &Settings, member: usize, pool: &Pool) -> Result<Game> {
+        let nets = Nets::new(graph.input, settings, &optimizer(settings), member, pool)?;
+        let head = settings.head.build(0, graph.latent()?, &mut Stream::new(settings.seed, "alad/head"));
+        let net = Params::new(graph.specs());
+        let mut game = Game { nets, net, head, step: 0, history: Vec::new(), best: None };
+        game.settle();
+        Ok(game)
+    }
+
+    /// Takes the averages over into what predicts.
+    fn settle(&mut self) {
+        let Nets { encoder, generator, judges } = &self.nets;
+        let (first, second) = self.net.data.split_at_mut(encoder.average.len());
+        first.copy_from_slice(&encoder.average);
+        second.copy_from_slice(&generator.average);
+        let mut judge = judges[XX].used.clone();
+        judge.data.copy_from_slice(&judges[XX].average);
+        let params = self.head.params_mut();
+        for i in 0..params.specs().len() {
+            let values = judge.export(i);
+            params.get_mut(i).copy_from_slice(&values);
+        }
+    }
+
+    fn snapshot(&self, epoch: usize, loss: f64) -> Best {
+        Best { epoch, loss, net: self.net.data.clone(), head: self.head.params().data.clone() }
+    }
+
+    /// The mean reconstruction error of rows, with the weights that predict.
+    fn look(&self, graph: &Graph, rows: Rows, pool: &Pool) -> Result<f64> {
+        let net = Predictor::new(graph, &self.net)?;
+        let mut errors = vec![0.0; rows.y.len()];
+        pool.split(chunks(&mut errors, BLOCK), |i, errors| {
+            let x = &rows.x[i * BLOCK * graph.input..][..errors.len() * graph.input];
+            let mut scratch = Scratch::default();
+            let z = net.latents(x, &mut scratch);
+            for (error, z) in errors.iter_mut().zip(z.chunks_exact(2 * graph.input)) {
+                *error = -self.head.score(z, &mut [], &mut []);
+            }
+        });
+        let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
+        // An error that overflowed is worse than any other.
+        Ok(if mean.is_nan() { f64::MAX } else { mean.min(f64::MAX) })
+    }
+
+    /// Adds a finished epoch to the history.
+    fn record(&mut self, loss: f64, held_out_loss: f64) -> Epoch {
+        let epoch = self.history.len();
+        let record = Epoch { epoch, loss, held_out_loss, held_out_accuracy: None };
+        self.history.push(record);
+        if self.best.as_ref().is_none_or(|b| held_out_loss < b.loss) {
+            self.best = Some(self.snapshot(epoch, held_out_loss));
+        }
+        record
+    }
+
+    /// Whether there was no better epoch for so long that training is to end.
+    fn stale(&self, settings: &Settings) -> bool {
+        let last = self.history.len().saturating_sub(1);
+        let since = self.best.as_ref().map_or(0, |b| last.saturating_sub(b.epoch));
+        settings.patience.is_some_and(|patience| since >= patience)
+    }
+
+    fn save(&mut self, keeper: &mut Keeper, done: bool) -> Result<()> {
+        let mut tensors = Tensors::new();
+        for (name, net) in self.nets.named() {
+            let net = &*net;
+            let parts = [("raw", &net.raw.data), ("first", &net.state.first), ("second", &net.state.second)];
+            tensors.extend(parts.into_iter().map(|(part, v)| (format!("{name}.{part}"), &v[..])));
+            tensors.push((format!("{name}.average"), &net.average));
+            tensors.extend(net.norms.iter().enumerate().map(|(i, n)| (format!("{name}.norm{i}"), &n.left[..])));
+        }
+        keeper.write(self.step, &self.history, self.best.as_ref(), done, tensors)
+    }
+
+    /// Takes up the last checkpoint, if there is one; says whether the run was over.
+    fn resume(&mut self, keeper: &Keeper, pool: &Pool) -> Result<bool> {
+        let Some(mut found) = keeper.read()? else { return Ok(false) };
+        for (name, net) in self.nets.named() {
+            found.fill(&format!("{name}.raw"), &mut net.raw.data)?;
+            found.fill(&format!("{name}.first"), &mut net.state.first)?;
+            found.fill(&format!("{name}.second"), &mut net.state.second)?;
+            found.fill(&format!("{name}.average"), &mut net.average)?;
+            for (i, norm) in net.norms.iter_mut().enumerate() {
+                found.fill(&format!("{name}.norm{i}"), &mut norm.left)?;
+            }
+            net.restore(pool);
+        }
+        self.best = found.best(|epoch, loss| self.snapshot(epoch, loss))?;
+        self.step = found.step;
+        self.history = found.history;
+        self.settle();
+        Ok(found.done)
+    }
+}
+
+/// Means over a batch.
+struct Outcome {
+    judges_loss: f64,
+    players_loss: f64,
+    /// Of reconstruction, in the features of the judge.
+    error: f64,
+}
+
+/// Plays the steps; holds their buffers.
+struct Table<'a> {
+    data: Rows<'a>,
+    width: usize,
+    code: usize,
+    codes: Vec<f32>,
+    shards: Vec<Shard>,
+}
+
+impl<'a> Table<'a> {
+    fn new(data: Rows<'a>, batch: usize, width: usize, code: usize, nets: &Nets) -> Table<'a> {
+        let count = batch.div_ceil(shard_rows(batch));
+        Table { data, width, code, codes: Vec::new(), shards: vec![Shard::new(nets); count] }
+    }
+
+    /// One step of all networks on these rows, with new codes: first the judges, then those they judge.
+    fn step(&mut self, nets: &mut Nets, rows: &[usize], seed: &mut Stream, rule: &Rule, pool: &Pool) -> Outcome {
+        let (width, code, data) = (self.width, self.code, self.data);
+        self.codes.clear();
+        self.codes.extend((0..rows.len() * code).map(|_| seed.normal() as f32));
+        // How a batch is cut depends on its size alone, and gradients are added in order: threads change no bit.
+        let (codes, size) = (&self.codes, shard_rows(rows.len()));
+        let shards = &mut self.shards[..rows.len().div_ceil(size)];
+        let before = &*nets;
+        pool.split(chunks(shards, 1), |i, shards| {
+            let mine = i * size..rows.len().min((i + 1) * size);
+            for s in shards {
+                s.x.clear();
+                rows[mine.clone()].iter().for_each(|&r| s.x.extend(&data.x[r * width..(r + 1) * width]));
+                s.z.clear();
+                s.z.extend(&codes[mine.start * code..mine.end * code]);
+                s.play(before, width, code);
+                s.judge(before, rows.len());
+            }
+        });
+        for (k, judge) in nets.judges.iter_mut().enumerate() {
+            judge.update(shards.iter().map(|s| &s.judged[k]), rule, pool);
+        }
+        let judged = &*nets;
+        pool.split(chunks(shards, 1), |_, shards| {
+            shards.iter_mut().for_each(|s| s.deceive(judged, rows.len(), width, code));
+        });
+        nets.encoder.update(shards.iter().flat_map(|s| &s.encoder), rule, pool);
+        nets.generator.update(shards.iter().flat_map(|s| &s.generator), rule, pool);
+        let sum = |f: fn(&Shard) -> f64| shards.iter().map(f).sum::<f64>();
+        Outcome { judges_loss: sum(|s| s.judges_loss), players_loss: sum(|s| s.players_loss), error: sum(|s| s.error) }
+    }
+}
+
+/// Trains one member; `graph` must be what [`graph`] gives.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn fit_member(
+    graph: &Graph,
+    settings: &Settings,
+    train: Rows,
+    held: Rows,
+    member: usize,
+    mut keeper: Option<Keeper>,
+    run: &Run,
+    pool: &Pool,
+) -> Result<Member> {
+    let mut game = Game::new(graph, settings, member, pool)?;
+    let mut done = false;
+    if let Some(keeper) = keeper.as_ref().filter(|_| run.resume) {
+        done = game.resume(keeper, pool)?;
+        game.history.iter().for_each(|e| run.watch.epoch(member, e));
+    }
+    let batch = settings.batch.min(train.y.len()).max(1);
+    let mut table = Table::new(train, batch, graph.input, sizes(settings).0, &game.nets);
+    let mut interrupted = false;
+    while !done && game.history.len() < settings.epochs {
+        let loss = epoch(&mut game, &mut table, settings, member, batch, run, pool)?;
+        game.settle();
+        let Some(loss) = loss else {
+            interrupted = true;
+            break;
+        };
+        let held_out_loss = game.look(graph, held, pool)?;
+        run.watch.epoch(member, &game.record(loss, held_out_loss));
+        done = game.stale(settings) || game.history.len() == settings.epochs;
+        if let Some(keeper) = &mut keeper {
+            game.save(keeper, done)?;
+        }
+    }
+    let mut kept = game.history.len().checked_sub(1);
+    // A run that was stopped keeps its last weights: the errors of early epochs are small where the judge that measures
+    // them has not learned much yet.
+    if let Some(best) = game.best.take().filter(|_| settings.select == Select::Best) {
+        game.net.data = best.net;
+        game.head.params_mut().data = best.head;
+        kept = Some(best.epoch);
+    }
+    if game.net.data.iter().chain(&game.head.params().data).any(|v| !v.is_finite()) {
+        return Err(Error::new(Kind::Diverged, "training ended in weights that are not finite").hint("lower --lr"));
+    }
+    Ok(Member { net: game.net, head: game.head, history: game.history, epoch: kept, interrupted })
+}
+
+/// One pass over the rows: their mean reconstruction error on the way, or none if the watcher has stopped it.
+fn epoch(
+    game: &mut Game,
+    table: &mut Table,
+    settings: &Settings,
+    member: usize,
+    batch: usize,
+    run: &Run,
+    pool: &Pool,
+) -> Result<Option<f64>> {
+    let (n, epoch) = (table.data.y.len(), game.history.len());
+    let steps = (settings.epochs * n.div_ceil(batch)) as u64;
+    let optimizer = optimizer(settings);
+    // Order and codes depend on the epoch alone, so a resumed run needs nothing but its number.
+    let mut order: Vec<usize> = (0..n).collect();
+    Stream::new(settings.seed, &format!("shuffle/{member}/{epoch}")).shuffle(&mut order);
+    let mut codes = Stream::new(settings.seed, &format!("alad/codes/{member}/{epoch}"));
+    let mut loss = 0.0;
+    for rows in order.chunks(batch) {
+        let rate = RATE * settings.lr * settings.schedule.at(game.step, steps);
+        game.step += 1;
+        // The first averages forget fast, or they would long remember the weights before training.
+        let keep = KEEP.min((1 + game.step) as f64 / (10 + game.step) as f64);
+        let rule = Rule { optimizer: &optimizer, rate, decay: settings.weight_decay, step: game.step, keep };
+        let here = table.step(&mut game.nets, rows, &mut codes, &rule, pool);
+        if !(here.judges_loss + here.players_loss + here.error).is_finite() {
+            let what = format!("the loss is not finite any more in epoch {}", epoch + 1);
+            return Err(Error::new(Kind::Diverged, what).hint("lower --lr"));
+        }
+        loss += here.error * rows.len() as f64;
+        if run.watch.stop() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(loss / n as f64))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! The five networks of the game, and spectral normalisation.
+
+use crate::error::Result;
+use crate::head::HeadConfig;
+use crate::net::cpu::Engine;
+use crate::net::cpu::pool::Pool;
+use crate::net::{Graph, Params, mlp};
+use crate::seed::Stream;
+use crate::train::Settings;
+use crate::train::optim::{Optimizer, State, update};
+
+/// Power iterations before the first step; each later step does one.
+const FIRST_ITERATIONS: usize = 20;
+/// Nothing is divided by less.
+const LEAST: f64 = 1e-12;
+
+/// The largest singular value of a weight, followed by power iteration.
+#[derive(Clone, Debug)]
+pub(super) struct Norm {
+    /// Which tensor.
+    weight: usize,
+    /// The singular vector on the side of the layer's inputs; all that a checkpoint must keep.
+    pub left: Vec<f32>,
+    right: Vec<f32>,
+    sigma: f64,
+}
+
+impl Norm {
+    fn new(weight: usize, inputs: usize, outputs: usize, seed: &mut Stream) -> Norm {
+        let right = (0..outputs).map(|_| seed.normal() as f32).collect();
+        Norm { weight, left: vec![0.0; inputs], right, sigma: 1.0 }
+    }
+
+    fn iterate(&mut self, weight: &[f32]) {
+        let rows = weight.chunks_exact(self.right.len());
+        let products: Vec<f64> = rows.map(|row| dot(row, &self.right)).collect();
+        unit(&products, &mut self.left);
+        self.measure(weight);
+    }
+
+    /// The norm along `left`, and the other vector that belongs to it.
+    fn measure(&mut self, weight: &[f32]) {
+        let mut products = vec![0.0f64; self.right.len()];
+        for (row, &l) in weight.chunks_exact(self.right.len()).zip(&self.left) {
+            products.iter_mut().zip(row).for_each(|(p, &w)| *p += f64::from(l) * f64::from(w));
+        }
+        self.sigma = unit(&products, &mut self.right);
+    }
+
+    #[cfg(test)]
+    pub fn right(&self) -> &[f32] {
+        &self.right
+    }
+
+    /// From the gradient with respect to `used = raw / sigma` to that with respect to `raw`, in place. The singular
+    /// vectors count as constants, as at the maximum that they stand for their own change does not move sigma.
+    fn chain(&self, used: &[f32], gradient: &mut [f32]) {
+        let (inner, scale) = (dot(gradient, used) as f32, (1.0 / self.sigma) as f32);
+        for (row, &l) in gradient.chunks_exact_mut(self.right.len()).zip(&self.left) {
+            let along = inner * l;
+            row.iter_mut().zip(&self.right).for_each(|(g, &r)| *g = scale * (-along).mul_add(r, *g));
+        }
+    }
+}
+
+/// Writes `from` at length 1 and returns its length.
+fn unit(from: &[f64], to: &mut [f32]) -> f64 {
+    let length = libm::sqrt(from.iter().map(|v| v * v).sum::<f64>()).max(LEAST);
+    to.iter_mut().zip(from).for_each(|(t, &v)| *t = (v / length) as f32);
+    length
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    let mut lanes = [0.0f64; 8];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        for ((l, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
+            *l += f64::from(a) * f64::from(b);
+        }
+    }
+    lanes.iter().sum()
+}
+
+/// How all networks of a step are updated.
+pub(super) struct Rule<'a> {
+    pub optimizer: &'a Optimizer,
+    pub rate: f64,
+    pub decay: f64,
+    /// Counted from 1.
+    pub step: u64,
+    /// What is left of an average.
+    pub keep: f64,
+}
+
+/// One network.
+pub(super) struct Net {
+    /// What the optimiser moves.
+    pub raw: Params,
+    /// What the engine runs: the same, its weights divided by their norms.
+    pub used: Params,
+    pub engine: Engine,
+    pub state: State,
+    /// Of each weight; none where nothing is normalised.
+    pub norms: Vec<Norm>,
+    /// The moving average of `used`.
+    pub average: Vec<f32>,
+    gradient: Vec<f32>,
+}
+
+impl Net {
+    pub(super) fn new(
+        graph: &Graph,
+        normalised: bool,
+        optimizer: &Optimizer,
+        seed: &mut Stream,
+        pool: &Pool,
+    ) -> Result<Net> {
+        let raw = graph.init(seed);
+        let weights = raw.specs().iter().enumerate().filter(|(_, s)| normalised && s.shape.len() == 2);
+        let mut norms: Vec<Norm> = weights.map(|(i, s)| Norm::new(i, s.shape[1], s.shape[0], seed)).collect();
+        for norm in &mut norms {
+            (1..FIRST_ITERATIONS).for_each(|_| norm.iterate(raw.get(norm.weight)));
+        }
+        let state = State::new(optimizer, &raw);
+        let gradient = vec![0.0; raw.data.len()];
+        let mut net =
+            Net { used: raw.clone(), raw, engine: Engine::new(graph)?, state, norms, average: Vec::new(), gradient };
+        net.norms.iter_mut().for_each(|n| n.iterate(net.raw.get(n.weight)));
+        net.load(pool);
+        net.average.clone_from(&net.used.data);
+        Ok(net)
+    }
+
+    /// Brings `used` and the engine up to `raw` and the norms.
+    fn load(&mut self, pool: &Pool) {
+        self.used.data.copy_from_slice(&self.raw.data);
+        for norm in &self.norms {
+            let scale = (1.0 / norm.sigma) as f32;
+            self.used.get_mut(norm.weight).iter_mut().for_each(|w| *w *= scale);
+        }
+        self.engine.load(&self.used, pool);
+    }
+
+    /// The same after `raw` and the left vectors came from a checkpoint.
+    pub fn restore(&mut self, pool: &Pool) {
+        self.norms.iter_mut().for_each(|n| n.measure(self.raw.get(n.weight)));
+        self.load(pool);
+    }
+
+    /// Adds up the gradients of `used`, in order, as one with respect to `raw`.
+    pub fn collect<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>) -> &[f32] {
+        self.gradient.fill(0.0);
+        for part in parts {
+            self.gradient.iter_mut().zip(part).for_each(|(s, g)| *s += g);
+        }
+        for norm in &self.norms {
+            let range = self.used.range(norm.weight);
+            norm.chain(&self.used.data[range.clone()], &mut self.gradient[range]);
+        }
+        &self.gradient
+    }
+
+    /// One step along these gradients of `used`.
+    pub fn update<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>, rule: &Rule, pool: &Pool) {
+        self.collect(parts);
+        // The length of a weight that is normalised means nothing, and needs no penalty.
+        let decay = if self.norms.is_empty() { rule.decay } else { 0.0 };
+        let gradient = std::slice::from_ref(&self.gradient);
+        update(rule.optimizer, rule.rate, decay, rule.step, &mut self.raw, gradient, &mut self.state, pool);
+        self.norms.iter_mut().for_each(|n| n.iterate(self.raw.get(n.weight)));
+        self.load(pool);
+        let new = (1.0 - rule.keep) as f32;
+        self.average.iter_mut().zip(&self.used.data).for_each(|(a, &v)| *a = new.mul_add(v - *a, *a));
+    }
+}
+
+/// The judge of a row with a code, of a row with itself or its reconstruction, and the same for codes.
+pub(super) const XZ: usize = 0;
+pub(super) const XX: usize = 1;
+pub(super) const ZZ: usize = 2;
+
+/// All of them.
+pub(super) struct Nets {
+    pub encoder: Net,
+    pub generator: Net,
+    pub judges: [Net; 3],
+}
+
+impl Nets {
+    pub fn new(input: usize, settings: &Settings, optimizer: &Optimizer, member: usize, pool: &Pool) -> Result<Nets> {
+        let (code, features) = sizes(settings);
+        let net = |name: &str, graph: Graph, normalised| {
+            let mut seed = Stream::new(settings.seed, &format!("alad/init/{name}/{member}"));
+            Net::new(&graph, normalised, optimizer, &mut seed, pool)
+        };
+        let back: Vec<usize> = settings.hidden.iter().rev().copied().collect();
+        Ok(Nets {
+            encoder: net("encoder", mlp(input, &settings.hidden, code), false)?,
+            generator: net("generator", mlp(code, &back, input), false)?,
+            judges: [
+                net("xz", mlp(input + code, &[features, features], 1), true)?,
+                net("xx", mlp(2 * input, &[features], 1), true)?,
+                net("zz", mlp(2 * code, &[features], 1), true)?,
+            ],
+        })
+    }
+
+    /// Each with its name.
+    pub fn named(&mut self) -> impl Iterator<Item = (&'static str, &mut Net)> {
+        let [xz, xx, zz] = &mut self.judges;
+        [("encoder", &mut self.encoder), ("generator", &mut self.generator), ("xz", xz), ("xx", xx), ("zz", zz)]
+            .into_iter()
+    }
+}
+
+/// The features of a code, and those of the judges' hidden layers.
+pub(super) fn sizes(settings: &Settings) -> (usize, usize) {
+    match settings.head {
+        HeadConfig::Alad { code, features } => (code, features),
+        // No other method comes here; a network of any size would do.
+        _ => (settings.latent, settings.latent),
+    }
+}
