@@ -94,6 +94,14 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     writeln!(out, "confidence   {}", described(s.detector.detector.name(), &s.detector))?;
     if s.head.trained_by() == Loop::ClosedForm {
         writeln!(out, "training     {} rows, in closed form, seed {}", model.training_rows(), s.seed)?;
+        if let Some((&[e], _)) = model.history(0) {
+            let accuracy = e.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)));
+            writeln!(
+                out,
+                "             loss {:.4}, held-out loss {:.4}, held-out accuracy {accuracy}",
+                e.loss, e.held_out_loss
+            )?;
+        }
     } else {
         training(&mut out, model)?;
     }

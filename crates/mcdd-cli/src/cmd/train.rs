@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use mcdd::data::Table;
 use mcdd::detector::Detect;
-use mcdd::head::{self, HeadConfig};
+use mcdd::head::{self, HeadConfig, Loop};
 use mcdd::model::Model;
 use mcdd::train::optim::{Optimizer, Schedule};
 use mcdd::train::{self, Run, Settings};
@@ -264,7 +264,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ui::note(&format!("{rows} rows, {columns} feature columns, classes: {classes}"));
     }
     ui::catch_interrupts();
-    let progress = ui::Progress::new(settings.members, settings.epochs, args.quiet);
+    let closed = settings.head.trained_by() == Loop::ClosedForm;
+    let (members, epochs) = if closed { (1, 1) } else { (settings.members, settings.epochs) };
+    let progress = ui::Progress::new(members, epochs, args.quiet);
     let start = Instant::now();
     let fitted = Model::fit_with(
         &table,

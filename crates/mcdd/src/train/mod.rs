@@ -126,7 +126,7 @@ pub fn fit(
         None => String::new(),
     };
     if settings.head.trained_by() == Loop::ClosedForm {
-        return closed_form(graph, settings, classes, train, run);
+        return closed_form(graph, settings, classes, train, held, run);
     }
     let side_by_side = settings.members.min(run.threads).max(1);
     let pool_threads = if side_by_side == 1 { run.threads } else { 1 };
@@ -154,12 +154,28 @@ pub fn fit(
     Ok(members)
 }
 
-/// A head that one look at the inputs makes; all members would be the same.
-fn closed_form(graph: &Graph, settings: &Settings, classes: usize, train: Rows, run: &Run) -> Result<Vec<Member>> {
+/// A head that one look at the inputs makes; all members would be the same. What there is to know goes down as one epoch.
+fn closed_form(
+    graph: &Graph,
+    settings: &Settings,
+    classes: usize,
+    train: Rows,
+    held: Rows,
+    run: &Run,
+) -> Result<Vec<Member>> {
     let mut head = settings.head.build(classes, graph.input, &mut Stream::new(settings.seed, "init/head/0"));
     head.settle(train.x, train.y, 0, &Pool::new(run.threads))?;
+    let mut watcher = Watcher::default();
+    // Every so many rows of a large table will do for the loss.
+    let (width, every) = (graph.input, train.y.len().div_ceil(2048).max(1));
+    let x: Vec<f32> = train.x.chunks_exact(width).step_by(every).flatten().copied().collect();
+    let y: Vec<u32> = train.y.iter().step_by(every).copied().collect();
+    let (loss, _) = watcher.judge(head.as_ref(), &x, Rows { x: &x, y: &y });
+    let (held_out_loss, held_out_accuracy) = watcher.judge(head.as_ref(), held.x, held);
+    let record = Epoch { epoch: 0, loss, held_out_loss, held_out_accuracy };
+    run.watch.epoch(0, &record);
     let net = Params::new(graph.specs());
-    Ok(vec![Member { net, head, history: Vec::new(), epoch: None, interrupted: false }])
+    Ok(vec![Member { net, head, history: vec![record], epoch: Some(0), interrupted: false }])
 }
 
 /// `work(0)` to `work(count - 1)`, up to `threads` at a time; the results are in order.
@@ -339,6 +355,7 @@ fn fit_member(
 struct Watcher {
     pass: Pass,
     scratch: Scratch,
+    gradient: Vec<f32>,
     ignored: Vec<f32>,
     logits: Vec<f64>,
     distances: Vec<f64>,
@@ -350,25 +367,41 @@ impl Watcher {
 
     /// Mean loss and accuracy on the held-out rows.
     fn look(&mut self, engine: &Engine, p: &Progress, held: Rows) -> (f64, Option<f64>) {
-        let Some(width) = held.x.len().checked_div(held.y.len()) else { return (0.0, None) };
-        let n = held.y.len();
-        self.ignored.resize(p.head.params().data.len(), 0.0);
-        self.logits.resize(p.head.classes(), 0.0);
-        self.distances.resize(p.head.classes(), 0.0);
+        let z = latents(engine, &p.net, held, &mut self.pass);
+        self.judge(p.head.as_ref(), &z, held)
+    }
+
+    /// The same for rows whose latents are known.
+    fn judge(&mut self, head: &dyn Head, z: &[f32], rows: Rows) -> (f64, Option<f64>) {
+        let n = rows.y.len();
+        let Some(latent) = z.len().checked_div(n) else { return (0.0, None) };
+        self.ignored.resize(head.params().data.len(), 0.0);
+        self.logits.resize(head.classes(), 0.0);
+        self.distances.resize(head.classes(), 0.0);
         let (mut loss, mut right) = (0.0, 0usize);
-        for (x, y) in held.x.chunks(Self::ROWS * width).zip(held.y.chunks(Self::ROWS)) {
-            self.pass.forward(engine, &p.net, x);
-            let (z, dz) = self.pass.latents_and_gradient();
-            loss += p.head.loss(z, y, n, dz, &mut self.ignored, &mut self.scratch);
-            for (z, &y) in z.chunks_exact(z.len() / y.len()).zip(y) {
-                p.head.score(z, &mut self.logits, &mut self.distances);
+        for (z, y) in z.chunks(Self::ROWS * latent).zip(rows.y.chunks(Self::ROWS)) {
+            self.gradient.resize(z.len(), 0.0);
+            loss += head.loss(z, y, n, &mut self.gradient, &mut self.ignored, &mut self.scratch);
+            for (z, &y) in z.chunks_exact(latent).zip(y) {
+                head.score(z, &mut self.logits, &mut self.distances);
                 right += usize::from(!self.logits.is_empty() && largest(&self.logits) == y as usize);
             }
         }
         // A loss that overflowed is worse than any other.
-        let accuracy = (p.head.classes() > 0).then(|| right as f64 / n as f64);
+        let accuracy = (head.classes() > 0).then(|| right as f64 / n as f64);
         (if loss.is_nan() { f64::MAX } else { loss.min(f64::MAX) }, accuracy)
     }
+}
+
+/// The latent vectors of all rows, on the calling thread.
+fn latents(engine: &Engine, net: &Params, rows: Rows, pass: &mut Pass) -> Vec<f32> {
+    let n = rows.y.len();
+    let Some(width) = rows.x.len().checked_div(n) else { return Vec::new() };
+    let mut z = Vec::with_capacity(n * engine.latent());
+    for x in rows.x.chunks((Watcher::ROWS * width).max(1)) {
+        z.extend_from_slice(pass.forward(engine, net, x));
+    }
+    z
 }
 
 /// The index of the largest value, the first of equals.
