@@ -239,5 +239,5 @@ fn the_list_has_everything() {
         assert!(text.lines().any(|l| l.trim_start().starts_with(&format!("{name} "))), "{name}");
         assert!(stdout(&lab.ok(&["methods", name])).contains("settings"), "{name}");
     }
-    assert!(text.lines().all(|l| l.chars().count() < 140), "{text}");
+    assert!(text.lines().all(|l| l.chars().count() < 170), "{text}");
 }

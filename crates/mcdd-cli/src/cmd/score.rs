@@ -170,6 +170,10 @@ impl Fitting {
     fn fit(&self, pool: &Pool) -> anyhow::Result<Scorer> {
         let config = DetectorConfig::parse(&self.detector)?;
         let needs = config.about().needs;
+        if needs.head {
+            let e = mcdd::Error::setting(format!("{} needs the head of a trained model", config.name()));
+            return Err(e.hint("take another detector; gda is the nearest thing for features from elsewhere").into());
+        }
         if needs.features && self.train_features.is_empty() {
             let e = mcdd::Error::setting(format!("{} needs features", config.name()));
             return Err(e.hint("give --train-features FILE").into());
