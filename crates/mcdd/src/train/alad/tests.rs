@@ -232,3 +232,12 @@ fn a_run_stopped_at_once_still_predicts() {
     assert!(member.interrupted && member.epoch.is_none() && member.history.is_empty());
     assert!(confidences(&settings(), &member, &blobs(5, false, "test")).iter().all(|c| c.is_finite()));
 }
+
+#[test]
+fn a_model_comes_back_from_its_bytes() {
+    let table = crate::data::digits().select(&(0..300).collect::<Vec<_>>());
+    let model = crate::model::Model::fit(&table, &Settings { epochs: 2, ..settings() }).unwrap();
+    let again = crate::model::Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
+    assert_eq!(model.predict(&table).unwrap(), again.predict(&table).unwrap());
+    assert_eq!(again.graph().latent().unwrap(), 2 * again.graph().input);
+}
