@@ -149,7 +149,7 @@ mod tests {
 
     fn rows(count: usize, width: usize, seed: u64) -> Vec<f32> {
         let mut s = Stream::new(seed, "lof");
-        (0..count * width).map(|i| s.normal() as f32 * if i / width % 7 == 0 { 4.0 } else { 1.0 }).collect()
+        (0..count * width).map(|i| s.normal() as f32 * if (i / width).is_multiple_of(7) { 4.0 } else { 1.0 }).collect()
     }
 
     /// The definition, with every distance.

@@ -3,7 +3,7 @@
 //! The answer is that of the definition: the `k` smallest of `sum (a - b)^2` (or the `k` largest of `sum a b`), computed
 //! in f64 from f32 rows one pair at a time, ties going to the earlier row. Almost no pair is really computed that way.
 //! One product in f32 gives every pair a lower bound, and only pairs whose bound is below the k-th best so far are looked
-//! at: for rows in no order about `k log(n / k)` of `n`.
+//! at: for rows in no order some `k log2(n / k)` of `n`.
 //!
 //! # The bound
 //! With `u = 2^-24`, `gamma = (w + 1) u / (1 - (w + 1) u)` for width `w`, rows centred on `c` and rounded to f32
@@ -23,7 +23,6 @@
 //! cluster are computed in f64: slower, with the same answer. The same goes for rows so long that f32 would overflow.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
 use super::{FAR, Store};
 use crate::error::Result;
@@ -34,8 +33,8 @@ use crate::stats::moments::mean;
 
 /// Queries answered together; more would push them out of the second-level cache.
 const BLOCK: usize = 192;
-/// Neighbours that all queries of a block keep together: 4 MB.
-const KEPT: usize = 1 << 18;
+/// Neighbours that the queries of a block have together, half of what they have room for: 2 MB.
+const KEPT: usize = 1 << 17;
 /// Squared lengths up to here leave f32 room for their products and sums.
 const LONG: f64 = 1e36;
 /// Rows wider than this would need a margin of hundredths; there is none for them, and every pair is computed.
@@ -174,7 +173,7 @@ impl Index {
             let from = b * block;
             let search = Search::run(self, queries, k, own.map(|o| o + from));
             for (i, best) in search.into_iter().enumerate() {
-                found(from + i, &best.into_sorted_vec());
+                found(from + i, &best);
             }
         }
     }
@@ -242,52 +241,61 @@ struct Search<'a> {
     own: Option<usize>,
     /// The squared length of each centred query.
     squares: Vec<f64>,
-    /// The best so far of each query, the worst of them on top.
-    best: Vec<BinaryHeap<Neighbour>>,
+    /// What may be among the best of each query.
+    best: Vec<Best>,
     /// For each query, the sum above which a row is not among the best.
     limits: Vec<f32>,
 }
 
+/// The best of a query so far and some more: at `2 k` they are cut back to `k`. Next to a heap, which would be up to
+/// date all the time, that takes a few more pairs and much less time for each.
+struct Best {
+    found: Vec<Neighbour>,
+    /// What is not below this is not among the best.
+    worst: f64,
+}
+
 impl<'a> Search<'a> {
-    /// The `k` best of each query.
-    fn run(index: &'a Index, queries: &'a [f32], k: usize, own: Option<usize>) -> Vec<BinaryHeap<Neighbour>> {
+    /// The `k` best of each query, nearest first.
+    fn run(index: &'a Index, queries: &'a [f32], k: usize, own: Option<usize>) -> Vec<Vec<Neighbour>> {
         let width = index.width;
         let count = queries.len() / width;
-        let best = (0..count).map(|_| BinaryHeap::with_capacity(k)).collect();
         if k == 0 {
-            return best;
+            return vec![Vec::new(); count];
         }
         let mut centred = Vec::with_capacity(queries.len());
         for query in queries.chunks_exact(width) {
             centred.extend(query.iter().zip(&index.centre).map(|(v, c)| v - c));
         }
         let squares = centred.chunks_exact(width).map(|a| inner_product(a, a)).collect();
+        let room = (2 * k).min(index.count());
+        let best = (0..count).map(|_| Best { found: Vec::with_capacity(room), worst: f64::INFINITY }).collect();
         let mut search = Search { index, queries, k, own, squares, best, limits: vec![f32::INFINITY; count] };
         let panels = Panels::new(&index.lines, width, index.count());
         gemm::look(&centred, panels, &index.starts, &mut search);
-        search.best
+        let sorted = |mut best: Best| {
+            best.found.sort_unstable();
+            best.found.truncate(k);
+            best.found
+        };
+        search.best.into_iter().map(sorted).collect()
     }
 
-    /// A pair that may be among the best.
+    /// A pair that may be among the best. Rows come in ascending order, so ties with what is there are lost.
     #[inline(always)]
     fn take(&mut self, q: usize, row: usize) {
         let Index { width, .. } = *self.index;
-        let query = &self.queries[q * width..(q + 1) * width];
-        let new = Neighbour { value: self.index.value(query, row), row };
+        let value = self.index.value(&self.queries[q * width..(q + 1) * width], row);
         let best = &mut self.best[q];
-        if best.len() < self.k {
-            best.push(new);
-        } else if let Some(mut last) = best.peek_mut()
-            && new < *last
-        {
-            *last = new;
-        } else {
+        if value >= best.worst {
             return;
         }
-        if best.len() == self.k
-            && let Some(last) = best.peek()
-        {
-            self.limits[q] = self.index.limit(last.value, self.squares[q]);
+        best.found.push(Neighbour { value, row });
+        // For the first time, or with as many again.
+        if best.found.len() == self.k || best.found.len() == 2 * self.k {
+            best.worst = best.found.select_nth_unstable(self.k - 1).1.value;
+            best.found.truncate(self.k);
+            self.limits[q] = self.index.limit(best.worst, self.squares[q]);
         }
     }
 }
