@@ -4,9 +4,9 @@
 //! `-1/2 (M_k(x) + log det S_k)`. It classifies by `log prior_k + log N(x | mu_k, S_k)`, where the prior is a class's share
 //! of the training rows.
 //!
-//! Covariances are shrunk towards a multiple of the identity, by default as much as Ledoit and Wolf's formula says:
-//! near nothing with many rows, and a good deal where a class has fewer rows than there are features, whose own
-//! covariance would be singular.
+//! Covariances may be shrunk towards a multiple of the identity: by a given weight, or by what Ledoit and Wolf's formula
+//! says (`shrinkage=auto`), which is a good deal where a class has fewer rows than there are features, but also where
+//! features have long tails. By default they are not (the method `gda` has the figures).
 
 use serde::{Deserialize, Serialize};
 
@@ -17,22 +17,26 @@ use crate::net::cpu::pool::Pool;
 use crate::stats::gaussians::{Covariance, Gaussians};
 
 /// Its settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// `tied` (one for all classes, the default), `diagonal` (independent features) or `full` (one for each class).
     pub covariance: Covariance,
-    /// The weight of the identity in each covariance, from 0 to 1; auto for Ledoit and Wolf's.
+    /// The weight of the identity in each covariance, from 0 (the default) to 1; auto for Ledoit and Wolf's.
     pub shrinkage: Option<f64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { covariance: Covariance::Tied, shrinkage: Some(0.0) }
+    }
 }
 
 impl Method for Config {
     const ABOUT: About = About {
         name: "gda",
         summary: "log density of the nearest of the classes' Gaussians",
-        reference: "Hastie, Tibshirani, Friedman: The Elements of Statistical Learning, 2nd edition, Springer 2009 \
-                    (4.3); Ledoit, Wolf: A Well-Conditioned Estimator for Large-Dimensional Covariance Matrices, \
-                    Journal of Multivariate Analysis 2004",
+        reference: "Hastie, Tibshirani, Friedman: The Elements of Statistical Learning, 2009 (section 4.3)",
         needs: Needs { features: true, labels: true, ..Needs::NONE },
     };
 

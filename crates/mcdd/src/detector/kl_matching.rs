@@ -25,7 +25,7 @@ impl Method for Config {
     const ABOUT: About = About {
         name: "kl-matching",
         summary: "minus the divergence of the posterior from the nearest class's mean posterior",
-        reference: "Hendrycks, Basart, Mazeika, Zou, Kwon, Mostajabi, Steinhardt, Song: Scaling Out-of-Distribution \
+        reference: "Hendrycks et al.: Scaling Out-of-Distribution \
                     Detection for Real-World Settings, ICML 2022",
         needs: Needs { logits: true, ..Needs::NONE },
     };

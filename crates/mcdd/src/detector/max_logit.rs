@@ -19,7 +19,7 @@ impl Method for Config {
     const ABOUT: About = About {
         name: "max-logit",
         summary: "the largest logit",
-        reference: "Hendrycks, Basart, Mazeika, Zou, Kwon, Mostajabi, Steinhardt, Song: Scaling Out-of-Distribution \
+        reference: "Hendrycks et al.: Scaling Out-of-Distribution \
                     Detection for Real-World Settings, ICML 2022",
         needs: Needs { logits: true, ..Needs::NONE },
     };

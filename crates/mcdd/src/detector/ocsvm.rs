@@ -45,7 +45,7 @@ impl Method for Config {
     const ABOUT: About = About {
         name: "ocsvm",
         summary: "one-class support vector machine with a Gaussian kernel",
-        reference: "Schölkopf, Platt, Shawe-Taylor, Smola, Williamson: Estimating the Support of a High-Dimensional \
+        reference: "Schölkopf et al.: Estimating the Support of a High-Dimensional \
                     Distribution, Neural Computation 2001",
         needs: Needs { features: true, ..Needs::NONE },
     };

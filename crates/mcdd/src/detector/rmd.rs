@@ -23,7 +23,7 @@ impl Method for Config {
     const ABOUT: About = About {
         name: "rmd",
         summary: "relative Mahalanobis distance: to the nearest class, less that to all the data",
-        reference: "Ren, Fort, Liu, Guha Roy, Padhy, Lakshminarayanan: A Simple Fix to Mahalanobis Distance for \
+        reference: "Ren et al.: A Simple Fix to Mahalanobis Distance for \
                     Improving Near-OOD Detection, ICML UDL Workshop 2021",
         needs: Needs { features: true, labels: true, ..Needs::NONE },
     };

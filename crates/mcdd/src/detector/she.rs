@@ -21,7 +21,7 @@ impl Method for Config {
     const ABOUT: About = About {
         name: "she",
         summary: "inner product of the features with the mean features of the predicted class",
-        reference: "Zhang, Fu, Chen, Du, Li, Wang, Liu, Han, Zhang: Out-of-Distribution Detection based on \
+        reference: "Zhang et al.: Out-of-Distribution Detection based on \
                     In-Distribution Data Patterns Memorization with Modern Hopfield Energy, ICLR 2023",
         needs: Needs { features: true, logits: true, ..Needs::NONE },
     };

@@ -76,9 +76,7 @@ impl Data {
 
 /// All that can be fitted on features.
 fn configs() -> Vec<DetectorConfig> {
-    let only = std::env::var("MCDD_ONLY").ok();
-    let wanted = |c: &DetectorConfig| only.as_ref().is_none_or(|o| o.split(',').any(|n| n == c.name()));
-    DetectorConfig::all().into_iter().filter(|c| !c.about().needs.head && wanted(c)).collect()
+    DetectorConfig::all().into_iter().filter(|c| !c.about().needs.head).collect()
 }
 
 fn fit(config: &DetectorConfig, data: &Data, threads: usize) -> Fitted {

@@ -151,7 +151,7 @@ pub enum HeadConfig {
     Gda {
         /// What the classes share; tied.
         covariance: Covariance,
-        /// How far covariances are drawn to a multiple of the identity, 0 to 1; automatic is Ledoit and Wolf's.
+        /// How far covariances are drawn to a multiple of the identity, 0 to 1; 0. Automatic is Ledoit and Wolf's.
         shrinkage: Option<f64>,
     },
 }
@@ -394,7 +394,7 @@ pub const ALL: &[Entry] = &[
         name: "gda",
         summary: "a Gaussian for each class on the inputs themselves, in closed form",
         reference: "Hastie, Tibshirani, Friedman: The Elements of Statistical Learning, 2009 (section 4.3)",
-        config: || HeadConfig::Gda { covariance: Covariance::Tied, shrinkage: None },
+        config: || HeadConfig::Gda { covariance: Covariance::Tied, shrinkage: Some(0.0) },
     },
 ];
 
