@@ -1,6 +1,4 @@
 //! Detectors against other libraries, on the rows and answers of `scripts/detector_fixtures.py`.
-//!
-//! `MCDD_ONLY=knn,lof` looks at those detectors only.
 
 use mcdd::detector::{DetectorConfig, Fitted, LastLayer, Rows, Training};
 use mcdd::net::cpu::pool::Pool;
@@ -177,12 +175,9 @@ fn name(spec: &str) -> &str {
 #[test]
 fn agrees_with_other_libraries() {
     let fixture = fixture();
-    let only = std::env::var("MCDD_ONLY").ok();
-    let wanted = |e: &&Expectation| only.as_ref().is_none_or(|o| o.split(',').any(|n| n == name(&e.spec)));
     let failures: Vec<String> = fixture
         .expectations
         .iter()
-        .filter(wanted)
         .filter_map(|e| {
             let columns = if e.columns.is_empty() { String::new() } else { format!(" on columns {:?}", e.columns) };
             let wrong = fixture.check(e).err()?;

@@ -4,8 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use mcdd::data::{Label, ReadOptions, Table};
-use mcdd::protocol::{Scenario, leave_one_out};
-use mcdd::train::Settings;
+use mcdd::detector::{Detect, DetectorConfig};
+use mcdd::head::{self, HeadConfig};
+use mcdd::protocol::{Scenario, leave_one_out, scenario};
+use mcdd::train::{Run, Settings};
 
 /// The folder of a data set, or nothing and a word about it.
 fn folder(name: &str) -> Option<PathBuf> {
@@ -55,4 +57,35 @@ fn drive_fold_0() {
     assert_eq!((table.rows(), table.names.len(), table.classes().len()), (2200, 48, 11));
     let (auroc, accuracy) = means(&table);
     assert!(auroc >= 81.0 && accuracy >= 89.0, "AUROC {auroc}, accuracy {accuracy}");
+}
+
+/// Every method, and every detector on a softmax network, on one scenario; a few epochs, as `docs/methods.md` has the
+/// whole study.
+#[test]
+fn every_method_and_detector_runs() {
+    for (name, label) in [("gas", Label::First), ("drive", Label::Last)] {
+        let Some(folder) = folder(name) else { return };
+        let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
+        files.sort();
+        let table = Table::read(&files, &ReadOptions { label, ..ReadOptions::default() }).unwrap();
+        let methods = head::ALL.iter().map(|e| (e.name, "distance".to_owned()));
+        let detectors = DetectorConfig::all();
+        let detectors = detectors.iter().map(|c| ("softmax", c.name().to_owned()));
+        let kept = tempfile::tempdir().unwrap();
+        for (method, detector) in methods.chain(detectors) {
+            let settings = Settings {
+                head: HeadConfig::parse(method).unwrap(),
+                detector: Detect::parse(&detector).unwrap(),
+                epochs: 3,
+                ..Settings::default()
+            };
+            // The softmax network is trained once for all detectors.
+            let checkpoint = Some(kept.path().join(method));
+            let run = Run { threads: 2, checkpoint, resume: true, ..Run::default() };
+            let s = scenario(&table, &table.classes()[1].clone(), 0, 5, &settings, &run)
+                .unwrap_or_else(|e| panic!("{method}+{detector} on {name}: {e}"));
+            assert!((0.0..=1.0).contains(&s.detection.auroc), "{method}+{detector} on {name}");
+            assert_eq!(s.accuracy.is_some(), settings.head.classifies());
+        }
+    }
 }

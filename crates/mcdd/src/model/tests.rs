@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::data::digits;
+use crate::detector::Detect;
 use crate::head::{HeadConfig, Sigma};
 use crate::metrics;
+use crate::seed::Stream;
 use crate::train::{Epoch, Select, Watch};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -272,4 +274,87 @@ fn test_rows_do_not_change_the_model() {
     let (a, _) = Schema::fit(&table, &train).unwrap();
     let model = Model::fit(&table, &Settings { epochs: 1, ..quick() }).unwrap();
     assert_eq!(&a, model.schema());
+}
+
+/// A sphere around all rows shrinks to a point if the network may answer with a constant; without biases it cannot.
+#[test]
+fn deep_svdd_does_not_collapse() {
+    let table = digits();
+    let mut seed = Stream::new(1, "noise");
+    let noise: Vec<f32> = (0..300 * 64).map(|_| seed.below(17) as f32).collect();
+    for method in ["deep-svdd", "deep-svdd:boundary=soft"] {
+        let settings = Settings { head: HeadConfig::parse(method).unwrap(), epochs: 60, ..Settings::default() };
+        let model = Model::fit(&table, &settings).unwrap();
+        assert!(model.graph().specs().iter().all(|s| s.name.ends_with("weight")), "{method} has a bias");
+        assert!(!model.classifies());
+        let own = model.predict(&table).unwrap();
+        assert!(own.class.is_empty() && own.posterior.is_empty());
+        // Rows are told apart, and what is no digit is told from digits.
+        let distinct: std::collections::HashSet<u64> = own.confidence.iter().map(|c| c.to_bits()).collect();
+        assert!(distinct.len() > own.rows() * 9 / 10, "{method}: {} confidences", distinct.len());
+        let strange = Table::from_rows::<&str>(&noise, 64, None).unwrap();
+        let strange = model.predict(&strange).unwrap();
+        let auroc = crate::metrics::detection(&own.confidence, &strange.confidence).unwrap().auroc;
+        assert!(auroc > 0.9, "{method}: {auroc}");
+    }
+}
+
+#[test]
+fn members_and_detectors_work_together() {
+    let table = digits().select(&(0..400).collect::<Vec<_>>());
+    let base = Settings { hidden: vec![16], latent: 8, epochs: 3, members: 2, ..Settings::default() };
+    for (method, detector) in [
+        ("softmax", "energy"),
+        ("softmax", "odin"),
+        ("deep-mcdd", "knn"),
+        ("deep-mcdd", "odin"),
+        ("deep-mcdd", "mahalanobis-ensemble"),
+        ("softmax", "vim"),
+        ("deep-svdd", "mahalanobis"),
+        ("gda", "knn:on=inputs"),
+        ("alad", "lof:on=inputs"),
+    ] {
+        let settings = Settings {
+            head: HeadConfig::parse(method).unwrap(),
+            detector: Detect::parse(detector).unwrap(),
+            ..base.clone()
+        };
+        let fit = |threads| {
+            let run = Run { threads, ..Run::default() };
+            Model::fit_with(&table, &settings, &run).unwrap().model.to_bytes().unwrap()
+        };
+        let bytes = fit(1);
+        assert!(bytes == fit(3), "{method}+{detector} depends on threads");
+        let model = Model::from_bytes(&bytes).unwrap();
+        assert!(model.to_bytes().unwrap() == bytes);
+        assert_eq!(model.members(), if method == "gda" { 1 } else { 2 });
+        let p = model.predict(&table).unwrap();
+        assert!(p.confidence.iter().chain(&p.posterior).all(|v| v.is_finite()), "{method}+{detector}");
+        assert_eq!(p.class.len(), if model.classifies() { 400 } else { 0 });
+        assert_eq!(model.classifies(), method != "alad", "{method}+{detector}");
+    }
+}
+
+/// A row moved against the gradient has features and logits of its own: ODIN is not its temperature alone.
+#[test]
+fn input_perturbation_moves_the_confidence() {
+    let table = digits().select(&(0..400).collect::<Vec<_>>());
+    let confidence = |detector: &str| {
+        let settings = Settings {
+            head: HeadConfig::Softmax,
+            detector: Detect::parse(detector).unwrap(),
+            hidden: vec![16],
+            latent: 8,
+            epochs: 5,
+            ..Settings::default()
+        };
+        Model::fit(&table, &settings).unwrap().predict(&table).unwrap().confidence
+    };
+    for name in ["odin", "mahalanobis-ensemble"] {
+        let still = confidence(&format!("{name}:epsilon=0"));
+        let moved = confidence(&format!("{name}:epsilon=0.01"));
+        // The move is towards what the detector is sure of.
+        let higher = still.iter().zip(&moved).filter(|(s, m)| m > s).count();
+        assert!(higher > 390, "{name}: {higher} of 400 rose");
+    }
 }
