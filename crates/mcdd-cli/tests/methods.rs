@@ -108,7 +108,7 @@ fn features_come_from_csv_and_several_layers() {
     let two = ["--train-features", "f.csv", "--train-features", "f.npy"];
     let ensemble = [&["score", "--detector", "mahalanobis-ensemble"], &two[..]].concat();
     lab.ok(&[&ensemble[..], &["--features", "g.csv", "--features", "g30.npy", "--format", "jsonl"]].concat());
-    lab.fails(&[&ensemble[..], &["--features", "g.csv"]].concat(), "2 file");
+    lab.fails(&[&ensemble[..], &["--features", "g.csv"]].concat(), "2 files");
     lab.ok(&[&["fit-detector", "--detector", "mahalanobis-ensemble", "-o", "e.mcdd"], &two[..]].concat());
     assert!(stdout(&lab.ok(&["inspect", "e.mcdd"])).contains("layers of [4, 4]"));
     lab.ok(&["predict", "e.mcdd", "g.csv", "g30.npy", "-o", "out.csv"]);
@@ -127,7 +127,7 @@ fn what_is_missing_or_does_not_fit_is_said() {
     score(&["--detector", "energy", "--train-features", "f.npy"], "needs logits");
     score(&["--detector", "mahalanobis", "--train-features", "f.npy", "--features", "g.npy"], "needs the classes");
     score(&["--detector", "knn", "--train-features", "f.npy", "--features", "m.npy"], "3 features in a row, and 4");
-    score(&["--detector", "knn", "--train-features", "f.npy"], "1 file");
+    score(&["--detector", "knn", "--train-features", "f.npy"], "one file");
     score(
         &["--detector", "vim", "--train-features", "f.npy", "--train-logits", "l.npy", "--features", "g.npy"],
         "logits",
@@ -144,7 +144,18 @@ fn what_is_missing_or_does_not_fit_is_said() {
     score(&[&odd[..], &["--logits", "m.npy"]].concat(), "linear");
     // A detector's file where a model is wanted, and the other way round.
     lab.ok(&["fit-detector", "--detector", "knn", "--train-features", "f.npy", "-o", "d.mcdd"]);
-    lab.fails(&["evaluate", "d.mcdd", "g.npy"], "no mcdd model");
+    lab.fails(&["evaluate", "d.mcdd", "g.npy"], "an mcdd detector file and no mcdd model");
+    lab.fails(&["predict", "d.mcdd", "g.npy", "--logits", "m.npy"], "looks at no logits");
+    lab.write("empty.csv", "a,b,c,d\n");
+    lab.fails(&["predict", "d.mcdd", "empty.csv"], "rows");
+    let e = lab.fails(&["score", "--detector", "gda:covariance=round", "--train-features", "f.npy"], "covariance=round");
+    assert!(e.contains("diagonal"), "{e}");
+    // A column called y is a label, unless told otherwise.
+    let (rows, _) = blobs(60, 0.0);
+    let xy: String = rows.iter().map(|r| format!("{},{}\n", r[0], r[1])).collect();
+    lab.write("xy.csv", &format!("x,y\n{xy}"));
+    let xy = ["score", "--detector", "knn", "--train-features", "xy.csv", "--features", "xy.csv"];
+    assert!(stdout(&lab.ok(&[&xy[..], &["--label", "none"]].concat())) != stdout(&lab.ok(&xy)));
     lab.fails(&["predict", "d.mcdd", "g.npy", "--probs"], "no probs");
     lab.fails(&["fit-detector", "--detector", "knn", "--train-features", "f.npy", "-o", "no/such/place"], "folder");
     lab.fails(&["methods", "knnn"], "knnn");
@@ -225,6 +236,10 @@ fn a_detector_on_a_model_gives_its_confidence() {
     lab.fails(&[&train[..], &["--method", "softmx"]].concat(), "no method");
     lab.fails(&[&train[..], &["--method", "softmax", "--nu", "1"]].concat(), "no nu");
     lab.fails(&[&train[..], &["--detector", "knn:on=moon"]].concat(), "moon");
+    lab.fails(&[&train[..], &["--detector", "energy:on=inputs"]].concat(), "no features");
+    lab.fails(&[&train[..], &["--method", "knn"]].concat(), "is a detector");
+    lab.fails(&[&train[..], &["--detector", "gdaa"]].concat(), "no detector");
+    lab.fails(&[&train[..], &["--method", "alad", "--detector", "mahalanobis-ensemble"]].concat(), "alad");
 }
 
 #[test]

@@ -179,7 +179,11 @@ impl Container {
                     Error::format(format!("the file has format version {theirs}, and this program knows {ours}"))
                         .hint("use a newer version of mcdd")
                 }
-                _ => foreign(),
+                _ => match found.rsplit_once(' ').filter(|(k, _)| k.starts_with("mcdd ")) {
+                    Some((other, _)) => Error::format(format!("this is an {other} file and no {kind}"))
+                        .hint("mcdd inspect tells what is in it; predict takes models and detectors"),
+                    None => foreign(),
+                },
             });
         }
         let damaged = || Error::format("the file is damaged").hint("copy it again, or train again");

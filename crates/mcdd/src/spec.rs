@@ -49,8 +49,8 @@ pub fn with<T: Serialize + DeserializeOwned>(default: &T, settings: &[(&str, &st
             });
         }
         map.insert(key.to_owned(), read(value));
-        serde_json::from_value::<T>(Value::Object(map.clone())).map_err(|_| {
-            Error::setting(format!("{key}={value} is no setting of {name}"))
+        serde_json::from_value::<T>(Value::Object(map.clone())).map_err(|e| {
+            Error::setting(format!("{key}={value} is no setting of {name}: {e}"))
                 .hint(format!("its settings with their defaults are {described}"))
         })?;
     }

@@ -70,9 +70,17 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     let mut out = String::new();
     let s = model.settings();
     writeln!(out, "mcdd model of version {}, {bytes} bytes", model.version())?;
-    let classes = if model.classifies() { "classes" } else { "labels" };
-    let unused = if model.classifies() { "" } else { " (the method does not classify)" };
-    writeln!(out, "\n{classes:<12} {}: {}{unused}", model.classes().len(), shortened(model.classes()))?;
+    match (model.classifies(), model.classes()) {
+        (true, classes) => writeln!(out, "\nclasses      {}: {}", classes.len(), shortened(classes))?,
+        (false, []) => writeln!(out, "\nclasses      none: the method does not classify")?,
+        (false, labels) => {
+            writeln!(
+                out,
+                "\nclasses      none: the method does not classify (labels in training: {})",
+                shortened(labels)
+            )?;
+        }
+    }
     let (mut numeric, mut categorical, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
     for c in &model.schema().columns {
         match &c.kind {
@@ -91,7 +99,12 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     writeln!(out, "network      {}", network(model))?;
     writeln!(out, "members      {}, {} parameters in all", model.members(), parameters(model))?;
     writeln!(out, "method       {}", described(s.head.name(), &s.head))?;
-    writeln!(out, "confidence   {}", described(s.detector.detector.name(), &s.detector))?;
+    let confidence = if s.detector.is_own() {
+        "the method's own".into()
+    } else {
+        described(s.detector.detector.name(), &s.detector)
+    };
+    writeln!(out, "confidence   {confidence}")?;
     if s.head.trained_by() == Loop::ClosedForm {
         writeln!(out, "training     {} rows, in closed form, seed {}", model.training_rows(), s.seed)?;
         if let Some((&[e], _)) = model.history(0) {
@@ -187,8 +200,10 @@ fn scorer_text(scorer: &Scorer, bytes: u64) -> anyhow::Result<String> {
     if logits > 0 {
         writeln!(out, "logits       {logits} a row")?;
     }
-    if !scorer.classes().is_empty() {
+    if scorer.classifies() {
         writeln!(out, "classes      {}: {}", scorer.classes().len(), shortened(scorer.classes()))?;
+    } else {
+        writeln!(out, "classes      none: the detector does not classify")?;
     }
     writeln!(out, "fitted on    {} rows, seed {}", scorer.training_rows(), s.seed)?;
     calibration(&mut out, scorer.calibration(), scorer.threshold()?)?;

@@ -11,7 +11,7 @@ use crate::ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  mcdd methods                    all of them, a line each
+  mcdd methods                    all of them
   mcdd methods knn gda            what they are, where they were published, their settings
   mcdd methods --json
 
@@ -23,7 +23,7 @@ Settings follow a name as :key=value, e.g. --detector knn:k=10:on=inputs.";
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Names to tell more about [default: a line for each]
+    /// Names to tell more about [default: a few lines for each]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
@@ -64,7 +64,13 @@ fn items() -> Vec<Item> {
             summary: about.summary,
             reference: about.reference,
             needs: needs(about.needs),
-            settings: mcdd::spec::settings(c),
+            settings: match (mcdd::spec::settings(c), about.needs.features) {
+                (own, false) => own,
+                (own, true) => format!(
+                    "{own}{}on=auto (latents, inputs or layers; mcdd train only)",
+                    if own.is_empty() { "" } else { ", " }
+                ),
+            },
         }
     });
     methods.chain(detectors).collect()

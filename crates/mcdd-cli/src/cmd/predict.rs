@@ -10,7 +10,7 @@ use mcdd::data::{Batch, Notices, ReadOptions};
 use mcdd::model::{Calibration, Model, Predictions, Saved, Threshold};
 use mcdd::net::cpu::pool::Pool;
 
-use super::score::{self, ScoredFiles};
+use super::score::{self, Opened};
 use crate::options::{self, Reading};
 use crate::output::{Columns, Format, Writer};
 use crate::ui;
@@ -150,27 +150,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let unknown = match Saved::load(&args.model)? {
         Saved::Model(model) => with_model(&args, &model, &sink, &pool)?,
         Saved::Scorer(scorer) => {
-            let probs = args.probs && (scorer.detector().detector().classes() == 0 || scorer.classes().is_empty());
-            if args.distances || probs {
+            if args.distances || (args.probs && !scorer.classifies()) {
                 let what = if args.distances { "distances" } else { "probs" };
                 let e = mcdd::Error::setting(format!("{} has no {what}", scorer.settings().detector.name()));
                 return Err(e.hint(format!("leave --{what} out")).into());
             }
             let threshold = score::threshold(&scorer, args.tpr, args.quiet)?;
-            let on_logits = scorer.detector().width() == 0;
-            let logits = if on_logits { args.data.first() } else { args.logits.as_ref() };
-            if on_logits && (args.data.len() > 1 || args.logits.is_some()) {
-                let e = mcdd::Error::setting("this detector looks at logits alone");
-                return Err(e.hint("give one file, the logits").into());
-            }
-            let features: &[PathBuf] = if on_logits { &[] } else { &args.data };
-            score::score(
-                &scorer,
-                &ScoredFiles { features, logits: logits.map(PathBuf::as_path) },
-                threshold,
-                &sink,
-                &pool,
-            )?
+            // A detector that looks at logits alone gets them in the place of the data.
+            let (features, logits) = match &args.data[..] {
+                [only] if scorer.detector().width() == 0 && args.logits.is_none() => (&[][..], Some(only)),
+                data => (data, args.logits.as_ref()),
+            };
+            let files = Opened::new(features, logits.map(PathBuf::as_path), &args.reading.options())?;
+            score::score(&scorer, files, threshold, &sink, &pool)?
         }
     };
     Ok(ExitCode::from(u8::from(args.fail_on_unknown && unknown > 0)))

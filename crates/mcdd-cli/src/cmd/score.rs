@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use mcdd::data::{Label, MatrixReader, ReadOptions};
+use mcdd::data::{Label, Labels, MatrixReader, ReadOptions};
 use mcdd::detector::{DetectorConfig, Rows, Training};
 use mcdd::model::{Predictions, Scorer, ScorerSettings, Threshold};
 use mcdd::net::cpu::pool::Pool;
 
 use super::predict::{self, Sink};
 use super::train::check_place;
-use crate::options;
+use crate::options::{self, Reading};
 use crate::output::{Columns, Format};
 use crate::ui;
 
@@ -46,13 +46,16 @@ pub struct Fitting {
     #[arg(long, value_name = "FILE")]
     train_features: Vec<PathBuf>,
 
-    /// Their classes, one a row [default: a column called label in the features, if there is one]
+    /// Their classes, one a row [default: the label column of the features, if there is one]
     #[arg(long, value_name = "FILE")]
     train_labels: Option<PathBuf>,
 
     /// Their logits
     #[arg(long, value_name = "FILE")]
     train_logits: Option<PathBuf>,
+
+    #[command(flatten)]
+    reading: Reading,
 
     /// Share of the rows held out to calibrate
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
@@ -118,8 +121,8 @@ struct Matrix<T> {
     labels: Vec<String>,
 }
 
-fn read<T>(path: &Path, label: Label, narrow: impl Fn(f64) -> T) -> mcdd::Result<Matrix<T>> {
-    let mut reader = MatrixReader::open(path, &ReadOptions { label, ..ReadOptions::default() })?;
+fn read<T>(path: &Path, options: &ReadOptions, narrow: impl Fn(f64) -> T) -> mcdd::Result<Matrix<T>> {
+    let mut reader = MatrixReader::open(path, options)?;
     let width = reader.width();
     let (values, labels) = reader.all(narrow)?;
     Ok(Matrix { values, width, labels })
@@ -146,20 +149,6 @@ fn side_by_side(layers: &[Matrix<f32>], paths: &[PathBuf]) -> mcdd::Result<Vec<f
     Ok(all)
 }
 
-/// The classes in order, numbers by size, and the index of each label.
-fn encode(labels: &[String]) -> (Vec<String>, Vec<u32>) {
-    let mut names: Vec<String> = labels.to_vec();
-    names.sort_by(|a, b| match (a.parse::<f64>(), b.parse::<f64>()) {
-        (Ok(a), Ok(b)) => a.total_cmp(&b),
-        _ => a.cmp(b),
-    });
-    names.dedup();
-    let index: std::collections::HashMap<&str, u32> =
-        names.iter().enumerate().map(|(i, n)| (n.as_str(), i as u32)).collect();
-    let codes = labels.iter().filter_map(|l| index.get(l.as_str()).copied()).collect();
-    (names, codes)
-}
-
 fn count_error(what: &str, found: usize, rows: usize, path: &Path) -> mcdd::Error {
     mcdd::Error::data(format!("there are {found} {what} for {rows} rows"))
         .at_file(path)
@@ -182,11 +171,15 @@ impl Fitting {
             let e = mcdd::Error::setting(format!("{} needs logits", config.name()));
             return Err(e.hint("give --train-logits FILE").into());
         }
-        let layers: Vec<Matrix<f32>> =
-            self.train_features.iter().map(|p| read(p, Label::Auto, narrow)).collect::<mcdd::Result<_>>()?;
+        let layers: Vec<Matrix<f32>> = self
+            .train_features
+            .iter()
+            .map(|p| read(p, &self.reading.options(), narrow))
+            .collect::<mcdd::Result<_>>()?;
         let features = side_by_side(&layers, &self.train_features)?;
-        let width: usize = layers.iter().map(|m| m.width).sum();
-        let logits = self.train_logits.as_deref().map(|p| read(p, Label::None, |v| v)).transpose()?;
+        let parts: Vec<usize> = layers.iter().map(|m| m.width).collect();
+        let width: usize = parts.iter().sum();
+        let logits = self.train_logits.as_deref().map(|p| read(p, &self.plain(), |v| v)).transpose()?;
         let count =
             if width > 0 { features.len() / width } else { logits.as_ref().map_or(0, |l| l.values.len() / l.width) };
         let classes = logits.as_ref().map_or(0, |l| l.width);
@@ -209,19 +202,18 @@ impl Fitting {
             let e = mcdd::Error::setting(format!("{} needs the classes of the training rows", config.name()));
             return Err(e.hint("give --train-labels FILE").into());
         }
-        let (names, codes) = encode(&labels);
+        let Labels { names, codes } = Labels::of(&labels);
         if classes > 0 && !labels.is_empty() && names.len() != classes {
             let e = mcdd::Error::data(format!("the labels have {} classes and the logits {classes}", names.len()));
             return Err(e
                 .hint("every class must be among the labels; their sorted order is that of the logits")
                 .into());
         }
-        let parts: Vec<usize> = if self.train_features.len() > 1 { self.widths()? } else { Vec::new() };
         let training = Training {
             rows: Rows { count, features: &features, logits: logits.as_ref().map_or(&[], |l| &l.values) },
             labels: (!labels.is_empty()).then_some(&codes[..]),
             classes: if names.is_empty() { classes } else { names.len() },
-            parts: &parts,
+            parts: if parts.len() > 1 { &parts } else { &[] },
             last_layer: None,
             seed: self.seed,
         };
@@ -234,20 +226,21 @@ impl Fitting {
         Ok(scorer)
     }
 
-    /// The width of each layer.
-    fn widths(&self) -> mcdd::Result<Vec<usize>> {
-        self.train_features.iter().map(|p| MatrixReader::open(p, &ReadOptions::default()).map(|r| r.width())).collect()
+    /// How a file is read that has no labels in it.
+    fn plain(&self) -> ReadOptions {
+        ReadOptions { label: Label::None, ..self.reading.options() }
     }
 }
 
 /// Runs `mcdd score`.
 pub fn run_score(args: ScoreArgs) -> anyhow::Result<ExitCode> {
     let pool = Pool::new(options::threads(args.fitting.threads));
+    // What cannot be read is found before the fit.
+    let files = Opened::new(&args.features, args.logits.as_deref(), &args.fitting.reading.options())?;
     let scorer = args.fitting.fit(&pool)?;
     let threshold = threshold(&scorer, None, args.fitting.quiet)?;
-    let files = ScoredFiles { features: &args.features, logits: args.logits.as_deref() };
     let sink = Sink { format: args.format, output: args.output.as_deref(), columns: Columns::default() };
-    score(&scorer, &files, threshold, &sink, &pool)?;
+    score(&scorer, files, threshold, &sink, &pool)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -270,62 +263,86 @@ pub fn threshold(scorer: &Scorer, tpr: Option<f64>, quiet: bool) -> mcdd::Result
     predict::threshold(scorer.calibration(), tpr.unwrap_or(scorer.settings().tpr), quiet)
 }
 
-/// Rows to score.
-pub struct ScoredFiles<'a> {
-    /// One file for each layer.
-    pub features: &'a [PathBuf],
-    pub logits: Option<&'a Path>,
+/// Files of rows to score, open.
+pub struct Opened {
+    /// One for each layer.
+    features: Vec<MatrixReader>,
+    logits: Option<MatrixReader>,
+}
+
+impl Opened {
+    /// Opens files of features, one for each layer, and of logits.
+    pub fn new(features: &[PathBuf], logits: Option<&Path>, options: &ReadOptions) -> mcdd::Result<Opened> {
+        let plain = ReadOptions { label: Label::None, ..options.clone() };
+        Ok(Opened {
+            features: features.iter().map(|p| MatrixReader::open(p, options)).collect::<mcdd::Result<_>>()?,
+            logits: logits.map(|p| MatrixReader::open(p, &plain)).transpose()?,
+        })
+    }
+
+    /// Checks that they are what a detector was fitted on.
+    fn check(&self, scorer: &Scorer) -> mcdd::Result<()> {
+        let fitted = scorer.detector();
+        let name = fitted.config().name();
+        let layers = if fitted.width() == 0 { 0 } else { scorer.parts().len().max(1) };
+        if self.features.len() != layers {
+            let (what, hint) = match layers {
+                0 => (format!("{name} looks at logits alone"), "leave the features out, and give --logits FILE"),
+                1 => (format!("{name} was fitted on one file of features"), "give one file of features"),
+                n => (
+                    format!("{name} was fitted on {n} files of features"),
+                    "give one for each layer, in the same order",
+                ),
+            };
+            return Err(mcdd::Error::setting(what).hint(hint));
+        }
+        match (&self.logits, fitted.logit_classes()) {
+            (None, 1..) => return Err(mcdd::Error::setting(format!("{name} needs logits")).hint("give --logits FILE")),
+            (Some(_), 0) => {
+                return Err(mcdd::Error::setting(format!("{name} looks at no logits")).hint("leave --logits out"));
+            }
+            _ => {}
+        }
+        let widths = (0..layers).map(|i| scorer.parts().get(i).copied().unwrap_or(fitted.width()));
+        let expected = self.features.iter().zip(widths).map(|(r, w)| (r, w, "features"));
+        for (reader, width, what) in expected.chain(self.logits.iter().map(|r| (r, fitted.logit_classes(), "logits"))) {
+            if reader.width() != width {
+                let found = reader.width();
+                return Err(mcdd::Error::data(format!("there are {found} {what} in a row, and {width} were fitted"))
+                    .at_file(reader.path())
+                    .hint("give what the same network made of other rows; --label names a column that is no feature"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Scores files block by block; returns how many rows were unknown.
 pub fn score(
     scorer: &Scorer,
-    files: &ScoredFiles,
+    mut files: Opened,
     threshold: Threshold,
     sink: &Sink,
     pool: &Pool,
 ) -> anyhow::Result<usize> {
-    let fitted = scorer.detector();
-    let name = fitted.config().name();
-    let layers = if fitted.width() == 0 { 0 } else { scorer.parts().len().max(1) };
-    if fitted.width() > 0 && files.features.len() != layers {
-        let e = mcdd::Error::setting(format!("{name} was fitted on {layers} file(s) of features"));
-        return Err(e.hint("give one file of features for each layer, in the same order").into());
-    }
-    if fitted.logit_classes() > 0 && files.logits.is_none() {
-        return Err(mcdd::Error::setting(format!("{name} needs logits")).hint("give --logits FILE").into());
-    }
-    let open = |path: &Path, label: Label, width: usize, what: &str| {
-        let reader = MatrixReader::open(path, &ReadOptions { label, ..ReadOptions::default() })?;
-        if reader.width() != width {
-            return Err(mcdd::Error::data(format!(
-                "there are {} {what} in a row, and {width} were fitted",
-                reader.width()
-            ))
-            .at_file(path)
-            .hint("give what the same network made of other rows"));
-        }
-        Ok(reader)
-    };
-    let mut features: Vec<MatrixReader> = Vec::new();
-    for (i, path) in files.features.iter().take(layers).enumerate() {
-        let width = scorer.parts().get(i).copied().unwrap_or(fitted.width());
-        features.push(open(path, Label::Auto, width, "features")?);
-    }
-    let mut logits = match files.logits.filter(|_| fitted.logit_classes() > 0) {
-        Some(path) => Some(open(path, Label::None, fitted.logit_classes(), "logits")?),
-        None => None,
-    };
-    let classifies = fitted.detector().classes() > 0 && !scorer.classes().is_empty();
-    let classes = if classifies { scorer.classes() } else { &[] };
+    files.check(scorer)?;
+    let classes = if scorer.classifies() { scorer.classes() } else { &[] };
     predict::write(sink, classes, threshold, |writer| {
         let mut predictions = Predictions::default();
-        let mut unknown = 0;
+        let (mut unknown, mut rows) = (0, 0);
         loop {
-            let block = Block::read(&mut features, logits.as_mut())?;
+            let block = Block::read(&mut files.features, files.logits.as_mut())?;
+            if block.count == 0 && rows == 0 {
+                let e = mcdd::Error::data("there are no rows in the file");
+                let first = files.features.first().or(files.logits.as_ref());
+                return Err(first
+                    .map_or_else(|| mcdd::Error::data("there are no rows"), |r| e.at_file(r.path()))
+                    .into());
+            }
             if block.count == 0 {
                 return Ok(unknown);
             }
+            rows += block.count;
             scorer.predict(&block.rows(), &mut predictions, pool)?;
             unknown += predictions.confidence.iter().filter(|&&c| !threshold.known(c)).count();
             writer.write(&predictions)?;
@@ -370,16 +387,5 @@ impl Block {
 
     fn rows(&self) -> Rows<'_> {
         Rows { count: self.count, features: &self.features, logits: &self.logits }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::encode;
-
-    #[test]
-    fn numbers_sort_by_size() {
-        let labels = ["10", "9", "10", "2"].map(String::from);
-        assert_eq!(encode(&labels), (["2", "9", "10"].map(String::from).to_vec(), vec![2, 1, 2, 0]));
     }
 }

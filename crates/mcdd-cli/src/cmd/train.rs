@@ -176,8 +176,16 @@ enum SelectName {
 
 impl Args {
     fn settings(&self) -> mcdd::Result<Settings> {
-        let mut head = HeadConfig::parse(&self.method)?;
-        let detector = Detect::parse(&self.detector)?;
+        let mut head = HeadConfig::parse(&self.method).map_err(|e| match Detect::parse(&self.method) {
+            Ok(_) => mcdd::Error::setting(format!("{} is a detector and no method", self.method))
+                .hint(format!("give --detector {}, beside a --method", self.method)),
+            Err(_) => e,
+        })?;
+        let detector = Detect::parse(&self.detector).map_err(|e| match HeadConfig::parse(&self.detector) {
+            Ok(_) => mcdd::Error::setting(format!("{} is a method and no detector", self.detector))
+                .hint(format!("give --method {}", self.detector)),
+            Err(_) => e,
+        })?;
         let name = head.name();
         let absent = |what: &str| {
             Err(mcdd::Error::setting(format!("{name} has no {what}"))
@@ -263,9 +271,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let (rows, columns, classes) = (table.rows(), table.names.len(), table.classes().len());
         ui::note(&format!("{rows} rows, {columns} feature columns, classes: {classes}"));
     }
-    ui::catch_interrupts();
     let closed = settings.head.trained_by() == Loop::ClosedForm;
     let (members, epochs) = if closed { (1, 1) } else { (settings.members, settings.epochs) };
+    if !closed {
+        // Where there are no epochs to end after, Ctrl-C ends the program.
+        ui::catch_interrupts();
+    }
     let progress = ui::Progress::new(members, epochs, args.quiet);
     let start = Instant::now();
     let fitted = Model::fit_with(
@@ -299,7 +310,9 @@ fn summary(model: &Model, output: &Path, seconds: f64) {
         && let Some(epoch) = history.get(kept)
     {
         let accuracy = epoch.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", ui::percent(a)));
-        ui::note(&format!("held-out accuracy {accuracy} (epoch {} of {})", kept + 1, history.len()));
+        let closed = model.settings().head.trained_by() == Loop::ClosedForm;
+        let when = if closed { "closed form".into() } else { format!("epoch {} of {}", kept + 1, history.len()) };
+        ui::note(&format!("held-out accuracy {accuracy} ({when})"));
     }
     if let Ok(t) = model.threshold() {
         ui::note(&format!(

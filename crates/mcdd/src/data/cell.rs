@@ -365,6 +365,9 @@ impl Builder {
                 "write numbers with a decimal point, not a comma".to_owned()
             } else if self.want == Want::Number {
                 "the column was numeric in training: correct the cell, or leave it empty if it is missing".to_owned()
+            } else if self.want == Want::Feature && row > 1 {
+                "features are numbers: correct the cell, or take the column out; --label names a column of classes"
+                    .to_owned()
             } else if row == 1 {
                 "if the first row holds the column names, say so with --header yes".to_owned()
             } else {

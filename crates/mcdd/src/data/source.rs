@@ -265,9 +265,9 @@ impl Source {
         } else {
             format!("the file has {} columns without names", self.names.len())
         };
-        Error::data(format!("it is not clear where the labels are; {known}"))
-            .at_file(&self.file)
-            .hint("give --label NAME, or --label last if the label is the last column")
+        Error::data(format!("it is not clear where the labels are; {known}")).at_file(&self.file).hint(
+            "give --label NAME, --label last if it is the last column, or --label none for methods that use no labels",
+        )
     }
 }
 

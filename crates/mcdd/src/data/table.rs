@@ -423,6 +423,23 @@ impl Table {
 }
 
 impl Labels {
+    /// Labels from their names, with the classes in order: numbers by size if all are numbers, else as texts.
+    pub fn of(names: &[String]) -> Labels {
+        let mut seen: std::collections::HashMap<&str, u32> = std::collections::HashMap::new();
+        let mut distinct = Vec::new();
+        let codes = names
+            .iter()
+            .map(|name| {
+                *seen.entry(name).or_insert_with(|| {
+                    distinct.push(name.clone());
+                    distinct.len() as u32 - 1
+                })
+            })
+            .collect();
+        Labels::sorted(Column::Text { codes, names: distinct })
+            .unwrap_or(Labels { codes: Vec::new(), names: Vec::new() })
+    }
+
     /// Labels from a column of texts, with their classes in order. `None` where a label is missing.
     pub(super) fn sorted(column: Column) -> Option<Labels> {
         let Column::Text { mut codes, names } = column else {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DetectorConfig;
 use crate::error::{Error, Result};
+use crate::head::HeadConfig;
 use crate::spec;
 
 /// What a detector looks at.
@@ -62,12 +63,32 @@ impl Detect {
         self.detector.about().needs.head
     }
 
-    /// Checks the ranges.
+    /// Checks the ranges, and that it can look at what a method makes.
     ///
     /// # Errors
-    /// If a setting is outside its range.
-    pub fn check(&self) -> Result<()> {
-        self.detector.check()
+    /// If a setting is outside its range, or the detector needs what the method has not.
+    pub fn check(&self, method: &HeadConfig) -> Result<()> {
+        self.detector.check()?;
+        let (name, needs, host) = (self.detector.name(), self.detector.about().needs, method.name());
+        let refused = |what: String, hint: &str| Err(Error::setting(what).hint(hint));
+        if self.on.is_some() && !needs.features {
+            return refused(format!("{name} looks at no features"), "leave on=… out");
+        }
+        if needs.logits && !method.classifies() {
+            let hint = "take a detector that looks at features alone, or another --method";
+            return refused(format!("{name} needs logits, and {host} does not classify"), hint);
+        }
+        if needs.linear && *method != HeadConfig::Softmax {
+            return refused(format!("{name} needs a linear last layer, which {host} has not"), "give --method softmax");
+        }
+        if needs.linear && self.on() != On::Latents {
+            return refused(format!("{name} looks at the latents, where the last layer begins"), "leave on=… out");
+        }
+        if let (DetectorConfig::MahalanobisEnsemble(_), HeadConfig::Alad { .. }) = (&self.detector, method) {
+            let what = format!("{name} follows gradients back to the input, which it cannot through {host}'s networks");
+            return refused(what, "take mahalanobis, or another --method");
+        }
+        Ok(())
     }
 
     /// What it looks at.

@@ -9,6 +9,26 @@ use crate::net::cpu::pool::{Pool, chunks};
 /// Rows that one thread takes at a time.
 const BLOCK: usize = 192;
 
+/// Features at the most where memory grows with their square: 2 GB for such a matrix.
+const MOST_SQUARED: usize = 16_384;
+
+/// Whether a detector has a matrix of features by features.
+fn squares(config: &DetectorConfig) -> bool {
+    use DetectorConfig::{Fdbd, Gda, Gmm, Mahalanobis, MahalanobisEnsemble, MahalanobisNormalised, React, Rmd, Vim};
+    matches!(
+        config,
+        Mahalanobis(_)
+            | MahalanobisEnsemble(_)
+            | MahalanobisNormalised(_)
+            | Rmd(_)
+            | Gda(_)
+            | Gmm(_)
+            | Vim(_)
+            | React(_)
+            | Fdbd(_)
+    )
+}
+
 /// A detector that was fitted, with the shape of the rows that it takes.
 pub struct Fitted {
     config: DetectorConfig,
@@ -64,6 +84,14 @@ impl Fitted {
         }
         if !training.parts.is_empty() && training.parts.iter().sum::<usize>() != rows.width() {
             return Err(Error::data("the widths of the layers do not add up to the width of the features"));
+        }
+        if squares(config) && rows.width() > MOST_SQUARED {
+            return Err(Error::data(format!(
+                "{} compares every feature with every other, and {} features are too many",
+                about.name,
+                rows.width()
+            ))
+            .hint(format!("it takes up to {MOST_SQUARED}; knn, lof and isolation-forest take any number")));
         }
         let checked = Checked::new(rows, rows.width(), rows.classes())?;
         let training = Training { rows: checked.rows(), ..*training };

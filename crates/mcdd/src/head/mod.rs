@@ -406,6 +406,12 @@ pub fn posterior(logits: &mut [f64]) -> f64 {
         *v = libm::exp(*v - largest);
         sum += *v;
     }
+    if !(sum.is_finite() && sum > 0.0) {
+        // Logits that overflowed say nothing.
+        let n = logits.len() as f64;
+        logits.iter_mut().for_each(|v| *v = 1.0 / n);
+        return largest;
+    }
     for v in logits.iter_mut() {
         *v /= sum;
     }

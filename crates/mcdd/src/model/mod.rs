@@ -130,12 +130,17 @@ impl Model {
         settings.check()?;
         let detector_needs_labels = settings.detector.detector.about().needs.labels;
         let labelled = settings.head.classifies() || detector_needs_labels;
+        if labelled && table.labels.is_none() {
+            let who = if settings.head.classifies() { settings.head.name() } else { settings.detector.detector.name() };
+            return Err(Error::data(format!("there are no labels, and {who} needs them"))
+                .hint("give --label NAME, or a method and a detector that use no labels (mcdd methods)"));
+        }
         if labelled {
             table.check_classes(MIN_CLASS_ROWS)?;
         }
         let (train_rows, held_rows) = table.split_rows(settings.holdout, settings.seed)?;
         if held_rows.is_empty() {
-            return Err(Error::setting("no row is held out: the classes are too small for this share")
+            return Err(Error::setting("no row is held out: there are too few rows for this share")
                 .hint("raise --holdout, e.g. to 0.2"));
         }
         let (schema, notices) = Schema::fit(table, &train_rows)?;
@@ -157,10 +162,11 @@ impl Model {
         let stopped = interrupted.then(|| {
             let epochs = trained.iter().map(|m| m.history.len()).min().unwrap_or(0);
             format!(
-                "training was stopped after {epochs} of {} epochs, with {} of {} members: the weights are the best so far",
+                "training was stopped after {epochs} of {} epochs, with {} of {} members: the weights are {}",
                 settings.epochs,
                 trained.len(),
-                settings.members
+                settings.members,
+                if settings.head.trained_by() == Loop::Adversarial { "the last ones" } else { "the best so far" }
             )
         });
         let pool = Pool::new(run.threads);

@@ -108,6 +108,8 @@ fn score(members: &[ModelMember], x: &[f32], classes: usize, out: Part, s: &mut 
             }
         }
     }
+    // Where weights overflow, nothing is known.
+    out.confidence.iter_mut().filter(|c| !c.is_finite()).for_each(|c| *c = f64::MIN);
     if classes > 0 {
         for (class, p) in out.class.iter_mut().zip(out.posterior.chunks_exact(classes)) {
             *class = largest(p) as u32;

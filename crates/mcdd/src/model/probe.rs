@@ -1,7 +1,7 @@
 //! A detector on what a member's network makes of the input.
 
-use crate::detector::{Detect, Fitted, LastLayer, On, Rows, Scratch, Store, Training, tame};
-use crate::error::{Error, Result};
+use crate::detector::{Detect, FAR_LOGIT, Fitted, LastLayer, On, Rows, Scratch, Store, Training, tame};
+use crate::error::Result;
 use crate::head::{Head, HeadConfig};
 use crate::net::cpu::pool::{Pool, chunks};
 use crate::net::cpu::{self, Engine, Pass, Predictor};
@@ -112,28 +112,7 @@ impl Probe {
             return Ok(None);
         }
         let needs = detect.detector.about().needs;
-        if needs.logits && host.head.classes() == 0 {
-            return Err(Error::setting(format!(
-                "{} needs logits, and {} does not classify",
-                detect.detector.name(),
-                host.head.config().name()
-            ))
-            .hint("take a detector that looks at features alone, or another --method"));
-        }
         let linear = host.head.config() == HeadConfig::Softmax;
-        if needs.linear && !linear {
-            return Err(Error::setting(format!(
-                "{} needs a linear last layer, which {} has not",
-                detect.detector.name(),
-                host.head.config().name()
-            ))
-            .hint("give --method softmax"));
-        }
-        if needs.linear && detect.on() != On::Latents {
-            return Err(
-                Error::setting(format!("{} looks at the latents", detect.detector.name())).hint("leave on=… out")
-            );
-        }
         let views = views(detect, graph, host.net.params())?;
         let width = views.iter().map(|v| v.width).sum();
         let rows = x.len() / graph.input;
@@ -150,6 +129,7 @@ impl Probe {
             logits.copy_from_slice(&b.logits);
         });
         tame(&mut features);
+        logits.iter_mut().for_each(|l| *l = if l.is_nan() { 0.0 } else { l.clamp(-FAR_LOGIT, FAR_LOGIT) });
         let widths: Vec<usize> = views.iter().map(|v| v.width).collect();
         let params = host.head.params();
         let last_layer = linear.then(|| LastLayer { weight: params.get(0), bias: params.get(1) });
@@ -212,6 +192,7 @@ impl Probe {
             self.perturb(host, x, rows, b);
         }
         tame(&mut b.features);
+        b.logits.iter_mut().for_each(|l| *l = if l.is_nan() { 0.0 } else { l.clamp(-FAR_LOGIT, FAR_LOGIT) });
         let features = if self.fitted.width() > 0 { &b.features[..] } else { &[] };
         let own = if self.fitted.logit_classes() > 0 { &b.logits[..] } else { &[] };
         let block = Rows { count: rows, features, logits: own };

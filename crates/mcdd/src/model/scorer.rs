@@ -82,7 +82,8 @@ impl Scorer {
             return Err(Error::data(format!("{} names for {} classes", classes.len(), training.classes)));
         }
         let all = &training.rows;
-        let (train, held) = split(all.count, training.labels, settings);
+        let by = training.labels.filter(|_| settings.detector.about().needs.labels);
+        let (train, held) = split(all.count, by, settings);
         if held.is_empty() || train.is_empty() {
             return Err(Error::data(format!("{} rows are too few to hold some out", all.count))
                 .hint("give more rows, or a larger --holdout"));
@@ -109,7 +110,7 @@ impl Scorer {
     /// # Errors
     /// If the rows have another shape than in training, or hold something that is not finite.
     pub fn predict(&self, rows: &Rows, out: &mut Predictions, pool: &Pool) -> Result<()> {
-        let classes = if self.classes.is_empty() { 0 } else { self.fitted.detector().classes() };
+        let classes = if self.classifies() { self.classes.len() } else { 0 };
         out.sized(rows.count, classes, false);
         out.confidence.copy_from_slice(&self.fitted.score(rows, pool)?);
         if let Some(logits) = self.fitted.logits(rows, pool)?.filter(|_| classes > 0) {
@@ -123,6 +124,11 @@ impl Scorer {
             *p = self.calibration.p_value(c);
         }
         Ok(())
+    }
+
+    /// Whether rows are put in classes: the detector tells them apart, and they have names.
+    pub fn classifies(&self) -> bool {
+        self.fitted.detector().classes() > 0 && !self.classes.is_empty()
     }
 
     /// The detector.
@@ -224,6 +230,10 @@ impl Scorer {
         text.settings.check()?;
         let fitted = Fitted::load(&text.settings.detector, &mut Store::new(&mut c, "detector."))?;
         let told = fitted.detector().classes();
+        let distinct: std::collections::HashSet<&String> = text.classes.iter().collect();
+        if distinct.len() < text.classes.len() {
+            return Err(wrong("two classes have the same name"));
+        }
         if told > 0 && !text.classes.is_empty() && told != text.classes.len() {
             return Err(wrong("it has other classes than names"));
         }

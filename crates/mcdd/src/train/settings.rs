@@ -117,7 +117,7 @@ impl Settings {
                 .hint(format!("{name} is {rule}; --help lists the settings with their defaults")));
         }
         self.head.check()?;
-        self.detector.check()?;
+        self.detector.check(&self.head)?;
         if self.head.sampling() != Sampling::Shuffled && self.batch < 4 {
             return Err(Error::setting(format!("{} makes episodes of {} rows", self.head.name(), self.batch))
                 .hint("an episode needs two rows of two classes: give a --batch of 4 or more"));
