@@ -148,7 +148,8 @@ fn what_is_missing_or_does_not_fit_is_said() {
     lab.fails(&["predict", "d.mcdd", "g.npy", "--logits", "m.npy"], "looks at no logits");
     lab.write("empty.csv", "a,b,c,d\n");
     lab.fails(&["predict", "d.mcdd", "empty.csv"], "rows");
-    let e = lab.fails(&["score", "--detector", "gda:covariance=round", "--train-features", "f.npy"], "covariance=round");
+    let e =
+        lab.fails(&["score", "--detector", "gda:covariance=round", "--train-features", "f.npy"], "covariance=round");
     assert!(e.contains("diagonal"), "{e}");
     // A column called y is a label, unless told otherwise.
     let (rows, _) = blobs(60, 0.0);

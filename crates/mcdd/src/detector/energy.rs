@@ -11,7 +11,7 @@ use crate::net::cpu::pool::Pool;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// What logits are divided by: 1 unless given, from 1e-6 to 1e9.
     pub temperature: f64,

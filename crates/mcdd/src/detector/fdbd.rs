@@ -23,7 +23,7 @@ const NEAR: f64 = 1e-8;
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
 impl Method for Config {

@@ -2,12 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::{Detector, DetectorConfig, FAR, FAR_LOGIT, Needs, Rows, Scratch, Store, Training};
+use super::{BLOCK, Detector, DetectorConfig, FAR, FAR_LOGIT, Needs, Rows, Scratch, Store, Training};
 use crate::error::{Error, Result};
 use crate::net::cpu::pool::{Pool, chunks};
-
-/// Rows that one thread takes at a time.
-const BLOCK: usize = 192;
 
 /// Features at the most where memory grows with their square: 2 GB for such a matrix.
 const MOST_SQUARED: usize = 16_384;

@@ -5,12 +5,12 @@
 //! of the training rows.
 //!
 //! Covariances may be shrunk towards a multiple of the identity: by a given weight, or by what Ledoit and Wolf's formula
-//! says (`shrinkage=auto`), which is a good deal where a class has fewer rows than there are features, but also where
-//! features have long tails. By default they are not (the method `gda` has the figures).
+//! says (`shrinkage=auto`), which shrinks a lot where a class has fewer rows than there are features, and also where
+//! features have long tails. By default they are not shrunk (`head/gda.rs` has the figures).
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{labelled, put, take};
+use super::mahalanobis::{affordable, labelled, put, take};
 use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
 use crate::error::Result;
 use crate::net::cpu::pool::Pool;
@@ -18,7 +18,7 @@ use crate::stats::gaussians::{Covariance, Gaussians};
 
 /// Its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// `tied` (one for all classes, the default), `diagonal` (independent features) or `full` (one for each class).
     pub covariance: Covariance,
@@ -48,11 +48,14 @@ impl Method for Config {
     }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        if self.covariance == Covariance::Full {
+            affordable(training.classes, training.rows.width())?;
+        }
         Ok(Gda::boxed(Gaussians::fit(&labelled(training), self.covariance, self.shrinkage, pool)))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Gda::boxed(take(store, "", self.covariance)?))
+        Ok(Gda::boxed(take(store, "", self.covariance, store.width())?))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::train::largest;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The exponent: 0.1 unless given, above 0 and at most 10 (the paper looks at 0 to 1).
     pub gamma: f64,

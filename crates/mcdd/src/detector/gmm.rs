@@ -12,32 +12,32 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{put, take};
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::mahalanobis::{affordable, put, take};
+use super::{About, BLOCK, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
 use crate::error::Result;
 use crate::net::cpu::pool::{Pool, chunks};
 use crate::net::cpu::vector::squared_distance;
 use crate::seed::Stream;
 use crate::stats::gaussians::{Covariance, Gaussians};
 use crate::stats::moments::{class_means, mean, scatter_of};
-use crate::stats::whitening::{Whitening, least_variances};
+use crate::stats::whitening::{LEAST, Whitening, least_variances};
 
-/// Rows that one thread takes at a time.
-const BLOCK: usize = 192;
+/// A share below this is lost beside the others.
+const LITTLE: f64 = 1e-20;
 /// Components where nothing says how many.
 const COMPONENTS: usize = 8;
 
 /// Its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How many Gaussians, 1 or more; auto for as many as there are classes, or 8 without classes, and no more than rows.
+    /// How many Gaussians, 1 to 10,000; auto for as many as there are classes, or 8 without classes, and no more than rows.
     pub components: Option<usize>,
     /// `full` (the default), `diagonal` (independent features) or `tied` (one for all components).
     pub covariance: Covariance,
     /// What is added to each variance, 1e-6 by default; 0 or more.
     pub regularisation: f64,
-    /// Rounds at most, 100 by default; 1 or more.
+    /// Rounds at most, 100 by default; 1 to 100,000.
     pub iterations: usize,
     /// The change of the mean log density at which it ends, 0.001 by default; 0 or more.
     pub tolerance: f64,
@@ -60,14 +60,14 @@ impl Method for Config {
     };
 
     fn check(&self) -> Result<()> {
-        if self.components == Some(0) {
-            return Err(out_of_range("components", 0, "1 or more, or auto"));
+        if let Some(n) = self.components.filter(|n| !(1..=10_000).contains(n)) {
+            return Err(out_of_range("components", n, "1 to 10,000, or auto"));
         }
         if !(0.0..=1e30).contains(&self.regularisation) {
             return Err(out_of_range("regularisation", self.regularisation, "0 or more"));
         }
-        if self.iterations == 0 {
-            return Err(out_of_range("iterations", 0, "1 or more"));
+        if !(1..=100_000).contains(&self.iterations) {
+            return Err(out_of_range("iterations", self.iterations, "1 to 100,000"));
         }
         if !(self.tolerance >= 0.0 && self.tolerance.is_finite()) {
             return Err(out_of_range("tolerance", self.tolerance, "0 or more"));
@@ -83,12 +83,15 @@ impl Method for Config {
             let rule = format!("at most the number of rows, which is {}", rows.count);
             return Err(out_of_range("components", components, &rule));
         }
+        if self.covariance == Covariance::Full {
+            affordable(components, rows.width())?;
+        }
         let em = Em::new(rows.features, rows.width(), self, pool);
         Ok(Mixture::boxed(em.run(components, training.seed)))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Mixture::boxed(take(store, "", self.covariance)?))
+        Ok(Mixture::boxed(take(store, "", self.covariance, store.width())?))
     }
 }
 
@@ -138,7 +141,8 @@ struct Em<'a> {
     pool: &'a Pool,
     /// The mean of all rows as f32, so that the scatter of a constant feature is exactly 0.
     centre: Vec<f32>,
-    /// The mean variance of the features.
+    /// The variance of each feature, and the mean of them.
+    variances: Vec<f64>,
     variance: f64,
     /// What is added to the diagonals.
     extra: f64,
@@ -148,12 +152,16 @@ impl<'a> Em<'a> {
     fn new(x: &'a [f32], width: usize, config: &'a Config, pool: &'a Pool) -> Em<'a> {
         let rows = x.len() / width.max(1);
         let centre: Vec<f32> = mean(x, width).iter().map(|&v| v as f32).collect();
-        let square = |row: &[f32]| -> f64 {
-            row.iter().zip(&centre).map(|(&x, &c)| f64::from(x) - f64::from(c)).map(|d| d * d).sum()
-        };
-        let variance = x.chunks_exact(width.max(1)).map(square).sum::<f64>() / x.len().max(1) as f64;
+        let mut variances = vec![0.0; width];
+        for row in x.chunks_exact(width.max(1)) {
+            for ((v, &x), &c) in variances.iter_mut().zip(row).zip(&centre) {
+                let d = f64::from(x) - f64::from(c);
+                *v += d * d / rows as f64;
+            }
+        }
+        let variance = variances.iter().sum::<f64>() / width.max(1) as f64;
         let small = if variance > 0.0 { 1e-3 * variance } else { f64::INFINITY };
-        Em { x, width, rows, config, pool, centre, variance, extra: config.regularisation.min(small) }
+        Em { x, width, rows, config, pool, centre, variances, variance, extra: config.regularisation.min(small) }
     }
 
     fn row(&self, r: usize) -> &[f32] {
@@ -171,7 +179,7 @@ impl<'a> Em<'a> {
         for _ in 0..self.config.iterations {
             let density = self.expect(&gaussians, &mut shares);
             gaussians = self.maximise(&shares, components, scatter.as_deref());
-            if (density - before).abs() < self.config.tolerance {
+            if (density - before).abs() <= self.config.tolerance {
                 break;
             }
             before = density;
@@ -204,7 +212,7 @@ impl<'a> Em<'a> {
             (0..components).map(|c| (0..self.rows).map(|r| share(r, c)).sum::<f64>() + 10.0 * f64::EPSILON).collect();
         let mut means = vec![0.0; components * width];
         self.pool.split(chunks(&mut means, width), |c, mean| {
-            for r in (0..self.rows).filter(|&r| share(r, c) > 0.0) {
+            for r in (0..self.rows).filter(|&r| share(r, c) > LITTLE) {
                 let share = share(r, c);
                 mean.iter_mut().zip(self.row(r)).for_each(|(m, &x)| *m += share * f64::from(x));
             }
@@ -219,13 +227,16 @@ impl<'a> Em<'a> {
                 .map(|c| {
                     let mut sums = vec![0.0; width];
                     let centre = narrow(c);
-                    for r in (0..self.rows).filter(|&r| share(r, c) > 0.0) {
+                    for r in (0..self.rows).filter(|&r| share(r, c) > LITTLE) {
                         for ((s, &x), &m) in sums.iter_mut().zip(self.row(r)).zip(&centre) {
                             let d = f64::from(x) - f64::from(m);
                             *s += share(r, c) * d * d;
                         }
                     }
-                    let variances: Vec<f64> = sums.iter().map(|s| s / weights[c] + self.extra).collect();
+                    // As of a covariance matrix, no variance is less than a little of the feature's own.
+                    let least = self.variances.iter().map(|v| LEAST * v);
+                    let variances: Vec<f64> =
+                        sums.iter().zip(least).map(|(s, l)| (s / weights[c]).max(l) + self.extra).collect();
                     Whitening::diagonal(&least_variances(&variances))
                 })
                 .collect(),
@@ -257,8 +268,7 @@ impl<'a> Em<'a> {
 
     /// `sum share (x - centre)(x - centre)^T` over the rows that have a share.
     fn scatter(&self, centre: &[f32], share: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
-        // Less than that is lost beside the others.
-        let own: Vec<usize> = (0..self.rows).filter(|&r| share(r) > 1e-20).collect();
+        let own: Vec<usize> = (0..self.rows).filter(|&r| share(r) > LITTLE).collect();
         let fill = |here: Range<usize>, out: &mut [f64]| {
             for (&r, out) in own[here].iter().zip(out.chunks_exact_mut(self.width)) {
                 let root = libm::sqrt(share(r));

@@ -24,7 +24,7 @@ const GROUP: usize = 8;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Trees, 1 to 10,000. Default 100, as in the paper.
     pub trees: usize,
@@ -81,8 +81,8 @@ impl Method for Config {
         {
             return Err(store.wrong("its trees do not add up"));
         }
-        let most = f64::from(u32::MAX);
-        if !features.iter().chain(&children).all(|v| whole(v, 0.0, most)) {
+        let (most, width) = (f64::from(u32::MAX), store.width() as f64);
+        if !children.iter().all(|v| whole(v, 0.0, most)) || !features.iter().all(|v| whole(v, 0.0, width - 1.0)) {
             return Err(store.wrong("a feature or a node is no number of one"));
         }
         let sample = sample as usize;
@@ -209,8 +209,7 @@ impl Tree {
         for _ in 0..self.depth {
             for (r, at) in at.iter_mut().enumerate().take(out.len()) {
                 let node = self.nodes[*at];
-                // A feature that is not there can only be in a file that contradicts itself.
-                let value = rows.feature_row(from + r).get(node.feature as usize).copied().unwrap_or(0.0);
+                let value = rows.feature_row(from + r)[node.feature as usize];
                 *at = node.child as usize + usize::from(value > node.threshold);
             }
         }

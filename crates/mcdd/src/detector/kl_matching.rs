@@ -7,7 +7,8 @@
 //!
 //! Templates are averaged and kept as logarithms: a class whose posterior vanishes in every row still has a finite
 //! one, and no floor has to be chosen. Some programs compare with the template of the predicted class only, which is
-//! usually the nearest.
+//! usually the nearest. Templates take 16 bytes for each pair of classes while they are fitted, and a row is compared
+//! with all of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ use crate::train::largest;
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
 impl Method for Config {

@@ -6,8 +6,8 @@
 //! by default: in tables, and in features trained with distances, the length is information. With it, a row of
 //! nothing but zeros stays what it is.
 //!
-//! The default of `k` is 5: the paper takes 50 to 1,000 for a million images and finds the choice to matter little;
-//! tables are smaller, and classes in them may have a few dozen rows.
+//! The default of `k` is 5. The paper takes 50 and more, for 50,000 images and more; tables are smaller, and classes in
+//! them may have a few dozen rows.
 
 use serde::{Deserialize, Serialize};
 

@@ -15,14 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use super::knn::check_k;
 use super::neighbours::{Index, Metric, Neighbour};
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::{About, BLOCK, Detector, Method, Needs, Rows, Scratch, Store, Training};
 use crate::error::Result;
 use crate::net::cpu::pool::{Pool, chunks};
 
 /// Added to mean distances, so that the density of rows on top of each other has a limit.
 const GUARD: f64 = 1e-10;
-/// Rows that one thread takes at a time.
-const BLOCK: usize = 192;
 /// Neighbours that are kept between the two steps of a fit, 256 MB; with more of them, they are looked for twice.
 const KEPT: usize = 1 << 24;
 

@@ -12,14 +12,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::net::cpu::pool::Pool;
 use crate::stats::gaussians::{Covariance, Gaussians, Labelled, nearest};
 use crate::stats::whitening::Whitening;
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
 impl Method for Config {
@@ -36,7 +36,7 @@ impl Method for Config {
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Box::new(Mahalanobis(take(store, "", Covariance::Tied)?)))
+        Ok(Box::new(Mahalanobis(take(store, "", Covariance::Tied, store.width())?)))
     }
 }
 
@@ -69,11 +69,22 @@ pub(super) fn put(store: &mut Store, prefix: &str, gaussians: &Gaussians) {
 }
 
 /// Takes them back.
-pub(super) fn take(store: &mut Store, prefix: &str, covariance: Covariance) -> Result<Gaussians> {
+/// Refuses covariances of their own for so many classes that they would not fit into memory.
+pub(super) fn affordable(classes: usize, width: usize) -> Result<()> {
+    let bytes = (classes as f64) * (width as f64) * (width as f64) * 12.0;
+    if bytes > 8e9 {
+        return Err(Error::data(format!("{classes} covariances of {width} features would take {:.0} GB", bytes / 1e9))
+            .hint("give covariance=tied or covariance=diagonal"));
+    }
+    Ok(())
+}
+
+/// Takes back what [`put`] has stored, for rows of a wanted width.
+pub(super) fn take(store: &mut Store, prefix: &str, covariance: Covariance, wanted: usize) -> Result<Gaussians> {
     let name = |name: &str| format!("{prefix}{name}");
     let [classes, width] = store.shape::<2>(&name("means"))?;
     let nonsense = "its Gaussians do not fit together";
-    if classes == 0 || width == 0 {
+    if classes == 0 || width == 0 || width != wanted {
         return Err(store.wrong(nonsense));
     }
     let each = if covariance == Covariance::Tied { 1 } else { classes };

@@ -2,11 +2,11 @@
 //!
 //! Each layer p (`parts` of the features; one if none are given) has its own `mahalanobis`, whose distance to the nearest
 //! class is D_p. With `s_p = -log(1 + D_p)`, and its mean and standard deviation over the training rows,
-//! `confidence = mean over p of (s_p - mean_p) / std_p`.
+//! `confidence = sum over p of w_p (s_p - mean_p) / std_p`, where the weights add up to 1.
 //!
 //! Deviations from the paper, and why:
 //! - It weighs the layers by a logistic regression that is fitted on out-of-distribution rows. Here no such row reaches
-//!   a fit, so all layers weigh the same, and standardised scores make them comparable. There is no setting for weights.
+//!   a fit: all layers weigh the same unless `weights` says otherwise, and standardised scores make them comparable.
 //! - It adds up the distances themselves. Squared distances have long tails: a few rows that are far away in one layer
 //!   would set its standard deviation, and far rows would be decided by that layer alone. The logarithm keeps the order
 //!   within a layer and lets every layer speak.
@@ -17,22 +17,42 @@
 use serde::{Deserialize, Serialize};
 
 use super::mahalanobis::{labelled, logits, put, score, take};
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::{About, BLOCK, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
 use crate::error::{Error, Result};
 use crate::net::cpu::pool::{Pool, chunks};
 use crate::stats::gaussians::{Covariance, Gaussians, Labelled};
 
 /// Its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How far the input is moved towards the nearest class before scoring, 0.001 by default; 0 for not at all.
     pub epsilon: f64,
+    /// How much each layer counts, from the input on, as in `1/2/4`; numbers of 0 or more, not all 0. Automatic: all the
+    /// same.
+    pub weights: Option<String>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { epsilon: 0.001 }
+        Config { epsilon: 0.001, weights: None }
+    }
+}
+
+impl Config {
+    /// The weights of so many layers, which add up to 1.
+    fn weights(&self, layers: usize) -> Result<Vec<f64>> {
+        let Some(text) = &self.weights else { return Ok(vec![1.0 / layers as f64; layers]) };
+        let given: Option<Vec<f64>> = text.split('/').map(|w| w.parse().ok()).collect();
+        let sum = given.iter().flatten().sum::<f64>();
+        match given {
+            Some(w) if w.len() == layers && w.iter().all(|&w| w >= 0.0) && sum > 0.0 && sum.is_finite() => {
+                Ok(w.iter().map(|w| w / sum).collect())
+            }
+            _ => {
+                Err(out_of_range("weights", text, &format!("{layers} numbers of 0 or more, one a layer, as in 1/2/4")))
+            }
+        }
     }
 }
 
@@ -59,32 +79,39 @@ impl Method for Config {
         if widths.contains(&0) {
             return Err(Error::data("a layer has no features"));
         }
+        let weights = self.weights(widths.len())?;
         let mut layers = Vec::with_capacity(widths.len());
         let mut first = 0;
-        for &width in widths {
+        for (&width, weight) in widths.iter().zip(weights) {
             let mut x = Vec::new();
             columns(rows, first, width, &mut x);
             first += width;
             let sample = Labelled { x: &x, width, ..labelled(training) };
             let gaussians = Gaussians::fit(&sample, Covariance::Tied, Some(0.0), pool);
-            layers.push(Layer::new(gaussians, &x, pool));
+            layers.push(Layer::new(gaussians, weight, &x, pool));
         }
         Ok(Box::new(Ensemble { layers, epsilon: self.epsilon }))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let [count, two] = store.shape::<2>("standard")?;
-        let standard = store.take_f64("standard", &[count, two])?;
-        if count == 0 || two != 2 || standard.chunks(2).any(|s| s[1] <= 1e-30) {
+        let [count, three] = store.shape::<2>("standard")?;
+        let standard = store.take_f64("standard", &[count, three])?;
+        // Scores are logarithms, so no fit leaves these ranges.
+        let sound = |s: &[f64]| s[0].abs() <= 1e3 && (1e-10..=1e3).contains(&s[1]) && (0.0..=1.0).contains(&s[2]);
+        if count == 0 || three != 3 || !standard.chunks(3).all(sound) {
             return Err(store.wrong("its layers have no scale"));
         }
         let mut layers: Vec<Layer> = Vec::new();
-        for (i, s) in standard.chunks(2).enumerate() {
-            let gaussians = take(store, &format!("{i}-"), Covariance::Tied)?;
+        for (i, s) in standard.chunks(3).enumerate() {
+            let [_, width] = store.shape::<2>(&format!("{i}-means"))?;
+            let gaussians = take(store, &format!("{i}-"), Covariance::Tied, width)?;
             if layers.first().is_some_and(|l| l.gaussians.classes() != gaussians.classes()) {
                 return Err(store.wrong("its layers have different classes"));
             }
-            layers.push(Layer { gaussians, mean: s[0], deviation: s[1] });
+            layers.push(Layer { gaussians, mean: s[0], deviation: s[1], weight: s[2] });
+        }
+        if layers.iter().map(|l| l.gaussians.width()).sum::<usize>() != store.width() {
+            return Err(store.wrong("its layers do not add up"));
         }
         Ok(Box::new(Ensemble { layers, epsilon: self.epsilon }))
     }
@@ -102,14 +129,14 @@ struct Layer {
     gaussians: Gaussians,
     mean: f64,
     deviation: f64,
+    weight: f64,
 }
 
 impl Layer {
     /// With the mean and the standard deviation of its scores on the training rows.
-    fn new(gaussians: Gaussians, x: &[f32], pool: &Pool) -> Layer {
-        const BLOCK: usize = 192;
+    fn new(gaussians: Gaussians, weight: f64, x: &[f32], pool: &Pool) -> Layer {
         let width = gaussians.width();
-        let mut layer = Layer { gaussians, mean: 0.0, deviation: 1.0 };
+        let mut layer = Layer { gaussians, mean: 0.0, deviation: 1.0, weight };
         let mut scores = vec![0.0; x.len() / width];
         pool.split(chunks(&mut scores, BLOCK), |i, out| {
             let x = &x[i * BLOCK * width..][..out.len() * width];
@@ -155,13 +182,13 @@ impl Detector for Ensemble {
             columns(rows, first, layer.gaussians.width(), &mut x);
             first += layer.gaussians.width();
             layer.score(&x, &mut own, scratch);
-            out.iter_mut().zip(&own).for_each(|(o, s)| *o += s / self.layers.len() as f64);
+            out.iter_mut().zip(&own).for_each(|(o, s)| *o += s * layer.weight);
         }
     }
 
     fn save(&self, store: &mut Store) {
-        let standard: Vec<f64> = self.layers.iter().flat_map(|l| [l.mean, l.deviation]).collect();
-        store.put_f64("standard", &[self.layers.len(), 2], &standard);
+        let standard: Vec<f64> = self.layers.iter().flat_map(|l| [l.mean, l.deviation, l.weight]).collect();
+        store.put_f64("standard", &[self.layers.len(), 3], &standard);
         for (i, layer) in self.layers.iter().enumerate() {
             put(store, &format!("{i}-"), &layer.gaussians);
         }

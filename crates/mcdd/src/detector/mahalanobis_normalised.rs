@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::mahalanobis::{labelled, logits, put, score, take};
+use super::neighbours::unit;
 use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
 use crate::error::Result;
 use crate::net::cpu::pool::Pool;
@@ -14,7 +15,7 @@ use crate::stats::gaussians::{Covariance, Gaussians, Labelled};
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
 impl Method for Config {
@@ -32,19 +33,8 @@ impl Method for Config {
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Box::new(Normalised(take(store, "", Covariance::Tied)?)))
+        Ok(Box::new(Normalised(take(store, "", Covariance::Tied, store.width())?)))
     }
-}
-
-/// Each row divided by its length.
-fn unit(x: &[f32], width: usize) -> Vec<f32> {
-    let mut out = Vec::with_capacity(x.len());
-    for row in x.chunks_exact(width.max(1)) {
-        let length = libm::sqrt(row.iter().map(|&v| f64::from(v) * f64::from(v)).sum());
-        let factor = if length > 0.0 { 1.0 / length } else { 0.0 };
-        out.extend(row.iter().map(|&v| (f64::from(v) * factor) as f32));
-    }
-    out
 }
 
 struct Normalised(Gaussians);

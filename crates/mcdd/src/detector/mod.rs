@@ -54,6 +54,9 @@ pub const FAR: f32 = 1e15;
 /// The same for logits, which are wide.
 pub const FAR_LOGIT: f64 = 1e30;
 
+/// Rows that one thread takes at a time.
+const BLOCK: usize = 192;
+
 /// Some rows, by rows.
 ///
 /// # Shapes

@@ -14,6 +14,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::energy::log_sum_exp;
 use super::knn::check_k;
 use super::neighbours::{Index, Metric, unit};
 use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
@@ -58,7 +59,7 @@ impl Method for Config {
         let rows = &training.rows;
         let mut bank = Vec::new();
         for i in self.chosen(rows.count, training.seed) {
-            let energy = energy(rows.logit_row(i));
+            let energy = log_sum_exp(rows.logit_row(i), 1.0);
             let scaled = unit(rows.feature_row(i), rows.width());
             bank.extend(scaled.into_iter().map(|v| (energy * f64::from(v)) as f32));
         }
@@ -84,12 +85,6 @@ impl Config {
     }
 }
 
-/// `log sum exp`, without overflow.
-fn energy(logits: &[f64]) -> f64 {
-    let largest = logits.iter().copied().fold(f64::MIN, f64::max);
-    largest + libm::log(logits.iter().map(|&l| libm::exp(l - largest)).sum())
-}
-
 struct Nnguide {
     k: usize,
     bank: Index,
@@ -99,7 +94,7 @@ impl Detector for Nnguide {
     fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
         self.bank.nearest(&unit(rows.features, self.bank.width()), self.k, None, |i, found| {
             let likeness = -found.iter().map(|n| n.value).sum::<f64>() / found.len() as f64;
-            out[i] = energy(rows.logit_row(i)) * likeness;
+            out[i] = log_sum_exp(rows.logit_row(i), 1.0) * likeness;
         });
     }
 

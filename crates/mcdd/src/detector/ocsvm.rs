@@ -17,7 +17,7 @@ use crate::net::cpu::pool::Pool;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// At most this share of the training rows ends up outside, and at least this share become support vectors: above 0
     /// and at most 1. Default 0.1, as in-distribution data are taken to be mostly clean.

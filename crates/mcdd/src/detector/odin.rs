@@ -20,7 +20,7 @@ use crate::train::largest;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// What logits are divided by: 1000 unless given, from 1e-6 to 1e9.
     pub temperature: f64,

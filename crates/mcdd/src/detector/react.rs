@@ -14,7 +14,7 @@ use crate::net::cpu::pool::Pool;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The part of all training activations that stays as it is: 0.9 unless given, above 0 and at most 1.
     pub percentile: f64,

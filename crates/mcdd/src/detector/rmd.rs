@@ -2,7 +2,7 @@
 //!
 //! `confidence = -min_k (M_k(x) - M_0(x))`. `M_k` is the distance of `mahalanobis`; `M_0` is that of one Gaussian with the
 //! mean and the covariance of all rows, whatever their class. Directions that do not tell classes apart weigh the same in
-//! both and drop out. With a single class both are the same, and so is every confidence: it takes two classes at least.
+//! both and drop out. With a single class both would be the same, so it takes two at least.
 //!
 //! It classifies as `mahalanobis` does: `M_0` is the same for all classes.
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::mahalanobis::{labelled, logits, put, score, take};
 use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::net::cpu::pool::Pool;
 use crate::stats::gaussians::{Covariance, Gaussians};
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
 impl Method for Config {
@@ -29,13 +29,18 @@ impl Method for Config {
     };
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        let labels = training.labels.unwrap_or_default();
+        if labels.iter().all(|y| Some(y) == labels.first()) {
+            return Err(Error::data("all rows are of one class, so nothing is relative to it")
+                .hint("rmd takes two classes at least; mahalanobis takes one"));
+        }
         let (classes, all) = Gaussians::with_background(&labelled(training), pool);
         Ok(Box::new(Relative { classes, all }))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let classes = take(store, "", Covariance::Tied)?;
-        let all = take(store, "all-", Covariance::Tied)?;
+        let classes = take(store, "", Covariance::Tied, store.width())?;
+        let all = take(store, "all-", Covariance::Tied, store.width())?;
         if all.classes() != 1 || all.width() != classes.width() {
             return Err(store.wrong("its Gaussians do not fit together"));
         }

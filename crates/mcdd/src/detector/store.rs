@@ -47,11 +47,6 @@ impl<'a> Store<'a> {
         self.container.put(name, shape, Values::F64(values.to_vec()));
     }
 
-    /// Whether there is such a tensor.
-    pub fn has(&self, name: &str) -> bool {
-        self.container.tensors.contains_key(&self.name(name))
-    }
-
     /// The shape of a tensor that must have `N` dimensions.
     ///
     /// # Errors

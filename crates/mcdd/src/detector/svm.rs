@@ -124,11 +124,6 @@ impl Machine {
 
     /// `f` of each row.
     pub fn sums(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
-        if rows.width() != self.centre.len() {
-            // Only a file that contradicts itself leads here.
-            out.fill(0.0);
-            return;
-        }
         prepare(rows.features, &self.centre, self.scale, &mut scratch.floats[0]);
         self.points.sums(&scratch.floats[0], &self.weights, out, &mut scratch.wide);
     }
@@ -145,8 +140,8 @@ impl Machine {
     /// Takes it back.
     pub fn load(store: &mut Store) -> Result<Machine> {
         let [count, width] = store.shape("support")?;
-        if count == 0 || width == 0 {
-            return Err(store.wrong("it has no support vectors"));
+        if count == 0 || width == 0 || width != store.width() {
+            return Err(store.wrong("it has no support vectors of the right width"));
         }
         let centre = store.take_f64("centre", &[width])?;
         let scale = store.take_f64("scale", &[1])?[0];

@@ -219,15 +219,19 @@ fn a_damaged_file_is_no_panic() {
                     }
                 }
                 if let Ok(loaded) = Fitted::load(&config, &mut Store::new(&mut container, "d.")) {
-                    let _ = loaded.score(&test.rows(), &Pool::new(1));
-                    let _ = loaded.logits(&test.rows(), &Pool::new(1));
+                    let look = |rows: &Rows| {
+                        let scores = loaded.score(rows, &Pool::new(1)).unwrap_or_default();
+                        let logits = loaded.logits(rows, &Pool::new(1)).ok().flatten().unwrap_or_default();
+                        let finite = scores.iter().chain(&logits).all(|v| v.is_finite());
+                        assert!(finite, "{}: {name} with damage {damage}", config.name());
+                    };
+                    look(&test.rows());
                     // Rows of the shape that the file claims.
                     let (width, classes) = (loaded.width(), loaded.logit_classes());
                     if width <= 8 && classes <= 8 {
                         let (features, logits) = (vec![0.5; 20 * width], vec![0.5; 20 * classes]);
                         let rows = Rows { count: 20, features: &features, logits: &logits };
-                        let _ = loaded.score(&rows, &Pool::new(1));
-                        let _ = loaded.logits(&rows, &Pool::new(1));
+                        look(&rows);
                     }
                 }
             }
@@ -276,12 +280,32 @@ fn awkward_rows_are_finite() {
         few.labels.iter_mut().for_each(|y| *y = (*y).min(1));
         all_finite(&config, &few, &test, "one class too few");
         few.labels.iter_mut().for_each(|y| *y = 0);
-        all_finite(&config, &few, &test, "one class only");
+        if config.name() == "rmd" {
+            assert!(Fitted::new(&config, &few.training(), &Pool::new(1)).is_err());
+        } else {
+            all_finite(&config, &few, &test, "one class only");
+        }
         for size in [1e9f32, 1e15, 1e30] {
             for sign in [1.0, -1.0] {
                 let far = Data::blobs(30, 4, 3, 3).map(|j, v| sign * size * if j == 0 { 1.0 } else { v });
                 all_finite(&config, &plain(), &far, "far away");
             }
+        }
+    }
+}
+
+/// What a network with ReLU gives: many features dead, fewer rows than features, and the last layer not told.
+#[test]
+fn dead_features_of_real_networks_are_no_trouble() {
+    for config in configs().into_iter().filter(|c| c.about().needs.features) {
+        for seed in 0..6 {
+            let alive = 4 + 5 * seed as usize;
+            let dead = |d: Data| d.map(|j, v| if j < alive { v.max(0.0) } else { 0.0 });
+            let (data, test) = (dead(Data::blobs(60, 64, 3, seed)), dead(Data::blobs(30, 64, 3, 50 + seed)));
+            let training = Training { last_layer: None, ..data.training() };
+            let fitted = Fitted::new(&config, &training, &Pool::new(1))
+                .unwrap_or_else(|e| panic!("{} with {alive} features alive: {e}", config.name()));
+            assert!(score(&fitted, &test, 1).iter().all(|s| s.is_finite()), "{} with {alive}", config.name());
         }
     }
 }

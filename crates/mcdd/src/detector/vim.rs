@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
 use super::last_layer::LastLayer;
-use super::{About, Detector, FAR, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::{About, BLOCK, Detector, FAR, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
 use crate::error::Result;
 use crate::net::cpu::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
 use crate::net::cpu::pool::{Pool, chunks};
@@ -28,12 +28,9 @@ use crate::train::largest;
 const RANK: f64 = 1e-12;
 /// The least residual of the training rows, relative to their distance from the origin.
 const FLAT: f64 = 1e-5;
-/// Rows at a time in training.
-const BLOCK: usize = 192;
-
 /// Settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Dimensions of the principal subspace: by the paper's rule unless given, from 0 to below the number of features.
     pub dim: Option<usize>,

@@ -1,6 +1,52 @@
 //! Eigenvalues and eigenvectors of symmetric matrices.
 
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, SymmetricEigen};
+
+/// What is added to the diagonal while a matrix is taken apart, for matrices whose largest element is 1.
+const SHIFT: f64 = 1.0;
+/// Rounds of rotations at most; a handful is enough.
+const SWEEPS: usize = 60;
+
+/// By Jacobi's rotations: slow, and sure to end; for what the fast way could not do.
+fn rotated(matrix: &[f64], n: usize) -> Eigen {
+    let mut a = matrix.to_vec();
+    let mut v = vec![0.0; n * n];
+    (0..n).for_each(|i| v[i * n + i] = 1.0);
+    for _ in 0..SWEEPS {
+        let mut turned = false;
+        for p in 0..n {
+            for q in p + 1..n {
+                let off = a[p * n + q];
+                if off.abs() <= f64::EPSILON * libm::sqrt((a[p * n + p] * a[q * n + q]).abs()) || off == 0.0 {
+                    continue;
+                }
+                turned = true;
+                let theta = (a[q * n + q] - a[p * n + p]) / (2.0 * off);
+                let t = theta.signum() / (theta.abs() + libm::sqrt(1.0 + theta * theta));
+                let t = if theta == 0.0 { 1.0 } else { t };
+                let c = 1.0 / libm::sqrt(1.0 + t * t);
+                let s = t * c;
+                for k in 0..n {
+                    let (x, y) = (a[k * n + p], a[k * n + q]);
+                    (a[k * n + p], a[k * n + q]) = (c * x - s * y, s * x + c * y);
+                }
+                for k in 0..n {
+                    let (x, y) = (a[p * n + k], a[q * n + k]);
+                    (a[p * n + k], a[q * n + k]) = (c * x - s * y, s * x + c * y);
+                    let (x, y) = (v[p * n + k], v[q * n + k]);
+                    (v[p * n + k], v[q * n + k]) = (c * x - s * y, s * x + c * y);
+                }
+            }
+        }
+        if !turned {
+            break;
+        }
+    }
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|&i, &j| a[j * n + j].total_cmp(&a[i * n + i]));
+    let vectors = order.iter().flat_map(|&i| v[i * n..(i + 1) * n].to_vec()).collect();
+    Eigen { values: order.iter().map(|&i| a[i * n + i]).collect(), vectors }
+}
 
 /// The eigenvalues in descending order, each with its vector.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +68,15 @@ impl Eigen {
         // Scaled to 1, so that squares inside neither overflow nor vanish.
         let size = matrix.iter().fold(0.0f64, |m, v| m.max(v.abs()));
         let scale = if size > 0.0 { size } else { 1.0 };
-        let found = DMatrix::from_fn(n, n, |i, j| 0.5 * (matrix[i * n + j] / scale + matrix[j * n + i] / scale))
-            .symmetric_eigen();
+        let half = |i: usize, j: usize| 0.5 * (matrix[i * n + j] / scale + matrix[j * n + i] / scale);
+        // One more on the diagonal moves every value by 1 and no vector. Without it, the noise in place of the zeros of
+        // a matrix of low rank goes down to where its squares vanish, and a division by them follows.
+        let shifted = DMatrix::from_fn(n, n, |i, j| half(i, j) + if i == j { SHIFT } else { 0.0 });
+        let Some(found) = SymmetricEigen::try_new(shifted, f64::EPSILON, 1000 * n)
+            .filter(|e| e.eigenvalues.iter().chain(e.eigenvectors.iter()).all(|v| v.is_finite()))
+        else {
+            return rotated(matrix, n);
+        };
         let mut order: Vec<usize> = (0..n).collect();
         order.sort_by(|&a, &b| found.eigenvalues[b].total_cmp(&found.eigenvalues[a]));
         let mut vectors = Vec::with_capacity(n * n);
@@ -33,7 +86,7 @@ impl Eigen {
             let sign = if v[largest] < 0.0 { -1.0 } else { 1.0 };
             vectors.extend(v.iter().map(|x| sign * x));
         }
-        Eigen { values: order.iter().map(|&i| scale * found.eigenvalues[i]).collect(), vectors }
+        Eigen { values: order.iter().map(|&i| scale * (found.eigenvalues[i] - SHIFT)).collect(), vectors }
     }
 
     /// The vector of the `i`-th value.
@@ -54,6 +107,25 @@ mod tests {
     use super::*;
     use crate::seed::Stream;
 
+    /// Features that are dead, and fewer rows than features: what networks with ReLU give.
+    #[test]
+    fn low_rank_has_its_rank() {
+        for (n, alive, seed) in [(64, 20, 1), (64, 3, 2), (128, 40, 3), (128, 10, 4), (128, 64, 5), (100, 1, 6)] {
+            for seed in 0..20 + seed {
+                let mut s = Stream::new(seed, "low rank");
+                let rows: Vec<f64> =
+                    (0..60 * n).map(|i| if i % n < alive { f64::from(s.uniform() as f32) } else { 0.0 }).collect();
+                let mut a = vec![0.0; n * n];
+                for row in rows.chunks(n) {
+                    (0..n * n).for_each(|ij| a[ij] += row[ij / n] * row[ij % n]);
+                }
+                let e = Eigen::of(&a, n);
+                assert!(e.values.iter().chain(&e.vectors).all(|v| v.is_finite()), "{n} {alive} {seed}");
+                assert_eq!(e.rank(1e-11), alive.min(60), "{n} {alive} {seed}");
+            }
+        }
+    }
+
     #[test]
     fn vectors_and_values_make_the_matrix() {
         for n in [1, 2, 7, 40] {
@@ -70,6 +142,10 @@ mod tests {
             }
         }
         assert_eq!(Eigen::of(&[0.0; 9], 3).values, [0.0; 3]);
+        let a = [4.0, 1.0, 0.5, 1.0, 3.0, -1.0, 0.5, -1.0, 2.0];
+        for (fast, slow) in Eigen::of(&a, 3).values.iter().zip(rotated(&a, 3).values) {
+            assert!((fast - slow).abs() < 1e-12);
+        }
         assert_eq!(Eigen::of(&[1e200, 0.0, 0.0, 1e-200], 2).rank(1e-9), 1);
         assert_eq!(Eigen::of(&[], 0).rank(1e-9), 0);
     }

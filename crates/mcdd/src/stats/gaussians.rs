@@ -60,7 +60,7 @@ pub struct Gaussians {
 }
 
 impl Gaussians {
-    /// Fits them. `shrinkage` is the weight of the identity, scaled to the same trace, in each covariance; by default
+    /// Fits them. `shrinkage` is the weight of the identity, scaled to the same trace, in each covariance; without it
     /// that of Ledoit and Wolf, which is the best one in the mean for Gaussian rows.
     pub fn fit(sample: &Labelled, covariance: Covariance, shrinkage: Option<f64>, pool: &Pool) -> Gaussians {
         let moments = Moments::of(sample);
@@ -178,14 +178,10 @@ impl Gaussians {
     pub fn distances(&self, x: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
         let classes = self.classes();
         let count = out.len() / classes.max(1);
-        if x.len() != count * self.width {
-            // A file may promise another width.
-            out.fill(NEVER);
-            return;
-        }
         if self.covariance == Covariance::Tied {
             self.whitenings[0].apply(x, &self.centre, buffers);
             simd::dispatch(Distances { y: &buffers[1], width: self.width, means: &self.whitened, classes, out });
+            self.refine(x, &buffers[0], out);
         } else {
             let mut own = vec![0.0; count];
             let origin = vec![0.0; self.width];
@@ -198,6 +194,25 @@ impl Gaussians {
         }
         for k in (0..classes).filter(|&k| self.counts[k] == 0.0) {
             out.iter_mut().skip(k).step_by(classes).for_each(|o| *o = NEVER);
+        }
+    }
+
+    /// Computes those rows anew whose distances may have lost more than 1e-4 of themselves to f32: rows that are far from
+    /// the middle of all data and close to a class.
+    fn refine(&self, x: &[f32], standardised: &[f32], out: &mut [f64]) {
+        let size = |v: &[f32]| libm::sqrt(v.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>());
+        // What rounding of the standardised row becomes on its way through the matrix, at the most.
+        let growth = size(self.whitenings[0].matrix()).max(1.0) * f64::from(f32::EPSILON);
+        let rows = x.chunks_exact(self.width).zip(standardised.chunks_exact(self.width));
+        for ((x, z), out) in rows.zip(out.chunks_exact_mut(self.classes())) {
+            if growth * size(z) > 5e-5 * libm::sqrt(nearest(out)) {
+                for (k, o) in out.iter_mut().enumerate() {
+                    let mean = &self.means[k * self.width..(k + 1) * self.width];
+                    let difference: Vec<f64> = x.iter().zip(mean).map(|(&x, m)| f64::from(x) - m).collect();
+                    let y = self.whitenings[0].apply_wide(&difference);
+                    *o = dot(&y, &y);
+                }
+            }
         }
     }
 

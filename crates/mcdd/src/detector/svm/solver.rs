@@ -243,7 +243,7 @@ impl<'a> Solver<'a> {
         self.set_up();
     }
 
-    /// Takes all rows back in, with their gradients computed anew.
+    /// Takes all rows back in, with the gradients of those left out computed anew.
     fn take_back(&mut self) {
         self.put_back();
         if self.is_whole() {
