@@ -131,7 +131,7 @@ fn configs() -> Vec<HeadConfig> {
     let mut all: Vec<_> = ALL.iter().map(|e| (e.config)()).collect();
     all.push(HeadConfig::DeepMcdd { nu: 0.1, sigma: Sigma::Learned });
     all.push(HeadConfig::DeepMcdd { nu: 3.0, sigma: Sigma::Learned });
-    all.push(HeadConfig::Gda { covariance: Covariance::Diagonal, shrinkage: Some(0.0) });
+    all.push(HeadConfig::Gda { covariance: Covariance::Diagonal, shrinkage: Some(0.2) });
     all.push(HeadConfig::Gda { covariance: Covariance::Full, shrinkage: Some(0.5) });
     all.push(HeadConfig::SoftMcdd { nu: Some(0.3) });
     all.push(HeadConfig::Protonet { shots: 1, queries: 1 });
@@ -149,7 +149,14 @@ fn example(
     seed: &mut Stream,
 ) -> Box<dyn Head> {
     let mut head = config.build(if config.classifies() { classes } else { 0 }, latent, seed);
-    head.settle(z, y, 0, &Pool::new(1)).unwrap();
+    if let HeadConfig::Gda { .. } = config {
+        // A handful of rows has no covariance to speak of, and the gradients would be those of noise.
+        let own: Vec<f32> = (0..40 * classes * latent).map(|_| seed.normal() as f32).collect();
+        let labels: Vec<u32> = (0..40 * classes).map(|i| (i % classes) as u32).collect();
+        head.settle(&own, &labels, 0, &Pool::new(1)).unwrap();
+    } else {
+        head.settle(z, y, 0, &Pool::new(1)).unwrap();
+    }
     let trained: Vec<bool> = head.params().specs().iter().flat_map(|s| vec![s.trained; s.len()]).collect();
     // A radius that is the distance of a row would have that row at the corner of the loss.
     let off = if matches!(config, HeadConfig::SoftMcdd { .. } | HeadConfig::DeepSvdd { .. }) { 1.03 } else { 1.0 };
