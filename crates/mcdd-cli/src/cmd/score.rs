@@ -180,8 +180,8 @@ impl Fitting {
         let parts: Vec<usize> = layers.iter().map(|m| m.width).collect();
         let width: usize = parts.iter().sum();
         let logits = self.train_logits.as_deref().map(|p| read(p, &self.plain(), |v| v)).transpose()?;
-        let count =
-            if width > 0 { features.len() / width } else { logits.as_ref().map_or(0, |l| l.values.len() / l.width) };
+        let of_logits = || logits.as_ref().map_or(0, |l| l.values.len() / l.width);
+        let count = features.len().checked_div(width).unwrap_or_else(of_logits);
         let classes = logits.as_ref().map_or(0, |l| l.width);
         if let (Some(l), Some(path)) = (&logits, &self.train_logits)
             && l.values.len() / l.width != count

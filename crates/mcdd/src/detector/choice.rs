@@ -42,7 +42,7 @@ impl Detect {
     /// If there is no such name or setting, with the nearest ones.
     pub fn parse(text: &str) -> Result<Detect> {
         let (name, settings) = spec::split(text)?;
-        let on = settings.iter().filter(|(key, _)| *key == "on").map(|&(_, value)| value).last();
+        let on = settings.iter().rev().find(|(key, _)| *key == "on").map(|&(_, value)| value);
         let others: String =
             settings.iter().filter(|(key, _)| *key != "on").map(|(key, value)| format!(":{key}={value}")).collect();
         let on = match on {

@@ -178,12 +178,11 @@ impl Head for Gda {
             let steps: Vec<f32> = steps.collect();
             self.params.get_mut(STEPS).copy_from_slice(&steps);
         }
-        let log_priors = found.log_priors();
-        for k in 0..classes {
+        for (k, log_prior) in found.log_priors().into_iter().enumerate() {
             let w = &found.whitenings()[if found.whitenings().len() == 1 { 0 } else { k }];
             let absent = found.counts()[k] == 0.0;
             self.params.get_mut(LOG_NORMS)[k] = narrow(if absent { LOW } else { -0.5 * w.log_det() });
-            self.params.get_mut(LOG_PRIORS)[k] = narrow(log_priors[k].max(LOW));
+            self.params.get_mut(LOG_PRIORS)[k] = narrow(log_prior.max(LOW));
         }
         Ok(())
     }
