@@ -45,6 +45,7 @@ use serde::{Deserialize, Serialize};
 pub use choice::{Detect, On};
 pub use fitted::{Fitted, tame};
 pub use store::Store;
+pub use svm::Settings as SvmSettings;
 
 use crate::error::{Error, Result};
 use crate::net::cpu::pool::Pool;

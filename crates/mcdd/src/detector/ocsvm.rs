@@ -15,31 +15,10 @@ use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
 use crate::error::Result;
 use crate::net::cpu::pool::Pool;
 
-/// Settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// At most this share of the training rows ends up outside, and at least this share become support vectors: above 0
-    /// and at most 1. Default 0.1, as in-distribution data are taken to be mostly clean.
-    pub nu: f64,
-    /// How fast the kernel falls with the squared distance, positive. Auto (the default) is
-    /// `1 / (width * variance of all features)`, as scikit-learn's "scale".
-    pub gamma: Option<f64>,
-    /// Training rows at most, 1 or more. Default 20,000.
-    pub rows: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config { nu: 0.1, gamma: None, rows: 20_000 }
-    }
-}
-
-impl Config {
-    fn settings(&self) -> Settings {
-        Settings { nu: self.nu, gamma: self.gamma, rows: self.rows }
-    }
-}
+/// Its settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Config(pub Settings);
 
 impl Method for Config {
     const ABOUT: About = About {
@@ -51,11 +30,11 @@ impl Method for Config {
     };
 
     fn check(&self) -> Result<()> {
-        self.settings().check()
+        self.0.check()
     }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
-        let solved = self.settings().fit(training, pool);
+        let solved = self.0.fit(training, pool);
         Ok(Box::new(Ocsvm { machine: solved.machine, rho: solved.level }))
     }
 
@@ -109,7 +88,7 @@ mod tests {
     fn nu_is_the_share_outside() {
         let x = normal(3000 * 4);
         for nu in [0.02, 0.1, 0.5] {
-            let scores = score(&fit(&Config { nu, ..Config::default() }, &x, 4), &x);
+            let scores = score(&fit(&Config(Settings { nu, ..Settings::default() }), &x, 4), &x);
             let outside = scores.iter().filter(|&&s| s < 0.0).count() as f64 / 3000.0;
             assert!((outside - nu).abs() < 0.01, "{nu}: {outside}");
         }
@@ -124,7 +103,7 @@ mod tests {
         let b = 1.5 * (1.0 - near) / (1.0 + far - 2.0 * near + 2.0 - 2.0 * near);
         let m = 1.5 - 2.0 * b;
         let rho = 2.0 * b * near + m;
-        let fitted = fit(&Config { nu: 0.5, gamma: Some(1.0), rows: 10 }, &[-1.0, 0.0, 1.0], 1);
+        let fitted = fit(&Config(Settings { nu: 0.5, gamma: Some(1.0), rows: 10 }), &[-1.0, 0.0, 1.0], 1);
         for (x, s) in [-1.0f32, 0.0, 0.5, 3.0].iter().zip(score(&fitted, &[-1.0, 0.0, 0.5, 3.0])) {
             let k = |c: f64| libm::exp(-(f64::from(*x) - c) * (f64::from(*x) - c));
             let expected = b * (k(-1.0) + k(1.0)) + m * k(0.0) - rho;
@@ -143,7 +122,7 @@ mod tests {
     #[test]
     fn more_rows_than_allowed_are_sampled() {
         let x = normal(1000);
-        let few = Config { rows: 50, ..Config::default() };
+        let few = Config(Settings { rows: 50, ..Settings::default() });
         assert_eq!(score(&fit(&few, &x, 2), &x), score(&fit(&few, &x, 2), &x));
         assert_ne!(score(&fit(&few, &x, 2), &x), score(&fit(&Config::default(), &x, 2), &x));
     }

@@ -16,31 +16,10 @@ use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
 use crate::error::Result;
 use crate::net::cpu::pool::Pool;
 
-/// Settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// At most this share of the training rows ends up outside, and at least this share become support vectors: above 0
-    /// and at most 1. Default 0.1, as in-distribution data are taken to be mostly clean.
-    pub nu: f64,
-    /// How fast the kernel falls with the squared distance, positive. Auto (the default) is
-    /// `1 / (width * variance of all features)`, as scikit-learn's "scale".
-    pub gamma: Option<f64>,
-    /// Training rows at most, 1 or more. Default 20,000.
-    pub rows: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config { nu: 0.1, gamma: None, rows: 20_000 }
-    }
-}
-
-impl Config {
-    fn settings(&self) -> Settings {
-        Settings { nu: self.nu, gamma: self.gamma, rows: self.rows }
-    }
-}
+/// Its settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Config(pub Settings);
 
 impl Method for Config {
     const ABOUT: About = About {
@@ -51,11 +30,11 @@ impl Method for Config {
     };
 
     fn check(&self) -> Result<()> {
-        self.settings().check()
+        self.0.check()
     }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
-        let solved = self.settings().fit(training, pool);
+        let solved = self.0.fit(training, pool);
         let centre = solved.norm;
         let radius = 1.0 - 2.0 * (solved.level / solved.machine.total()) + centre;
         Ok(Box::new(Svdd { machine: solved.machine, radius, centre }))
@@ -140,7 +119,7 @@ mod tests {
     /// Two rows: the centre is between them, and the ball goes through both.
     #[test]
     fn two_rows_by_hand() {
-        let config = DetectorConfig::from(Config { nu: 0.9, gamma: Some(0.5), rows: 2 });
+        let config = DetectorConfig::from(Config(Settings { nu: 0.9, gamma: Some(0.5), rows: 2 }));
         let fitted = fit(&config, &[0.0, 2.0], 1);
         let k = |a: f64, b: f64| libm::exp(-0.5 * (a - b) * (a - b));
         let inner = 0.25 * (2.0 + 2.0 * k(0.0, 2.0));

@@ -16,16 +16,26 @@ use crate::net::cpu::pool::Pool;
 use crate::seed::Stream;
 use crate::stats::moments::mean;
 use rbf::Points;
+use serde::{Deserialize, Serialize};
 
 /// What both detectors are set by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The share of training rows that may be outside, at most, and of support vectors, at least.
+    /// At most this share of the training rows ends up outside, and at least this share become support vectors: above 0
+    /// and at most 1. Default 0.1, as in-distribution data are taken to be mostly clean.
     pub nu: f64,
-    /// The kernel's; `None` for `1 / (width * variance)`.
+    /// How fast the kernel falls with the squared distance, positive. Auto (the default) is
+    /// `1 / (width * variance of all features)`, as scikit-learn's "scale".
     pub gamma: Option<f64>,
-    /// Training rows at most.
+    /// Training rows at most, 1 or more. Default 20,000.
     pub rows: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { nu: 0.1, gamma: None, rows: 20_000 }
+    }
 }
 
 impl Settings {
