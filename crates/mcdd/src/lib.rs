@@ -19,8 +19,8 @@
 //! # }
 //! ```
 //!
-//! The parts, from left to right as data flows: [`data`], [`net`], [`head`], [`train`], [`model`]; [`metrics`] and
-//! [`protocol`] look at scores.
+//! The parts, from left to right as data flows: [`data`], [`net`], [`head`], [`detector`], [`train`], [`model`];
+//! [`metrics`] and [`protocol`] look at scores. [`detector`] also serves features from any other network.
 
 pub mod container;
 pub mod data;

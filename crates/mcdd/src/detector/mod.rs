@@ -5,6 +5,21 @@
 //! anywhere, and no out-of-distribution row ever reaches a fit. To add one: write its file with a [`Method`] and a
 //! [`Detector`], and add a line to the list below; the conformance tests, the command line and `mcdd methods` find it
 //! there.
+//!
+//! ```
+//! use mcdd::detector::{DetectorConfig, Fitted, Rows, Training};
+//! use mcdd::net::cpu::pool::Pool;
+//!
+//! let features: Vec<f32> = (0..200).map(|i| (i % 10) as f32).collect(); // 100 rows of 2, from any network
+//! let training = Training { rows: Rows { count: 100, features: &features, logits: &[] }, ..Training::default() };
+//! let pool = Pool::new(2);
+//! let knn = Fitted::new(&DetectorConfig::parse("knn:k=3")?, &training, &pool)?;
+//! let scores = knn.score(&Rows { count: 2, features: &[4.0, 5.0, 50.0, -50.0], logits: &[] }, &pool)?;
+//! assert!(scores[0] > scores[1]);
+//! # Ok::<(), mcdd::Error>(())
+//! ```
+//!
+//! [`Scorer`](crate::model::Scorer) adds p-values, a threshold and a file.
 
 mod choice;
 mod distance;

@@ -362,3 +362,74 @@ fn input_perturbation_moves_the_confidence() {
         assert!(higher > 390, "{name}: {higher} of 400 rose");
     }
 }
+
+/// Three classes around different corners, 24 rows each; `f` changes the numbers, by row and column.
+fn corners(width: usize, f: impl Fn(usize, usize, f32) -> f32) -> Table {
+    let mut seed = Stream::new(4, "corners");
+    let x: Vec<f32> = (0..72 * width)
+        .map(|i| {
+            let (row, column) = (i / width, i % width);
+            let corner = if column % 3 == row % 3 { 4.0 } else { 0.0 };
+            f(row, column, corner + 0.3 * seed.normal() as f32)
+        })
+        .collect();
+    let labels: Vec<String> = (0..72).map(|row| format!("c{}", row % 3)).collect();
+    Table::from_rows(&x, width, Some(&labels)).unwrap()
+}
+
+/// What every method must stand: the counterpart of the detectors' suite, through training and the file.
+#[test]
+fn every_method_stands_awkward_tables() {
+    for entry in crate::head::ALL {
+        let settings =
+            Settings { head: (entry.config)(), hidden: vec![16], latent: 8, epochs: 20, ..Settings::default() };
+        let plain = |_: usize, _: usize, v: f32| v;
+        let finite = |p: &Predictions, what: &str| {
+            let all = p.confidence.iter().chain(&p.posterior).chain(&p.distance).chain(&p.p_value);
+            assert!(all.clone().all(|v| v.is_finite()), "{} with {what}", entry.name);
+        };
+        let tables = [
+            ("plain rows", corners(6, plain)),
+            (
+                "duplicated rows",
+                corners(6, |row, column, _| if column % 3 == row % 3 { 4.0 } else { row as f32 % 2.0 }),
+            ),
+            ("a constant column", corners(6, |_, column, v| if column == 2 { 7.0 } else { v })),
+            ("one feature", corners(1, |row, _, v| v + 9.0 * (row % 3) as f32)),
+            ("1,000 features", corners(1000, plain)),
+            ("a huge column", corners(6, |_, column, v| if column == 1 { 1e30 * v } else { v })),
+        ];
+        for (what, table) in &tables {
+            let fit = |threads| Model::fit_with(table, &settings, &run(threads)).map(|f| f.model);
+            let model = fit(1).unwrap_or_else(|e| panic!("{} with {what}: {e}", entry.name));
+            let own = model.predict(table).unwrap();
+            finite(&own, what);
+            // Threads and runs change nothing, and a file gives the same bits.
+            let bytes = model.to_bytes().unwrap();
+            assert!(bytes == fit(3).unwrap().to_bytes().unwrap(), "{} with {what}", entry.name);
+            let loaded = Model::from_bytes(&bytes).unwrap();
+            assert_eq!(loaded.predict(table).unwrap(), own, "{} with {what}", entry.name);
+        }
+        let model = Model::fit(&tables[0].1, &settings).unwrap();
+        let median = |p: &Predictions| {
+            let mut sorted = p.confidence.clone();
+            sorted.sort_by(f64::total_cmp);
+            sorted[sorted.len() / 2]
+        };
+        let own = median(&model.predict(&tables[0].1).unwrap());
+        for size in [100.0, 1e9, 1e30] {
+            let far = corners(6, |_, column, v| v + if column % 2 == 0 { size } else { -size });
+            let p = model.predict(&far).unwrap();
+            finite(&p, "far-away rows");
+            // The posterior of a linear layer is as sure as ever far out; all others see how far it is.
+            assert!(median(&p) < own || entry.name == "softmax", "{} at {size}", entry.name);
+        }
+        for bad in [f32::NAN, f32::INFINITY] {
+            assert!(model.predict_rows(&[bad; 6], &mut Predictions::default(), &Pool::new(1)).is_err());
+        }
+        // One class too few: an error for those that tell classes apart, nothing to speak of for the others.
+        let mut one = corners(6, plain).select(&(0..72).step_by(3).collect::<Vec<_>>());
+        one.labels.as_mut().unwrap().names.truncate(1);
+        assert_eq!(Model::fit(&one, &settings).is_err(), settings.head.classifies(), "{}", entry.name);
+    }
+}
