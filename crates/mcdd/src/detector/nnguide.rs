@@ -7,7 +7,7 @@
 //! The paper counts on positive energies, as a softmax head trained with cross-entropy has them, and so does the formula,
 //! which is used as it stands. A training row with a negative energy points the other way in the bank, so it counts for
 //! what is unlike it. A scored row with a negative energy has its likeness turned round: more of it is a lower confidence.
-//! Where most energies are negative (logits that are minus distances), this is therefore no useful score.
+//! Where most energies are negative (logits that are minus distances) it is thus another score than the paper's.
 //!
 //! The bank is kept in f32, inner products are exact in f64 from there. The default of `k` is 10, as in the authors' code
 //! and in pytorch-ood; the paper also works with a hundredth of the bank, here `share`.
