@@ -60,21 +60,21 @@ def ensure_venv():
     stamp.write_text(wanted)
 
 
-def build_ours(example="step_speed"):
-    command = ["cargo", "build", "--release", "-p", "mcdd", "--example", example]
+def build_ours(name="step_speed", package="mcdd", kind="example"):
+    command = ["cargo", "build", "--release", "-p", package, f"--{kind}", name]
     say(" ".join(command))
     run = subprocess.run(
         command + ["--message-format=json-render-diagnostics"],
         cwd=ROOT, stdout=subprocess.PIPE, text=True,
     )
     if run.returncode:
-        hint = "; --torch-only measures PyTorch alone" if example == "step_speed" else ""
-        sys.exit(f"the example {example} did not build{hint}")
+        hint = "; --torch-only measures PyTorch alone" if name == "step_speed" else ""
+        sys.exit(f"the {kind} {name} did not build{hint}")
     for line in run.stdout.splitlines():
         message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] == example:
+        if message.get("executable") and message["target"]["name"] == name:
             return message["executable"]
-    sys.exit(f"cargo named no executable for the example {example}")
+    sys.exit(f"cargo named no executable for the {kind} {name}")
 
 
 # ---------------------------------------------------------------- who else uses the machine
@@ -117,13 +117,13 @@ class Failed(Exception):
 class Torch:
     """A PyTorch configuration in a worker process that lives until close()."""
 
-    def __init__(self, name, spec, timeout):
+    def __init__(self, name, spec, timeout, worker="torch_worker.py", python=None):
         self.name, self.key = name, ("us" if spec["task"] != "peak" else "gflops")
         self.log = tempfile.TemporaryFile(mode="w+")
         env = dict(os.environ)
         env.setdefault("TORCHINDUCTOR_CACHE_DIR", str(VENV / "inductor-cache"))
         self.process = subprocess.Popen(
-            [str(venv_python()), str(HERE / "torch_worker.py"), json.dumps(spec)],
+            [str(python or venv_python()), str(HERE / worker), json.dumps(spec)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, env=env,
         )
         try:
@@ -143,10 +143,13 @@ class Torch:
             raise Failed(errors[-1][:160] if errors else "the worker ended")
         return json.loads(line)
 
-    def measure(self, seconds):
-        self.process.stdin.write(json.dumps({"seconds": seconds}) + "\n")
+    def ask(self, request, timeout):
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        answer = self.receive(120 + 20 * seconds)
+        return self.receive(timeout)
+
+    def measure(self, seconds):
+        answer = self.ask({"seconds": seconds}, 120 + 20 * seconds)
         return answer.get(self.key, answer), answer["cpu"]
 
     def close(self):
@@ -158,6 +161,16 @@ class Torch:
             self.process.wait()
 
 
+def run_ours(command, timeout):
+    """(stdout, stderr, CPU time) of a process that has to succeed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    if run.returncode:
+        raise Failed(f"{' '.join(command[1:])}: {run.stderr.strip()[-160:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return run.stdout, run.stderr, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 class Ours:
     """Our example, one process per measurement; it does its own warming up and timing."""
 
@@ -166,18 +179,13 @@ class Ours:
         self.takes_seconds = key != "us_per_row"
 
     def measure(self, seconds):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = self.command + (["--seconds", str(seconds)] if self.takes_seconds else [])
-        run = subprocess.run(command, capture_output=True, text=True, timeout=120 + 20 * seconds)
-        if run.returncode:
-            raise Failed(f"{' '.join(command[1:])}: {run.stderr.strip()[-160:]}")
-        answer = json.loads(run.stdout.strip().splitlines()[-1])
+        stdout, _, cpu = run_ours(command, 120 + 20 * seconds)
+        answer = json.loads(stdout.strip().splitlines()[-1])
         claimed = answer.get("flops_per_step")
         if self.flops and claimed and abs(claimed / self.flops - 1) > 1e-3:
             say(f"note: step_speed counts {claimed:.0f} FLOP per step, this script {self.flops}")
             self.flops = None
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return answer[self.key], cpu
 
     def close(self):

@@ -1,6 +1,7 @@
 """One PyTorch configuration in a process of its own.
 
-Started by mlp_step.py with a JSON description as the only argument. It builds the
+Started by mlp_step.py with a JSON description as the only argument (train_worker.py, which
+train_default.py starts, takes this setting up and the compiled Adam from here). It builds the
 configuration, compiles it if asked to, writes one line {"ready": ...}, and then answers
 every line {"seconds": S} on standard input with one line of JSON on standard output.
 It ends when standard input does.
@@ -102,31 +103,42 @@ def make_step(net, x_all, y_all):
     return step
 
 
-def functional_step(net, x_all, y_all):
-    """Gather, forward, backward and Adam as one function that compiles to a single graph.
+def adam_in_graph(params):
+    """update(gradients, rate) for a step that compiles to a single graph.
 
     torch.optim's own update does not trace this way (the multi-tensor form and the fused operator
-    both fail to compile), so Adam is written out; the compiler then fuses it by itself.
+    both fail to compile), so Adam is written out; the compiler then fuses it by itself. It also
+    returns its state, all of which is 0 at first.
     """
-    params = {name: p.detach() for name, p in net.named_parameters()}
     first = [torch.zeros_like(p) for p in params.values()]
     second = [torch.zeros_like(p) for p in params.values()]
     count = torch.zeros(())
 
-    def loss_fn(p, x, y):
-        return loss_of(torch.func.functional_call(net, p, (x,)), p["b"], y)
-
-    def step(index):
-        grads, loss = torch.func.grad_and_value(loss_fn)(params, x_all[index], y_all[index])
+    def update(grads, lr):
         with torch.no_grad():
             count.add_(1)
-            rate = LR / (1 - BETA1**count)
+            rate = lr / (1 - BETA1**count)
             scale = (1 - BETA2**count).rsqrt()
             for (name, p), m, v in zip(params.items(), first, second):
                 g = grads[name]
                 m.lerp_(g, 1 - BETA1)
                 v.mul_(BETA2).addcmul_(g, g, value=1 - BETA2)
                 p.sub_(rate * m / (v.sqrt() * scale + EPS))
+
+    return update, [*first, *second, count]
+
+
+def functional_step(net, x_all, y_all):
+    """Gather, forward, backward and Adam as one function that compiles to a single graph."""
+    params = {name: p.detach() for name, p in net.named_parameters()}
+    update, _ = adam_in_graph(params)
+
+    def loss_fn(p, x, y):
+        return loss_of(torch.func.functional_call(net, p, (x,)), p["b"], y)
+
+    def step(index):
+        grads, loss = torch.func.grad_and_value(loss_fn)(params, x_all[index], y_all[index])
+        update(grads, LR)
         return loss
 
     return step
@@ -231,9 +243,8 @@ def build_check():
     return (lambda _: result), []
 
 
-def main():
-    build = {"step": build_step, "predict": build_predict, "peak": build_peak, "check": build_check}
-    measure, trace = build[spec["task"]]()
+def serve(measure, trace):
+    """Answers requests until there are no more, and ends the process."""
     gc.collect()
     gc.disable()
     print(json.dumps({"ready": torch.__version__, "trace": trace}), file=answers)
@@ -247,4 +258,6 @@ def main():
     os._exit(0)
 
 
-main()
+if __name__ == "__main__":
+    build = {"step": build_step, "predict": build_predict, "peak": build_peak, "check": build_check}
+    serve(*build[spec["task"]]())
