@@ -60,12 +60,13 @@ class Ours:
         start = time.monotonic()
         _, stderr, cpu = mlp_step.run_ours(self.command, self.timeout)
         wall = time.monotonic() - start
-        seconds = re.search(r"\bin ([\d.]+) s\b", stderr)
-        accuracy = re.search(r"held-out accuracy ([\d.]+)%", stderr)
+        # The lines on progress before the summary have accuracies too.
+        seconds = re.findall(r"\bin ([\d.]+) s\b", stderr)
+        accuracy = re.findall(r"held-out accuracy ([\d.]+)%", stderr)
         if not seconds:
             raise Failed("it did not say how long training took")
-        answer = {"seconds": float(seconds[1]), "wall": wall}
-        return answer | ({"accuracy": float(accuracy[1]) / 100} if accuracy else {}), cpu
+        answer = {"seconds": float(seconds[-1]), "wall": wall, "cpu": cpu}
+        return answer | ({"accuracy": float(accuracy[-1]) / 100} if accuracy else {}), cpu
 
     def close(self):
         pass
@@ -128,7 +129,9 @@ def run(executable, files, scratch, options):
     group = mlp_step.compared({n: [(a["seconds"], q) for a, q in rounds] for n, rounds in results.items()})
     group["process"] = mlp_step.summary([(a["wall"], q) for a, q in results["mcdd"]])
     for name, rounds in results.items():
-        group["contenders"][name]["accuracy"] = rounds[-1][0].get("accuracy")
+        group["contenders"][name] |= {
+            "accuracy": rounds[-1][0].get("accuracy"), "cpu": mlp_step.summary([(a["cpu"], q) for a, q in rounds]),
+        }
     return group | {
         "ours": options.ours, "torch": networks[0].version, "files": len(files), "cores": CPUS, "trace_gap": gap,
         "about": {c.name: c.about for c in networks}, "failures": failures,
@@ -144,15 +147,16 @@ def print_group(group):
     print(f"mcdd: `mcdd {group['ours']}`; the whole process with reading takes {process['median']:.2f} s "
           f"({process['min']:.2f}-{process['max']:.2f}){mark(process)}. PyTorch {group['torch']}: one network, "
           f"{about['steps']:,} steps.\n")
-    print("| contender | s | min-max | PyTorch's time over mcdd's (min-max) | held-out accuracy | quiet rounds |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print("| contender | s | min-max | PyTorch's time over mcdd's (min-max) | CPU s | held-out accuracy "
+          "| quiet rounds |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
     for name, s in sorted(group["contenders"].items(), key=lambda item: item[1]["median"]):
         note = " (best PyTorch)" if name == group["best_torch"] else ""
         note += " (plain eager)" if name.startswith(PLAIN) else ""
         ratio = times(s["times_faster"]) if "times_faster" in s else "-"
         accuracy = "-" if s["accuracy"] is None else f"{100 * s['accuracy']:.1f}%"
-        print(f"| {name}{note} | {s['median']:.2f}{mark(s)} | {s['min']:.2f}-{s['max']:.2f} | {ratio} | {accuracy} "
-              f"| {s['quiet_rounds']}/{s['rounds']} |")
+        print(f"| {name}{note} | {s['median']:.2f}{mark(s)} | {s['min']:.2f}-{s['max']:.2f} | {ratio} "
+              f"| {s['cpu']['median']:.2f} | {accuracy} | {s['quiet_rounds']}/{s['rounds']} |")
     if group["best_undecided"]:
         print("\nSome variants of PyTorch had fewer than two quiet rounds, so which is its best is not decided.")
     if compiled:

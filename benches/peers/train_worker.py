@@ -64,7 +64,7 @@ def split(y):
     for k in range(int(y.max()) + 1):
         rows = (y == k).nonzero()[:, 0]
         rows = rows[torch.randperm(len(rows), generator=order)]
-        count = min(round(HOLDOUT * len(rows)), len(rows) - 1)
+        count = min(int(HOLDOUT * len(rows) + 0.5), len(rows) - 1)
         held.append(rows[:count])
         train.append(rows[count:])
     return torch.cat(train), torch.cat(held)
