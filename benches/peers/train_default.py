@@ -110,6 +110,8 @@ def interleave(contenders, options, failures):
                 failures.append(f"{c.name}: {error}")
                 say(f"{c.name} failed: {error}")
                 del results[c.name]
+                # It may still be at work.
+                c.close()
     return results
 
 
