@@ -6,6 +6,10 @@
 //! by default: in tables, and in features trained with distances, the length is information. With it, a row of
 //! nothing but zeros stays what it is.
 //!
+//! With `log` the confidence is minus the logarithm of that distance. The order is the same, but differences between
+//! near rows count as much as those between far ones, which is what an average over several networks needs. A distance of
+//! 0 has no logarithm: distances below a thousandth of what is usual between training rows are taken for that.
+//!
 //! The default of `k` is 5. The paper takes 50 and more, for 50,000 images and more; tables are smaller, and classes in
 //! them may have a few dozen rows.
 
@@ -24,11 +28,13 @@ pub struct Config {
     pub k: usize,
     /// Whether rows are divided by their length first. Default: no.
     pub normalise: bool,
+    /// Whether the confidence is minus the logarithm of the distance. Default: no.
+    pub log: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { k: 5, normalise: false }
+        Config { k: 5, normalise: false, log: false }
     }
 }
 
@@ -48,13 +54,34 @@ impl Method for Config {
         let rows = &training.rows;
         let features = if self.normalise { unit(rows.features, rows.width()) } else { rows.features.to_vec() };
         let index = Index::new(Metric::Distance, features, rows.width(), pool);
-        Ok(Box::new(Knn { config: self.clone(), index }))
+        let floor = if self.log { floor(&index, self.k) } else { 0.0 };
+        Ok(Box::new(Knn { config: self.clone(), index, floor }))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, store, "rows")? }))
+        let floor = if self.log { store.take_f64("floor", &[1])?[0] } else { 0.0 };
+        if self.log && !(floor > 0.0 && floor.is_finite()) {
+            return Err(store.wrong("its least distance is no number above 0"));
+        }
+        Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, store, "rows")?, floor }))
     }
 }
+
+/// A thousandth of the usual distance of a training row to its neighbours; 1e-6 where all are the same.
+fn floor(index: &Index, k: usize) -> f64 {
+    let (rows, width) = (index.count(), index.width());
+    let mut usual = Vec::new();
+    for row in (0..rows).step_by(rows.div_ceil(SAMPLE)) {
+        index.nearest(&index.rows()[row * width..(row + 1) * width], k, Some(row), |_, found| {
+            usual.extend(found.last().map(|n| libm::sqrt(n.value)).filter(|&d| d > 0.0));
+        });
+    }
+    usual.sort_by(f64::total_cmp);
+    usual.get(usual.len() / 2).map_or(1e-6, |d| 1e-3 * d)
+}
+
+/// Training rows that are asked for what is usual.
+const SAMPLE: usize = 500;
 
 /// The range of every `k`.
 pub fn check_k(k: usize) -> Result<()> {
@@ -64,6 +91,8 @@ pub fn check_k(k: usize) -> Result<()> {
 struct Knn {
     config: Config,
     index: Index,
+    /// With `log`, the least distance.
+    floor: f64,
 }
 
 impl Detector for Knn {
@@ -76,12 +105,16 @@ impl Detector for Knn {
             rows.features
         };
         self.index.nearest(queries, self.config.k, None, |i, found| {
-            out[i] = found.last().map_or(0.0, |last| -libm::sqrt(last.value));
+            let distance = found.last().map_or(0.0, |last| libm::sqrt(last.value));
+            out[i] = if self.config.log { -libm::log(distance.max(self.floor)) } else { -distance };
         });
     }
 
     fn save(&self, store: &mut Store) {
         self.index.save(store, "rows");
+        if self.config.log {
+            store.put_f64("floor", &[1], &[self.floor]);
+        }
     }
 }
 

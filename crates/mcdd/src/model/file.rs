@@ -6,7 +6,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::probe::Probe;
-use super::{Calibration, Model, ModelMember};
+use super::reach::Reach;
+use super::{Calibration, Model, ModelMember, Usual};
 use crate::container::{Container, Values};
 use crate::data::Schema;
 use crate::detector::Store;
@@ -66,6 +67,13 @@ impl Model {
                     container.put(tensor(m, spec), &spec.shape, Values::F32(params.export(i)));
                 }
             }
+        }
+        if let Some(reach) = &self.reach {
+            container.put("clip.most", &[reach.values().len()], Values::F32(reach.values().to_vec()));
+        }
+        if self.members.len() > 1 || self.reach.is_some() {
+            let usual = self.members.iter().flat_map(|m| [m.usual.mean, m.usual.deviation]).collect();
+            container.put("calibration.members", &[self.members.len(), 2], Values::F64(usual));
         }
         for (m, probe) in self.members.iter().enumerate().filter_map(|(m, member)| Some((m, member.probe.as_ref()?))) {
             probe.save(&mut Store::new(&mut container, format!("members.{m}.detector.")));
@@ -133,6 +141,20 @@ impl Model {
                 }
             }
         }
+        let reach = match text.graph.clip() {
+            Some(_) => {
+                let most = c.take_f32("clip.most", &[text.graph.input])?;
+                Some(Reach::from_values(most).ok_or_else(|| wrong("an input reaches nowhere"))?)
+            }
+            None => None,
+        };
+        let usual = match text.members.len() {
+            1 if reach.is_none() => vec![0.0, 1.0],
+            count => c.take_f64("calibration.members", &[count, 2])?,
+        };
+        if usual.iter().any(|v| !v.is_finite()) || usual.chunks_exact(2).any(|u| u[1] <= 0.0) {
+            return Err(wrong("a member's confidences have no deviation"));
+        }
         let mut members = Vec::new();
         for (m, described) in text.members.into_iter().enumerate() {
             if described.epoch.is_some_and(|e| e >= described.history.len()) {
@@ -150,7 +172,9 @@ impl Model {
             let mut head = text.settings.head.build(classes, latent, &mut Stream::new(0, "load"));
             fill(head.params_mut())?;
             let net = Predictor::new(&text.graph, &params)?;
-            let mut member = ModelMember { net, head, history: described.history, epoch: described.epoch, probe: None };
+            let usual = Usual { mean: usual[2 * m], deviation: usual[2 * m + 1] };
+            let (history, epoch) = (described.history, described.epoch);
+            let mut member = ModelMember { net, head, history, epoch, probe: None, usual };
             let mut store = Store::new(&mut c, format!("members.{m}.detector."));
             member.probe = Probe::load(&text.settings.detector, &text.graph, member.host(), &mut store)?;
             if member.classes() != 0 && member.classes() != text.classes.len() {
@@ -167,6 +191,7 @@ impl Model {
             classes: text.classes,
             graph: text.graph,
             members,
+            reach,
             calibration: Calibration::new(scores)?,
             settings: text.settings,
             rows: text.rows,

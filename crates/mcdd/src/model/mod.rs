@@ -5,13 +5,16 @@ mod doctor;
 mod file;
 mod predict;
 mod probe;
+mod reach;
 mod scorer;
 
 pub use calibration::{Calibration, Threshold};
 pub use predict::{Predictions, Scratch};
 pub use scorer::{Scorer, ScorerSettings};
 
+use self::predict::Ensemble;
 use self::probe::{Host, Probe};
+use self::reach::Reach;
 
 use std::path::Path;
 
@@ -51,6 +54,39 @@ struct ModelMember {
     epoch: Option<usize>,
     /// What gives the confidence, where it is not the head.
     probe: Option<Probe>,
+    /// What its confidences are on held-out rows.
+    usual: Usual,
+}
+
+/// Mean and deviation of a member's confidences on held-out rows. Members are averaged in deviations from their means, so
+/// that none speaks louder than another, and what a network does not see can be weighed against what it sees. A member
+/// that is alone and sees everything speaks for itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Usual {
+    mean: f64,
+    deviation: f64,
+}
+
+impl Default for Usual {
+    fn default() -> Self {
+        Usual { mean: 0.0, deviation: 1.0 }
+    }
+}
+
+impl Usual {
+    fn of(scores: &[f64]) -> Usual {
+        let n = scores.len().max(1) as f64;
+        let mean = scores.iter().map(|s| s / n).sum::<f64>();
+        let variance = scores.iter().map(|s| (s - mean) * (s - mean) / n).sum::<f64>();
+        let deviation = libm::sqrt(variance);
+        // Where all are the same there is nothing to divide by.
+        let deviation = if deviation > 1e-12 * mean.abs() { deviation } else { 1.0 };
+        Usual { mean, deviation }
+    }
+
+    fn standardise(&self, score: f64) -> f64 {
+        (score - self.mean) / self.deviation
+    }
 }
 
 impl ModelMember {
@@ -70,6 +106,8 @@ pub struct Model {
     classes: Vec<String>,
     graph: Graph,
     members: Vec<ModelMember>,
+    /// Where the network clips its inputs: what it does not see.
+    reach: Option<Reach>,
     calibration: Calibration,
     settings: Settings,
     /// Rows trained on.
@@ -143,7 +181,7 @@ impl Model {
             return Err(Error::setting("no row is held out: there are too few rows for this share")
                 .hint("raise --holdout, e.g. to 0.2"));
         }
-        let (schema, notices) = Schema::fit(table, &train_rows)?;
+        let (schema, mut notices) = Schema::fit(table, &train_rows)?;
         let x = schema.transform(table, Some(&train_rows))?;
         let held_x = schema.transform(table, Some(&held_rows))?;
         // Where no label is used, none is needed.
@@ -154,8 +192,15 @@ impl Model {
 
         let classes = table.classes().to_vec();
         let graph = train::graph(schema.width(), settings);
+        let epochs = settings.epochs_for(y.len());
+        if epochs < settings.epochs {
+            let (all, steps) = (settings.epochs, settings.steps.unwrap_or(0));
+            notices.push(format!("{epochs} epochs instead of {all}: a network may take {steps} steps (--steps)"));
+        }
+        let settings = &Settings { epochs, ..settings.clone() };
         let told_apart = if settings.head.classifies() { classes.len() } else { 0 };
         check_size(&graph, &settings.head.specs(told_apart, graph.latent()?))?;
+        let clipped = graph.clip();
         let trained = train::fit(&graph, settings, told_apart, train, held, run)?;
         let wanted = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
         let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < wanted;
@@ -171,19 +216,29 @@ impl Model {
         });
         let pool = Pool::new(run.threads);
         let known = labelled.then_some(&y[..]);
-        let members = trained
+        let mut members = trained
             .into_iter()
             .map(|m| {
                 let net = Predictor::new(&graph, &m.net)?;
-                let mut member = ModelMember { net, head: m.head, history: m.history, epoch: m.epoch, probe: None };
+                let (history, epoch, usual) = (m.history, m.epoch, Usual::default());
+                let mut member = ModelMember { net, head: m.head, history, epoch, probe: None, usual };
                 let (detect, seed) = (&settings.detector, settings.seed);
                 let rows = probe::Fit { x: train.x, labels: known, classes: classes.len(), seed };
                 member.probe = Probe::fit(detect, &graph, member.host(), rows, &pool)?;
                 Ok(member)
             })
             .collect::<Result<Vec<_>>>()?;
-        let scores = predict::confidences(&members, held.x, held.y.len(), &pool);
-        let calibration = Calibration::new(scores).map_err(|_| {
+        let reach = clipped.map(|limit| Reach::of(train.x, schema.width(), limit));
+        let scores = |members: &[ModelMember]| {
+            let ensemble = Ensemble { members, reach: reach.as_ref() };
+            predict::confidences(ensemble, held.x, held.y.len(), &pool)
+        };
+        if members.len() > 1 || reach.is_some() {
+            for m in 0..members.len() {
+                members[m].usual = Usual::of(&scores(&members[m..=m]));
+            }
+        }
+        let calibration = Calibration::new(scores(&members)).map_err(|_| {
             Error::new(Kind::Diverged, "training ended in confidences that are not finite").hint("lower --lr")
         })?;
         let mut findings =
@@ -195,6 +250,7 @@ impl Model {
             classes,
             graph,
             members,
+            reach,
             calibration,
             settings,
             rows: y.len(),

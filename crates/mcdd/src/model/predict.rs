@@ -1,6 +1,7 @@
 //! Verdicts for rows.
 
 use super::probe::Buffers;
+use super::reach::Reach;
 use super::{Calibration, Model, ModelMember};
 use crate::data::Table;
 use crate::error::{Error, Result};
@@ -19,7 +20,8 @@ pub struct Predictions {
     pub classes: usize,
     /// The most probable class of each row; empty where the model does not classify.
     pub class: Vec<u32>,
-    /// Eq. 7, or a detector's score: higher for what is more like the training rows.
+    /// Eq. 7, or a detector's score: higher for what is more like the training rows. Of several members the mean, each in
+    /// deviations from what is usual on held-out rows.
     pub confidence: Vec<f64>,
     /// See [`Calibration::p_value`].
     pub p_value: Vec<f64>,
@@ -73,8 +75,16 @@ struct Part<'a> {
     distance: &'a mut [f64],
 }
 
+/// Those who are asked.
+#[derive(Clone, Copy)]
+pub(super) struct Ensemble<'a> {
+    pub members: &'a [ModelMember],
+    /// What they do not see, if they do not see everything.
+    pub reach: Option<&'a Reach>,
+}
+
 /// The members' mean opinion on some rows.
-fn score(members: &[ModelMember], x: &[f32], classes: usize, out: Part, s: &mut Scratch) {
+fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Scratch) {
     let rows = out.confidence.len();
     out.confidence.fill(0.0);
     out.posterior.fill(0.0);
@@ -87,7 +97,7 @@ fn score(members: &[ModelMember], x: &[f32], classes: usize, out: Part, s: &mut 
         if let Some(probe) = probed {
             s.confidence.resize(rows, 0.0);
             probe.score(member.host(), x, z, &mut s.confidence, &mut s.logits, &mut s.probe);
-            out.confidence.iter_mut().zip(&s.confidence).for_each(|(o, &c)| *o += share * c);
+            out.confidence.iter_mut().zip(&s.confidence).for_each(|(o, &c)| *o += share * member.usual.standardise(c));
         }
         // The head speaks where there is no detector, and of the classes where the detector is silent about them.
         if probed.is_none_or(|p| p.classes() == 0) {
@@ -95,7 +105,7 @@ fn score(members: &[ModelMember], x: &[f32], classes: usize, out: Part, s: &mut 
             s.distances.resize(told, 0.0);
             for (i, z) in z.chunks_exact(z.len() / rows).enumerate() {
                 let own = member.head.score(z, &mut s.logits[i * told..(i + 1) * told], &mut s.distances);
-                out.confidence[i] += if probed.is_none() { share * own } else { 0.0 };
+                out.confidence[i] += if probed.is_none() { share * member.usual.standardise(own) } else { 0.0 };
                 if let Some(distance) = out.distance.get_mut(i * classes..(i + 1) * classes) {
                     distance.iter_mut().zip(&s.distances).for_each(|(d, &v)| *d += share * v);
                 }
@@ -108,6 +118,10 @@ fn score(members: &[ModelMember], x: &[f32], classes: usize, out: Part, s: &mut 
             }
         }
     }
+    if let Some(reach) = reach {
+        let rows = x.chunks_exact(reach.values().len());
+        out.confidence.iter_mut().zip(rows).for_each(|(c, row)| *c -= reach.beyond(row));
+    }
     // Where weights overflow, nothing is known.
     out.confidence.iter_mut().filter(|c| !c.is_finite()).for_each(|c| *c = f64::MIN);
     if classes > 0 {
@@ -118,17 +132,17 @@ fn score(members: &[ModelMember], x: &[f32], classes: usize, out: Part, s: &mut 
 }
 
 /// The confidences of rows under members that have no calibration yet.
-pub(super) fn confidences(members: &[ModelMember], x: &[f32], rows: usize, pool: &Pool) -> Vec<f64> {
+pub(super) fn confidences(ensemble: Ensemble, x: &[f32], rows: usize, pool: &Pool) -> Vec<f64> {
     let mut out = Predictions::default();
     if let Some(width) = x.len().checked_div(rows) {
-        out.sized(rows, members.first().map_or(0, ModelMember::classes), false);
-        blocks(members, x, width, &mut out, pool);
+        out.sized(rows, ensemble.members.first().map_or(0, ModelMember::classes), false);
+        blocks(ensemble, x, width, &mut out, pool);
     }
     out.confidence
 }
 
 /// Scores all rows, block by block.
-fn blocks(members: &[ModelMember], x: &[f32], width: usize, out: &mut Predictions, pool: &Pool) {
+fn blocks(ensemble: Ensemble, x: &[f32], width: usize, out: &mut Predictions, pool: &Pool) {
     let k = out.classes;
     let parts = (
         (chunks(&mut out.class, BLOCK), chunks(&mut out.confidence, BLOCK)),
@@ -136,7 +150,7 @@ fn blocks(members: &[ModelMember], x: &[f32], width: usize, out: &mut Prediction
     );
     pool.split(parts, |i, ((class, confidence), (posterior, distance))| {
         let x = &x[i * BLOCK * width..][..confidence.len() * width];
-        score(members, x, k, Part { class, confidence, posterior, distance }, &mut Scratch::default());
+        score(ensemble, x, k, Part { class, confidence, posterior, distance }, &mut Scratch::default());
     });
 }
 
@@ -152,7 +166,7 @@ impl Model {
             return Err(Error::data(format!("the input must be finite numbers, {width} for each row")));
         }
         out.sized(x.len() / width, self.told_apart(), self.has_distances());
-        blocks(&self.members, x, width, out, pool);
+        blocks(self.ensemble(), x, width, out, pool);
         self.p_values(out);
         Ok(())
     }
@@ -168,9 +182,13 @@ impl Model {
         }
         out.sized(1, k, self.has_distances());
         let Predictions { class, confidence, posterior, distance, .. } = out;
-        score(&self.members, x, k, Part { class, confidence, posterior, distance }, scratch);
+        score(self.ensemble(), x, k, Part { class, confidence, posterior, distance }, scratch);
         self.p_values(out);
         Ok(())
+    }
+
+    fn ensemble(&self) -> Ensemble<'_> {
+        Ensemble { members: &self.members, reach: self.reach.as_ref() }
     }
 
     /// The number of classes that rows are put in.

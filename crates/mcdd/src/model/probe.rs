@@ -40,8 +40,8 @@ struct View {
     whole: bool,
     /// Runs it, where it is neither nothing nor all.
     net: Option<Predictor>,
-    /// Runs it back to the input, where the detector moves the input.
-    engine: Option<Engine>,
+    /// Runs it back to the input, where the detector moves the input; batch normalisation is part of the layers.
+    engine: Option<(Engine, Params)>,
 }
 
 /// The parameters of a part of a network: those that come first.
@@ -148,9 +148,10 @@ impl Probe {
     fn with(mut views: Vec<View>, fitted: Fitted, width: usize, host: Host) -> Result<Probe> {
         if fitted.detector().epsilon() > 0.0 {
             for view in views.iter_mut().filter(|v| !v.part.nodes.is_empty()) {
-                let mut engine = Engine::new(&view.part)?;
-                engine.load(&first_params(&view.part, host.net.params()), &Pool::new(1));
-                view.engine = Some(engine);
+                let (graph, params) = view.part.folded(&first_params(&view.part, host.net.params()))?;
+                let mut engine = Engine::new(&graph)?;
+                engine.load(&params, &Pool::new(1));
+                view.engine = Some((engine, params));
             }
         }
         Ok(Probe { views, fitted, width })
@@ -224,13 +225,12 @@ impl Probe {
             }
             b.moved.clear();
             b.moved.extend_from_slice(x);
-            if let Some(engine) = &view.engine {
-                let params = first_params(&view.part, host.net.params());
-                b.pass.forward(engine, &params, x);
+            if let Some((engine, params)) = &view.engine {
+                b.pass.forward(engine, params, x);
                 b.pass.latents_and_gradient().1.copy_from_slice(&gradient);
                 b.ignored.resize(params.data.len(), 0.0);
-                b.pass.backward(engine, &params, x, &mut b.ignored);
-                let by_input = b.pass.input_gradient(engine, &params);
+                b.pass.backward(engine, params, x, &mut b.ignored);
+                let by_input = b.pass.input_gradient(engine, params);
                 step(&mut b.moved, by_input, epsilon);
             } else {
                 step(&mut b.moved, &gradient, epsilon);

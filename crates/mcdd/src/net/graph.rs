@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cpu::norm;
 use super::params::{ParamSpec, Params};
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
 /// What a node computes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "op")]
 #[non_exhaustive]
 pub enum Layer {
@@ -25,12 +26,24 @@ pub enum Layer {
     },
     /// `max(x, 0)`; same shape.
     Relu,
+    /// `weight (x - mean) / sqrt(variance + 1e-5) + bias`, feature by feature; same shape. In training mean and variance are
+    /// those of the rows that pass together, afterwards their running means: parameters `weight`, `bias`, `running_mean`
+    /// and `running_var`, each `[features]`, as in PyTorch.
+    BatchNorm {
+        /// Features of a row.
+        features: usize,
+    },
+    /// Each value within `±limit`; same shape.
+    Clip {
+        /// Above 0.
+        limit: f32,
+    },
     /// The values it reads, one behind the other; as wide as all of them together.
     Concat,
 }
 
 /// A layer with its name and where its input comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// The name, which parameter names begin with.
     pub name: String,
@@ -43,7 +56,7 @@ pub struct Node {
 
 /// A network: nodes in the order in which they are computed; the last one's output is the latent vector. Without nodes
 /// the latent vector is the input.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// Features of an input row.
     pub input: usize,
@@ -86,8 +99,12 @@ impl Graph {
             }
             let width = match node.layer {
                 Layer::Linear { inputs, outputs, .. } if inputs == width && outputs > 0 => outputs,
-                Layer::Linear { .. } => return Err(wrong("does not fit the value it reads")),
-                Layer::Relu | Layer::Concat => width,
+                Layer::BatchNorm { features } if features == width => width,
+                Layer::Linear { .. } | Layer::BatchNorm { .. } => return Err(wrong("does not fit the value it reads")),
+                Layer::Clip { limit } if !(limit > 0.0 && limit.is_finite()) => {
+                    return Err(wrong("has a limit that is no number above 0"));
+                }
+                Layer::Relu | Layer::Clip { .. } | Layer::Concat => width,
             };
             if width > MOST_FEATURES {
                 return Err(wrong("has more features than any network needs"));
@@ -101,20 +118,25 @@ impl Graph {
     pub fn specs(&self) -> Vec<ParamSpec> {
         let mut specs = Vec::new();
         for node in &self.nodes {
-            if let Layer::Linear { inputs, outputs, bias } = node.layer {
-                let mut spec = |part: &str, shape: Vec<usize>, weight: bool| {
-                    specs.push(ParamSpec {
-                        name: format!("{}.{part}", node.name),
-                        shape,
-                        transposed: weight,
-                        decay: weight,
-                        trained: true,
-                    });
-                };
-                spec("weight", vec![outputs, inputs], true);
-                if bias {
-                    spec("bias", vec![outputs], false);
+            let mut spec = |part: &str, shape: Vec<usize>, weight: bool, trained: bool| {
+                let name = format!("{}.{part}", node.name);
+                specs.push(ParamSpec { name, shape, transposed: weight, decay: weight, trained });
+            };
+            match node.layer {
+                Layer::Linear { inputs, outputs, bias } => {
+                    spec("weight", vec![outputs, inputs], true, true);
+                    if bias {
+                        spec("bias", vec![outputs], false, true);
+                    }
                 }
+                Layer::BatchNorm { features } => {
+                    for (part, trained) in
+                        [("weight", true), ("bias", true), ("running_mean", false), ("running_var", false)]
+                    {
+                        spec(part, vec![features], false, trained);
+                    }
+                }
+                Layer::Relu | Layer::Clip { .. } | Layer::Concat => {}
             }
         }
         specs
@@ -122,10 +144,8 @@ impl Graph {
 
     /// How many nodes it takes to the end of each layer: its activation, where it has one.
     pub fn layer_ends(&self) -> Vec<usize> {
-        let begins = |i: usize| matches!(self.nodes[i].layer, Layer::Linear { .. });
-        let mut ends: Vec<usize> = (1..self.nodes.len()).filter(|&i| begins(i)).collect();
-        ends.push(self.nodes.len());
-        ends
+        let begins = |i: &usize| matches!(self.nodes[*i].layer, Layer::Linear { .. });
+        (0..self.nodes.len()).filter(begins).skip(1).chain([self.nodes.len()]).collect()
     }
 
     /// The same network with no bias in any layer.
@@ -138,15 +158,96 @@ impl Graph {
         self
     }
 
-    /// Parameters with Xavier-uniform weights and zero biases.
+    /// Whether rows that pass together change each other's result while it is trained.
+    pub fn has_batch_norm(&self) -> bool {
+        self.nodes.iter().any(|n| matches!(n.layer, Layer::BatchNorm { .. }))
+    }
+
+    /// Where its input is clipped, if it is.
+    pub fn clip(&self) -> Option<f32> {
+        match self.nodes.first()?.layer {
+            Layer::Clip { limit } => Some(limit),
+            _ => None,
+        }
+    }
+
+    /// Parameters with Xavier-uniform weights and zero biases; batch normalisation begins with weights of 1.
     pub fn init(&self, seed: &mut Stream) -> Params {
         let mut params = Params::new(self.specs());
-        for i in 0..params.specs().len() {
-            if let &[outputs, inputs] = params.specs()[i].shape.as_slice() {
-                xavier(params.get_mut(i), inputs, outputs, seed);
+        let mut at = 0;
+        for node in &self.nodes {
+            match node.layer {
+                Layer::Linear { inputs, outputs, bias } => {
+                    xavier(params.get_mut(at), inputs, outputs, seed);
+                    at += 1 + usize::from(bias);
+                }
+                Layer::BatchNorm { .. } => {
+                    params.get_mut(at).fill(1.0);
+                    params.get_mut(at + 3).fill(1.0);
+                    at += 4;
+                }
+                Layer::Relu | Layer::Clip { .. } | Layer::Concat => {}
             }
         }
         params
+    }
+
+    /// The same network for prediction: each batch normalisation becomes part of the linear layer before it.
+    ///
+    /// # Errors
+    /// If one stands elsewhere, or the graph does not fit together.
+    pub fn folded(&self, params: &Params) -> Result<(Graph, Params)> {
+        self.widths()?;
+        let mut graph = Graph { input: self.input, nodes: Vec::new() };
+        let mut tensors: Vec<Vec<f32>> = Vec::new();
+        // Which value of the new graph each value of this one has become.
+        let mut moved = vec![0];
+        let mut at = 0;
+        for (i, node) in self.nodes.iter().enumerate() {
+            if let Layer::BatchNorm { features } = node.layer {
+                let after_linear = node.from == [i] && i > 0 && self.nodes[i - 1].layer.is_linear();
+                let alone = self.nodes.iter().filter(|n| n.from.contains(&i)).count() == 1;
+                let (Some(Node { layer: Layer::Linear { bias, .. }, .. }), true) =
+                    (graph.nodes.last_mut(), after_linear && alone)
+                else {
+                    let what = format!("layer {:?}: batch normalisation must follow a linear layer", node.name);
+                    return Err(Error::format(what));
+                };
+                let before = if *bias { tensors.pop() } else { None }.unwrap_or_else(|| vec![0.0; features]);
+                *bias = true;
+                let [weight, shift, mean, variance] = [0, 1, 2, 3].map(|j| params.get(at + j));
+                let scale: Vec<f64> =
+                    weight.iter().zip(variance).map(|(&w, &v)| f64::from(w) * norm::inverse_deviation(v)).collect();
+                if let Some(matrix) = tensors.last_mut() {
+                    for row in matrix.chunks_exact_mut(features) {
+                        row.iter_mut().zip(&scale).for_each(|(w, s)| *w = (f64::from(*w) * s) as f32);
+                    }
+                }
+                let bias = before.iter().zip(mean).zip(shift).zip(&scale);
+                tensors.push(
+                    bias.map(|(((&b, &m), &h), s)| (f64::from(h) + (f64::from(b) - f64::from(m)) * s) as f32).collect(),
+                );
+                at += 4;
+            } else {
+                let from = node.from.iter().map(|&f| moved[f]).collect();
+                graph.nodes.push(Node { from, ..node.clone() });
+                if let Layer::Linear { bias, .. } = node.layer {
+                    let count = 1 + usize::from(bias);
+                    tensors.extend((at..at + count).map(|j| params.get(j).to_vec()));
+                    at += count;
+                }
+            }
+            moved.push(graph.nodes.len());
+        }
+        let mut folded = Params::new(graph.specs());
+        folded.data = tensors.concat();
+        Ok((graph, folded))
+    }
+}
+
+impl Layer {
+    fn is_linear(&self) -> bool {
+        matches!(self, Layer::Linear { .. })
     }
 }
 
@@ -160,8 +261,14 @@ pub fn xavier(values: &mut [f32], inputs: usize, outputs: usize, seed: &mut Stre
 
 /// A multi-layer perceptron: `input -> hidden (ReLU) -> ... -> latent`, the last layer linear.
 pub fn mlp(input: usize, hidden: &[usize], latent: usize) -> Graph {
-    let mut nodes = Vec::new();
-    stack(&mut nodes, "", input, hidden, latent);
+    mlp_with(input, None, hidden, latent, false)
+}
+
+/// The same for inputs clipped at `±clip`, if at all, and with batch normalisation before each ReLU, if wanted.
+pub fn mlp_with(input: usize, clip: Option<f32>, hidden: &[usize], latent: usize, batch_norm: bool) -> Graph {
+    let clip = clip.map(|limit| Node { name: "clip".into(), layer: Layer::Clip { limit }, from: vec![0] });
+    let mut nodes: Vec<Node> = clip.into_iter().collect();
+    stack(&mut nodes, "", input, hidden, latent, batch_norm);
     Graph { input, nodes }
 }
 
@@ -170,23 +277,29 @@ pub fn mlp(input: usize, hidden: &[usize], latent: usize) -> Graph {
 pub fn autoencoder(input: usize, hidden: &[usize], code: usize) -> Graph {
     let back: Vec<usize> = hidden.iter().rev().copied().collect();
     let mut nodes = Vec::new();
-    stack(&mut nodes, "encoder.", input, hidden, code);
-    stack(&mut nodes, "generator.", code, &back, input);
+    stack(&mut nodes, "encoder.", input, hidden, code, false);
+    stack(&mut nodes, "generator.", code, &back, input, false);
     let from = vec![0, nodes.len()];
     nodes.push(Node { name: "both".into(), layer: Layer::Concat, from });
     Graph { input, nodes }
 }
 
-/// Linear layers with ReLU between them, reading the last value so far.
-fn stack(nodes: &mut Vec<Node>, prefix: &str, mut inputs: usize, hidden: &[usize], last: usize) {
+/// Linear layers with ReLU between them, reading the last value so far. Before batch normalisation a bias would be
+/// taken away again, so there is none.
+fn stack(nodes: &mut Vec<Node>, prefix: &str, mut inputs: usize, hidden: &[usize], last: usize, batch_norm: bool) {
     let mut add = |name: String, layer| {
         let from = vec![nodes.len()];
         nodes.push(Node { name, layer, from });
     };
     for (i, &outputs) in hidden.iter().chain([&last]).enumerate() {
-        add(format!("{prefix}fc{}", i + 1), Layer::Linear { inputs, outputs, bias: true });
-        if i < hidden.len() {
-            add(format!("{prefix}relu{}", i + 1), Layer::Relu);
+        let is_last = i == hidden.len();
+        let n = i + 1;
+        add(format!("{prefix}fc{n}"), Layer::Linear { inputs, outputs, bias: is_last || !batch_norm });
+        if batch_norm && !is_last {
+            add(format!("{prefix}bn{n}"), Layer::BatchNorm { features: outputs });
+        }
+        if !is_last {
+            add(format!("{prefix}relu{n}"), Layer::Relu);
         }
         inputs = outputs;
     }

@@ -4,5 +4,5 @@ pub mod cpu;
 mod graph;
 mod params;
 
-pub use graph::{Graph, Layer, Node, autoencoder, mlp, xavier};
+pub use graph::{Graph, Layer, Node, autoencoder, mlp, mlp_with, xavier};
 pub use params::{ParamSpec, Params};

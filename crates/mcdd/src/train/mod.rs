@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-pub use settings::{Select, Settings};
+pub use settings::{Preset, Select, Settings};
 pub use shards::Shards;
 
 use self::checkpoint::Keeper;
@@ -21,8 +21,8 @@ use self::plan::Plan;
 use crate::error::{Error, Kind, Result};
 use crate::head::{Head, Loop, Sampling, Scratch, Settles};
 use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::{Engine, Pass};
-use crate::net::{Graph, Params, mlp};
+use crate::net::cpu::{self, Engine, Predictor};
+use crate::net::{Graph, Params, mlp_with};
 use crate::seed::Stream;
 
 /// Rows ready for a network.
@@ -55,6 +55,8 @@ impl Default for Run<'_> {
 
 /// Sees training go by, and may stop it.
 pub trait Watch: Sync {
+    /// Training begins: so many members, of at most so many epochs each.
+    fn begin(&self, _members: usize, _epochs: usize) {}
     /// An epoch of a member is over.
     fn epoch(&self, _member: usize, _epoch: &Epoch) {}
     /// Asked after each step; `true` ends training with the best weights so far.
@@ -96,12 +98,14 @@ pub struct Member {
 
 /// The network that a method is trained with.
 pub fn graph(input: usize, settings: &Settings) -> Graph {
-    let plain = || mlp(input, &settings.hidden, settings.latent);
+    let clip = settings.clip.map(|c| c as f32);
+    let with = |batch_norm| mlp_with(input, clip, &settings.hidden, settings.latent, batch_norm);
     match settings.head.trained_by() {
         Loop::ClosedForm => Graph { input, nodes: Vec::new() },
         Loop::Adversarial => alad::graph(input, settings),
-        Loop::Gradients if settings.head.allows_bias() => plain(),
-        Loop::Gradients => plain().without_bias(),
+        Loop::Gradients if settings.head.allows_bias() => with(settings.batch_norm),
+        // Batch normalisation has a bias of its own.
+        Loop::Gradients => with(false).without_bias(),
     }
 }
 
@@ -128,25 +132,26 @@ pub fn fit(
     if settings.head.trained_by() == Loop::ClosedForm {
         return closed_form(graph, settings, classes, train, held, run);
     }
-    let side_by_side = settings.members.min(run.threads).max(1);
-    let pool_threads = if side_by_side == 1 { run.threads } else { 1 };
-    let one = |member: usize| {
+    run.watch.begin(settings.members, settings.epochs);
+    let one = |member: usize, threads: usize| {
         // A member that would only begin now is left out of an interrupted ensemble; the first must be there.
         if member > 0 && run.watch.stop() {
             return Ok(None);
         }
         let keeper = run.checkpoint.as_ref().map(|folder| Keeper::new(folder, member, fingerprint.clone()));
-        let pool = Pool::new(pool_threads);
+        let pool = Pool::new(threads);
         match settings.head.trained_by() {
             Loop::Adversarial => alad::fit_member(graph, settings, train, held, member, keeper, run, &pool),
             _ => fit_member(graph, settings, classes, train, held, member, keeper, run, &pool),
         }
         .map(Some)
     };
-    let mut members: Vec<Member> = in_parallel(settings.members, side_by_side, one)
-        .into_iter()
-        .filter_map(Result::transpose)
-        .collect::<Result<_>>()?;
+    // As many at a time as there are threads; the rest, or fewer members than threads, share them.
+    let (count, threads) = (settings.members, run.threads.max(1));
+    let rest = count % threads;
+    let mut results = in_parallel(count - rest, threads, |m| one(m, 1));
+    results.extend(in_parallel(rest, rest, |m| one(count - rest + m, threads / rest)));
+    let mut members: Vec<Member> = results.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
     // Nor does one that has not finished an epoch belong to it, as long as another has.
     if members.iter().any(|m| !m.history.is_empty()) {
         members.retain(|m| !m.history.is_empty());
@@ -170,6 +175,7 @@ fn closed_form(
     let (width, every) = (graph.input, train.y.len().div_ceil(2048).max(1));
     let x: Vec<f32> = train.x.chunks_exact(width).step_by(every).flatten().copied().collect();
     let y: Vec<u32> = train.y.iter().step_by(every).copied().collect();
+    run.watch.begin(1, 1);
     let (loss, _) = watcher.judge(head.as_ref(), &x, Rows { x: &x, y: &y });
     let (held_out_loss, held_out_accuracy) = watcher.judge(head.as_ref(), held.x, held);
     let record = Epoch { epoch: 0, loss, held_out_loss, held_out_accuracy };
@@ -230,14 +236,15 @@ fn total(parts: &[Vec<f32>], out: &mut [f32]) {
 
 impl Progress {
     /// Lets the head follow the latents of all training rows.
-    fn settle(&mut self, engine: &Engine, train: Rows, epochs: usize, pool: &Pool) -> Result<()> {
+    fn settle(&mut self, graph: &Graph, train: Rows, epochs: usize, pool: &Pool) -> Result<()> {
         let n = train.y.len();
-        let (width, latent) = (train.x.len() / n.max(1), engine.latent());
+        let (width, latent) = (train.x.len() / n.max(1), graph.latent()?);
+        let net = Predictor::new(graph, &self.net)?;
         let mut z = vec![0.0f32; n * latent];
         pool.split(chunks(&mut z, Watcher::ROWS * latent), |i, z| {
             let rows = z.len() / latent;
             let x = &train.x[i * Watcher::ROWS * width..][..rows * width];
-            z.copy_from_slice(Pass::default().forward(engine, &self.net, x));
+            z.copy_from_slice(net.latents(x, &mut cpu::Scratch::default()));
         });
         self.head.settle(&z, train.y, epochs, pool)
     }
@@ -271,7 +278,7 @@ fn fit_member(
         p.history.iter().for_each(|e| run.watch.epoch(member, e));
     }
     let batch = settings.batch.min(n);
-    let mut plan = Plan::new(settings.head.sampling(), batch, train.y);
+    let mut plan = Plan::new(settings.head.sampling(), batch, graph.has_batch_norm(), train.y);
     let steps = (settings.epochs * plan.steps()) as u64;
     let mut engine = Engine::new(graph)?;
     engine.load(&p.net, pool);
@@ -281,7 +288,7 @@ fn fit_member(
     let mut sums = vec![0.0f32; p.head.params().data.len()];
     let mut interrupted = false;
     if p.history.is_empty() && settings.head.settles() != Settles::Never {
-        p.settle(&engine, train, 0, pool)?;
+        p.settle(graph, train, 0, pool)?;
     }
 
     'epochs: for epoch in p.history.len()..settings.epochs {
@@ -311,6 +318,7 @@ fn fit_member(
             p.head.project();
             total(shards.head_gradients(), &mut sums);
             p.head.absorb(&sums);
+            engine.absorb(&mut p.net, shards.net_gradients());
             engine.load(&p.net, pool);
             if run.watch.stop() {
                 interrupted = true;
@@ -318,9 +326,9 @@ fn fit_member(
             }
         }
         if settings.head.settles() == Settles::Always {
-            p.settle(&engine, train, epoch + 1, pool)?;
+            p.settle(graph, train, epoch + 1, pool)?;
         }
-        let (held_out_loss, held_out_accuracy) = watcher.look(&engine, &p, held);
+        let (held_out_loss, held_out_accuracy) = watcher.look(graph, &p, held)?;
         if !interrupted {
             let record = Epoch { epoch, loss: loss / seen.max(1) as f64, held_out_loss, held_out_accuracy };
             p.history.push(record);
@@ -353,7 +361,7 @@ fn fit_member(
 /// Buffers for looking at the held-out rows.
 #[derive(Default)]
 struct Watcher {
-    pass: Pass,
+    net: cpu::Scratch,
     scratch: Scratch,
     gradient: Vec<f32>,
     ignored: Vec<f32>,
@@ -366,9 +374,13 @@ impl Watcher {
     const ROWS: usize = 510;
 
     /// Mean loss and accuracy on the held-out rows.
-    fn look(&mut self, engine: &Engine, p: &Progress, held: Rows) -> (f64, Option<f64>) {
-        let z = latents(engine, &p.net, held, &mut self.pass);
-        self.judge(p.head.as_ref(), &z, held)
+    fn look(&mut self, graph: &Graph, p: &Progress, held: Rows) -> Result<(f64, Option<f64>)> {
+        let net = Predictor::new(graph, &p.net)?;
+        let mut z = Vec::with_capacity(held.y.len() * graph.latent()?);
+        for x in held.x.chunks(Self::ROWS * graph.input) {
+            z.extend_from_slice(net.latents(x, &mut self.net));
+        }
+        Ok(self.judge(p.head.as_ref(), &z, held))
     }
 
     /// The same for rows whose latents are known.
@@ -391,17 +403,6 @@ impl Watcher {
         let accuracy = (head.classes() > 0).then(|| right as f64 / n as f64);
         (if loss.is_nan() { f64::MAX } else { loss.min(f64::MAX) }, accuracy)
     }
-}
-
-/// The latent vectors of all rows, on the calling thread.
-fn latents(engine: &Engine, net: &Params, rows: Rows, pass: &mut Pass) -> Vec<f32> {
-    let n = rows.y.len();
-    let Some(width) = rows.x.len().checked_div(n) else { return Vec::new() };
-    let mut z = Vec::with_capacity(n * engine.latent());
-    for x in rows.x.chunks((Watcher::ROWS * width).max(1)) {
-        z.extend_from_slice(pass.forward(engine, net, x));
-    }
-    z
 }
 
 /// The index of the largest value, the first of equals.

@@ -13,18 +13,20 @@ pub struct Plan {
     order: Vec<usize>,
     /// Where each batch ends in `order`.
     ends: Vec<usize>,
+    /// Whether all batches are about the same size, so that none is too small to be normalised.
+    even: bool,
 }
 
 impl Plan {
-    /// For batches of up to `batch` of the rows that have these labels.
-    pub fn new(sampling: Sampling, batch: usize, labels: &[u32]) -> Plan {
+    /// For batches of up to `batch` of the rows that have these labels; with `even`, all about the same size.
+    pub fn new(sampling: Sampling, batch: usize, even: bool, labels: &[u32]) -> Plan {
         let mut classes: Vec<Vec<usize>> = Vec::new();
         if sampling != Sampling::Shuffled {
             classes.resize(labels.iter().max().map_or(0, |&y| y as usize + 1), Vec::new());
             labels.iter().enumerate().for_each(|(i, &y)| classes[y as usize].push(i));
             classes.retain(|rows| !rows.is_empty());
         }
-        Plan { sampling, batch: batch.max(1), classes, rows: labels.len(), order: Vec::new(), ends: Vec::new() }
+        Plan { sampling, batch: batch.max(1), classes, rows: labels.len(), order: Vec::new(), ends: Vec::new(), even }
     }
 
     /// The number of batches: as many as take every row once.
@@ -40,7 +42,8 @@ impl Plan {
             Sampling::Shuffled => {
                 self.order.extend(0..self.rows);
                 seed.shuffle(&mut self.order);
-                self.ends.extend((1..=self.steps()).map(|i| (i * self.batch).min(self.rows)));
+                let (steps, batch, rows) = (self.steps(), self.batch, self.rows);
+                self.ends.extend((1..=steps).map(|i| if self.even { i * rows / steps } else { (i * batch).min(rows) }));
             }
             Sampling::Episodes { rows } => {
                 // Back to where a run begins, so that an epoch depends on its own seed alone.
@@ -84,10 +87,14 @@ mod tests {
 
     #[test]
     fn shuffled_rows_come_once() {
-        let mut plan = Plan::new(Sampling::Shuffled, 30, &[0; 100]);
+        let mut plan = Plan::new(Sampling::Shuffled, 30, false, &[0; 100]);
         plan.draw(&mut Stream::new(1, "plan"));
         let sizes: Vec<usize> = plan.batches().map(<[usize]>::len).collect();
         assert_eq!((sizes, plan.steps()), (vec![30, 30, 30, 10], 4));
+        let mut even = Plan::new(Sampling::Shuffled, 30, true, &[0; 100]);
+        even.draw(&mut Stream::new(1, "plan"));
+        assert_eq!(even.batches().map(<[usize]>::len).collect::<Vec<_>>(), [25; 4]);
+        assert!(even.batches().flatten().eq(plan.batches().flatten()));
         let mut all = plan.batches().flatten().copied().collect::<Vec<_>>();
         all.sort_unstable();
         assert!(all.iter().enumerate().all(|(i, &r)| i == r));
@@ -97,7 +104,7 @@ mod tests {
     fn episodes_have_different_rows_of_few_classes() {
         // 30 classes; the last has 3 rows.
         let labels: Vec<u32> = (0..293).map(|i| if i < 290 { i % 29 } else { 29 }).collect();
-        let mut plan = Plan::new(Sampling::Episodes { rows: 8 }, 64, &labels);
+        let mut plan = Plan::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);
         let mut met = std::collections::HashSet::new();
         for epoch in 0..20 {
             plan.draw(&mut Stream::new(epoch, "plan"));
@@ -113,9 +120,9 @@ mod tests {
         }
         assert_eq!(met.len(), 30);
         // The same seed draws the same, whatever was drawn before.
-        let mut one = Plan::new(Sampling::Episodes { rows: 8 }, 64, &labels);
+        let mut one = Plan::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);
         one.draw(&mut Stream::new(19, "plan"));
-        let mut two = Plan::new(Sampling::Episodes { rows: 8 }, 64, &labels);
+        let mut two = Plan::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);
         two.draw(&mut Stream::new(3, "plan"));
         two.draw(&mut Stream::new(19, "plan"));
         assert_eq!(one.order, two.order);

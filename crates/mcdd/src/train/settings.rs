@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::optim::{Optimizer, Schedule};
-use crate::detector::Detect;
+use crate::detector::{Detect, config};
 use crate::error::{Error, Result};
 use crate::head::{HeadConfig, Sampling};
 
@@ -18,29 +18,104 @@ pub enum Select {
     Best,
 }
 
+/// Settings that go well together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// Five networks with batch normalisation, and the distance to the nearest training row: `docs/default.md`.
+    #[default]
+    Best,
+    /// The same with one network.
+    Fast,
+    /// What the authors of Deep-MCDD published: their network, a constant rate, the distance to the nearest class.
+    Paper,
+}
+
+impl Preset {
+    /// All of them.
+    pub const ALL: [Preset; 3] = [Preset::Best, Preset::Fast, Preset::Paper];
+
+    /// The name that users type.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Best => "best",
+            Preset::Fast => "fast",
+            Preset::Paper => "paper",
+        }
+    }
+
+    /// Its settings.
+    pub fn settings(self) -> Settings {
+        let paper = Settings {
+            preset: self,
+            clip: None,
+            hidden: vec![128, 128],
+            batch_norm: false,
+            latent: 128,
+            head: HeadConfig::default(),
+            detector: Detect::default(),
+            epochs: 100,
+            steps: None,
+            batch: 200,
+            lr: 1e-3,
+            optimizer: Optimizer::default(),
+            weight_decay: 0.0,
+            schedule: Schedule::Constant,
+            select: Select::default(),
+            patience: None,
+            holdout: 0.1,
+            members: 1,
+            tpr: 0.95,
+            seed: 0,
+        };
+        match self {
+            Preset::Paper => paper,
+            Preset::Best | Preset::Fast => Settings {
+                clip: Some(5.0),
+                batch_norm: true,
+                latent: 32,
+                detector: Detect { detector: config::Knn { k: 1, log: true, ..config::Knn::default() }.into(), on: None },
+                steps: Some(10_000),
+                lr: 3e-3,
+                schedule: Schedule::Cosine,
+                members: if self == Preset::Best { 5 } else { 1 },
+                ..paper
+            },
+        }
+    }
+}
+
 /// Everything that decides what comes out of training; stored in the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Widths of the hidden layers; 128, 128.
+    /// Where these settings began; the others may have been changed since.
+    pub preset: Preset,
+    /// The network gets inputs within so many deviations of their mean, above 0; what is beyond still counts against a row.
+    pub clip: Option<f64>,
+    /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
-    /// Latent features; 128.
+    /// Whether each hidden layer has batch normalisation before its ReLU; never where a method must not have a bias.
+    pub batch_norm: bool,
+    /// Latent features.
     pub latent: usize,
-    /// The objective; Deep-MCDD with nu 1 and sigma 1.
+    /// The objective.
     pub head: HeadConfig,
-    /// What gives the confidence; the head's own score.
+    /// What gives the confidence.
     pub detector: Detect,
-    /// Passes over the training rows, at least 1; 100.
+    /// Passes over the training rows, at least 1.
     pub epochs: usize,
+    /// Steps of a network at the most, at least 1: large tables get fewer epochs, but always one.
+    pub steps: Option<usize>,
     /// Rows of a step, at least 1; 200.
     pub batch: usize,
-    /// The first learning rate, above 0; 0.001.
+    /// The first learning rate, above 0.
     pub lr: f64,
     /// Adam or SGD; Adam.
     pub optimizer: Optimizer,
     /// L2 penalty on weights, at least 0; 0.
     pub weight_decay: f64,
-    /// Of the learning rate; cosine.
+    /// Of the learning rate.
     pub schedule: Schedule,
     /// Which epoch is kept; the last.
     pub select: Select,
@@ -48,7 +123,7 @@ pub struct Settings {
     pub patience: Option<usize>,
     /// Share of the rows held out for calibration and watching, between 0 and 1; 0.1.
     pub holdout: f64,
-    /// Networks in the ensemble, 1 to 100; 1.
+    /// Networks in the ensemble, 1 to 100.
     pub members: usize,
     /// Share of known rows that the threshold should keep, between 0 and 1; 0.95.
     pub tpr: f64,
@@ -58,28 +133,17 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings {
-            hidden: vec![128, 128],
-            latent: 128,
-            head: HeadConfig::default(),
-            detector: Detect::default(),
-            epochs: 100,
-            batch: 200,
-            lr: 1e-3,
-            optimizer: Optimizer::default(),
-            weight_decay: 0.0,
-            schedule: Schedule::default(),
-            select: Select::default(),
-            patience: None,
-            holdout: 0.1,
-            members: 1,
-            tpr: 0.95,
-            seed: 0,
-        }
+        Preset::default().settings()
     }
 }
 
 impl Settings {
+    /// The epochs that `rows` training rows get within the budget of steps.
+    pub fn epochs_for(&self, rows: usize) -> usize {
+        let each = rows.div_ceil(self.batch.max(1)).max(1);
+        self.steps.map_or(self.epochs, |steps| self.epochs.min((steps / each).max(1)))
+    }
+
     /// Checks every range.
     ///
     /// # Errors
@@ -88,6 +152,7 @@ impl Settings {
         let sizes = 1..=65_536usize;
         let share = |v: f64| v > 0.0 && v < 1.0;
         let hidden = self.hidden.iter().find(|h| !sizes.contains(h));
+        let number = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
         let product = self.members.saturating_mul(self.epochs);
         let rules = [
             (
@@ -99,6 +164,8 @@ impl Settings {
             (sizes.contains(&self.latent), "latent", self.latent.to_string(), "1 to 65,536"),
             ((1..=300_000).contains(&self.epochs), "epochs", self.epochs.to_string(), "1 to 300,000"),
             ((1..=1_000_000).contains(&self.batch), "batch", self.batch.to_string(), "1 to 1,000,000"),
+            (self.clip.is_none_or(|c| c > 0.0 && c <= 1e6), "clip", number(self.clip), "above 0 and at most 1,000,000"),
+            (self.steps != Some(0), "steps", "0".into(), "at least 1"),
             (self.lr > 0.0 && self.lr.is_finite(), "lr", self.lr.to_string(), "a number above 0"),
             (
                 self.weight_decay >= 0.0 && self.weight_decay.is_finite(),
@@ -122,6 +189,10 @@ impl Settings {
             return Err(Error::setting(format!("{} makes episodes of {} rows", self.head.name(), self.batch))
                 .hint("an episode needs two rows of two classes: give a --batch of 4 or more"));
         }
+        if self.batch_norm && self.batch < 2 {
+            return Err(Error::setting("a batch of one row cannot be normalised")
+                .hint("give a --batch of 2 or more, or --batch-norm off"));
+        }
         self.optimizer.check()?;
         self.schedule.check()
     }
@@ -133,12 +204,18 @@ mod tests {
 
     #[test]
     fn defaults_are_legal_and_each_range_is_checked() {
-        Settings::default().check().unwrap();
+        for preset in Preset::ALL {
+            preset.settings().check().unwrap();
+        }
         let d = Settings::default;
         for wrong in [
             Settings { hidden: vec![128, 0], ..d() },
             Settings { latent: 0, ..d() },
             Settings { epochs: 0, ..d() },
+            Settings { steps: Some(0), ..d() },
+            Settings { clip: Some(0.0), ..d() },
+            Settings { clip: Some(f64::NAN), ..d() },
+            Settings { batch: 1, ..d() },
             Settings { batch: 0, ..d() },
             Settings { lr: f64::NAN, ..d() },
             Settings { weight_decay: -1.0, ..d() },

@@ -6,18 +6,21 @@
 use super::gemm::{
     Columns, Line, NR, Panels, Then, WEIGHT_ROWS, ZERO, column_sums, pack, pack_transposed, product, weight_gradient,
 };
+use super::norm::{Affine, Batch, MOMENTUM};
 use super::pool::{Pool, pieces};
 use crate::error::{Error, Result};
 use crate::net::graph::{Graph, Layer};
 use crate::net::params::Params;
 
-/// A fused step: a linear layer and the ReLU that follows it, if one does.
+/// A fused step: a linear layer with the batch normalisation and the ReLU that follow it, if they do.
 #[derive(Clone, Debug)]
 struct Step {
     inputs: usize,
     outputs: usize,
     weight: usize,
     bias: Option<usize>,
+    /// The first parameter of the batch normalisation.
+    norm: Option<usize>,
     relu: bool,
     /// What stands for the bias where the layer has none.
     no_bias: Vec<f32>,
@@ -27,9 +30,10 @@ fn unsupported(name: &str) -> Error {
     Error::format(format!("the CPU engine cannot run layer {name:?} where it stands"))
 }
 
-/// What a graph becomes: steps, each reading the one before. `joined` is a last layer that puts the input before the
-/// last step's output.
+/// What a graph becomes: steps, each reading the one before. `clip` is what the input is clipped at first; `joined` is a
+/// last layer that puts the input before the last step's output.
 struct Plan<'a> {
+    clip: Option<f32>,
     steps: Vec<Step>,
     joined: Option<&'a str>,
 }
@@ -38,6 +42,7 @@ fn compile(graph: &Graph) -> Result<Plan<'_>> {
     graph.widths()?;
     let mut steps: Vec<Step> = Vec::new();
     let mut joined = None;
+    let mut clip = None;
     let mut parameter = 0;
     for (i, node) in graph.nodes.iter().enumerate() {
         let unsupported = || unsupported(&node.name);
@@ -50,23 +55,39 @@ fn compile(graph: &Graph) -> Result<Plan<'_>> {
                 let no_bias = if bias { Vec::new() } else { vec![0.0; outputs] };
                 let at = parameter;
                 parameter += 1 + usize::from(bias);
-                steps.push(Step { inputs, outputs, weight: at, bias: bias.then_some(at + 1), relu: false, no_bias });
+                let bias = bias.then_some(at + 1);
+                steps.push(Step { inputs, outputs, weight: at, bias, norm: None, relu: false, no_bias });
             }
+            Layer::BatchNorm { .. } => match steps.last_mut() {
+                Some(step) if !step.relu && step.norm.is_none() => {
+                    step.norm = Some(parameter);
+                    parameter += 4;
+                }
+                _ => return Err(unsupported()),
+            },
+            Layer::Clip { limit } if i == 0 => clip = Some(limit),
+            Layer::Clip { .. } => return Err(unsupported()),
             Layer::Relu => match steps.last_mut() {
                 Some(step) if !step.relu => step.relu = true,
                 _ => return Err(unsupported()),
             },
-            Layer::Concat if steps.is_empty() => return Err(unsupported()),
+            Layer::Concat if steps.is_empty() || clip.is_some() => return Err(unsupported()),
             Layer::Concat => joined = Some(&*node.name),
         }
     }
-    Ok(Plan { steps, joined })
+    Ok(Plan { clip, steps, joined })
 }
 
 impl Step {
+    /// What follows the product at once; a ReLU behind batch normalisation does not.
     fn then<'a>(&'a self, params: &'a Params) -> Then<'a> {
         let bias = self.bias.map_or(&self.no_bias[..], |b| params.get(b));
-        if self.relu { Then::BiasRelu(bias) } else { Then::Bias(bias) }
+        if self.relu && self.norm.is_none() { Then::BiasRelu(bias) } else { Then::Bias(bias) }
+    }
+
+    /// The batch normalisation's parameters, if there is one.
+    fn affine<'a>(&self, params: &'a Params) -> Option<Affine<'a>> {
+        self.norm.map(|n| Affine { weight: params.get(n), bias: params.get(n + 1) })
     }
 }
 
@@ -90,6 +111,7 @@ const PANELS: usize = 4;
 
 /// A graph ready to train: its weights in the two packed forms that the passes read.
 pub struct Engine {
+    clip: Option<f32>,
     steps: Vec<Step>,
     weights: Vec<Line>,
     slots: Vec<Slots>,
@@ -104,7 +126,7 @@ impl Engine {
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
     pub fn new(graph: &Graph) -> Result<Engine> {
-        let Plan { steps, joined } = compile(graph)?;
+        let Plan { clip, steps, joined } = compile(graph)?;
         if let Some(name) = joined {
             return Err(unsupported(name));
         }
@@ -128,7 +150,7 @@ impl Engine {
             let backward = if step > 0 { add(true, s.outputs, s.inputs) } else { 0..0 };
             slots.push(Slots { forward, backward });
         }
-        Ok(Engine { steps, weights: vec![ZERO; end], slots, pieces: list, ends })
+        Ok(Engine { clip, steps, weights: vec![ZERO; end], slots, pieces: list, ends })
     }
 
     /// Takes over new parameter values; call it after each update.
@@ -144,6 +166,22 @@ impl Engine {
                 pack(lines, weight, s.inputs, s.outputs, first);
             }
         });
+    }
+
+    /// Lets the running means and variances follow those of the last batch, which the passes have left among the
+    /// gradients; each pass has seen about as many rows as any other.
+    pub fn absorb(&self, params: &mut Params, gradients: &[Vec<f32>]) {
+        let share = MOMENTUM / gradients.len().max(1) as f32;
+        for norm in self.steps.iter().filter_map(|s| s.norm) {
+            for i in [norm + 2, norm + 3] {
+                let range = params.range(i);
+                let running = params.get_mut(i);
+                running.iter_mut().for_each(|r| *r *= 1.0 - MOMENTUM);
+                for part in gradients {
+                    running.iter_mut().zip(&part[range.clone()]).for_each(|(r, &v)| *r = share.mul_add(v, *r));
+                }
+            }
+        }
     }
 
     /// The number of latent features.
@@ -167,6 +205,11 @@ pub struct Pass {
     /// The output of each step, rows x outputs, and the gradient of it, before its ReLU.
     values: Vec<Vec<f32>>,
     gradients: Vec<Vec<f32>>,
+    /// The clipped input, where the engine clips.
+    clipped: Vec<f32>,
+    /// For steps with batch normalisation, what it read and what it saw.
+    raw: Vec<Vec<f32>>,
+    batches: Vec<Batch>,
     packed: Vec<Line>,
     columns: Columns,
     input_gradient: Vec<f32>,
@@ -182,12 +225,22 @@ impl Pass {
         self.latent = engine.latent();
         self.values.resize(engine.steps.len(), Vec::new());
         self.gradients.resize(engine.steps.len(), Vec::new());
+        self.raw.resize(engine.steps.len(), Vec::new());
+        self.batches.resize(engine.steps.len(), Batch::default());
+        let x = clip(engine.clip, x, &mut self.clipped);
         for (i, step) in engine.steps.iter().enumerate() {
             let n = self.rows * step.outputs;
             sized(&mut self.gradients[i], n);
             let (before, here) = self.values.split_at_mut(i);
             let input = before.last().map_or(x, |v| &v[..self.rows * step.inputs]);
-            product(input, engine.forward(i), sized(&mut here[0], n), step.then(params));
+            let out = sized(&mut here[0], n);
+            if let Some(affine) = step.affine(params) {
+                let raw = sized(&mut self.raw[i], n);
+                product(input, engine.forward(i), raw, step.then(params));
+                self.batches[i].forward(raw, affine, step.relu, out);
+            } else {
+                product(input, engine.forward(i), out, step.then(params));
+            }
         }
         self.latents_and_gradient().0
     }
@@ -210,8 +263,10 @@ impl Pass {
     }
 
     /// Goes back from the gradient left in [`Pass::latents_and_gradient`] to that of the parameters.
-    /// `x` must be the input of the last forward pass; `gradients` has the parameters' layout and is overwritten.
+    /// `x` must be the input of the last forward pass; `gradients` has the parameters' layout and is overwritten. In the
+    /// place of the running means and variances it gets those of the batch, for [`Engine::absorb`].
     pub fn backward(&mut self, engine: &Engine, params: &Params, x: &[f32], gradients: &mut [f32]) {
+        let x = if engine.clip.is_some() { &self.clipped[..x.len()] } else { x };
         for (i, step) in engine.steps.iter().enumerate().rev() {
             let (below, here) = self.gradients.split_at_mut(i);
             let dy = &mut here[0][..self.rows * step.outputs];
@@ -219,6 +274,14 @@ impl Pass {
                 for (d, &v) in dy.iter_mut().zip(&self.values[i]) {
                     *d = if v > 0.0 { *d } else { 0.0 };
                 }
+            }
+            if let Some(affine) = step.affine(params) {
+                let norm = step.norm.unwrap_or(0);
+                let (batch, raw) = (&self.batches[i], &self.raw[i][..dy.len()]);
+                let [d_weight, d_bias, mean, variance] =
+                    four(&mut gradients[params.range(norm).start..params.range(norm + 3).end]);
+                batch.backward(raw, affine.weight, dy, d_weight, d_bias);
+                batch.statistics(mean, variance);
             }
             let input = if i == 0 { x } else { &self.values[i - 1][..self.rows * step.inputs] };
             if let Some(below) = below.last_mut() {
@@ -250,8 +313,27 @@ impl Pass {
         let panels = Panels::new(&self.input_weights, outputs, inputs);
         let dx = sized(&mut self.input_gradient, self.rows * inputs);
         product(&self.gradients[0][..self.rows * outputs], panels, dx, Then::Keep);
+        if let Some(limit) = engine.clip {
+            // A value beyond the limit has no say.
+            dx.iter_mut().zip(&self.clipped).filter(|(_, x)| x.abs() >= limit).for_each(|(d, _)| *d = 0.0);
+        }
         dx
     }
+}
+
+/// The input as the first layer reads it.
+fn clip<'a>(limit: Option<f32>, x: &'a [f32], clipped: &'a mut Vec<f32>) -> &'a [f32] {
+    let Some(limit) = limit else { return x };
+    let to = sized(clipped, x.len());
+    to.iter_mut().zip(x).for_each(|(to, x)| *to = x.clamp(-limit, limit));
+    to
+}
+
+/// A buffer in four equal parts.
+fn four(buffer: &mut [f32]) -> [&mut [f32]; 4] {
+    let (ab, cd) = buffer.split_at_mut(buffer.len() / 2);
+    let ((a, b), (c, d)) = (ab.split_at_mut(ab.len() / 2), cd.split_at_mut(cd.len() / 2));
+    [a, b, c, d]
 }
 
 /// The rows of `a`, each followed by one of `b`.
@@ -275,16 +357,20 @@ fn sized(buffer: &mut Vec<f32>, n: usize) -> &mut [f32] {
 /// A network that only predicts: cheap to share between threads, each with its own [`Scratch`].
 #[derive(Clone, Debug)]
 pub struct Predictor {
+    clip: Option<f32>,
     steps: Vec<Step>,
     /// Whether the input stands before the last step's output.
     joined: bool,
     packed: Vec<Vec<Line>>,
     params: Params,
+    /// The parameters without batch normalisation, where there was any.
+    folded: Option<Params>,
 }
 
 /// Buffers of one thread that predicts.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
+    clipped: Vec<f32>,
     values: [Vec<f32>; 2],
     joined: Vec<f32>,
 }
@@ -295,16 +381,21 @@ impl Predictor {
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
     pub fn new(graph: &Graph, params: &Params) -> Result<Predictor> {
-        let Plan { steps, joined } = compile(graph)?;
+        let (plain, folded) = match graph.has_batch_norm() {
+            true => graph.folded(params).map(|(g, p)| (Some(g), Some(p)))?,
+            false => (None, None),
+        };
+        let Plan { clip, steps, joined } = compile(plain.as_ref().unwrap_or(graph))?;
+        let used = folded.as_ref().unwrap_or(params);
         let packed = steps
             .iter()
             .map(|s| {
                 let mut lines = vec![ZERO; Panels::lines(s.inputs, s.outputs)];
-                pack(&mut lines, params.get(s.weight), s.inputs, s.outputs, 0);
+                pack(&mut lines, used.get(s.weight), s.inputs, s.outputs, 0);
                 lines
             })
             .collect();
-        Ok(Predictor { steps, joined: joined.is_some(), packed, params: params.clone() })
+        Ok(Predictor { clip, steps, joined: joined.is_some(), packed, params: params.clone(), folded })
     }
 
     /// The parameters it was made with.
@@ -320,12 +411,14 @@ impl Predictor {
             return to;
         };
         let rows = x.len() / first.inputs;
+        let x = clip(self.clip, x, &mut scratch.clipped);
+        let params = self.folded.as_ref().unwrap_or(&self.params);
         let [a, b] = &mut scratch.values;
         for (i, (step, packed)) in self.steps.iter().zip(&self.packed).enumerate() {
             let (from, to) = if i % 2 == 0 { (&mut *b, &mut *a) } else { (&mut *a, &mut *b) };
             let input = if i == 0 { x } else { &from[..rows * step.inputs] };
             let panels = Panels::new(packed, step.inputs, step.outputs);
-            product(input, panels, sized(to, rows * step.outputs), step.then(&self.params));
+            product(input, panels, sized(to, rows * step.outputs), step.then(params));
         }
         let last = self.steps.len() - 1;
         let (inputs, outputs) = (self.steps[0].inputs, self.steps[last].outputs);

@@ -2,6 +2,7 @@
 
 mod engine;
 pub mod gemm;
+pub mod norm;
 pub mod pool;
 pub mod simd;
 pub mod vector;
