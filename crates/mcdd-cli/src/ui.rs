@@ -73,66 +73,71 @@ pub fn catch_interrupts() {
 
 /// Shows training go by: a bar on a terminal, else a line now and then.
 pub struct Progress {
-    bar: Option<ProgressBar>,
-    total: usize,
-    members: usize,
-    lines: Option<Mutex<Lines>>,
+    quiet: bool,
+    shown: Mutex<Option<Shown>>,
 }
 
-struct Lines {
+/// Training that has begun.
+struct Shown {
+    bar: Option<ProgressBar>,
+    members: usize,
+    total: usize,
     done: usize,
-    said: Option<Instant>,
+    said: Instant,
     start: Instant,
 }
 
 impl Progress {
-    /// For so many members of so many epochs.
-    pub fn new(members: usize, epochs: usize, quiet: bool) -> Progress {
-        let total = members * epochs;
-        let terminal = io::stderr().is_terminal();
-        let bar = (!quiet && terminal).then(|| {
-            let bar = ProgressBar::new(total as u64);
-            let plain = "{bar:30} {pos}/{len} epochs  {msg}  {eta} left";
-            let style = ProgressStyle::with_template(&if colour() {
-                plain.replace("bar:30", "bar:30.cyan")
-            } else {
-                plain.into()
-            });
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.enable_steady_tick(Duration::from_millis(500));
-            bar
-        });
-        let lines = (!quiet && !terminal).then(|| Mutex::new(Lines { done: 0, said: None, start: Instant::now() }));
-        Progress { bar, total, members, lines }
+    /// Shows nothing before training begins, and nothing at all if it should be quiet.
+    pub fn new(quiet: bool) -> Progress {
+        Progress { quiet, shown: Mutex::new(None) }
     }
 
     /// Takes the bar away.
     pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
+        if let Ok(Some(Shown { bar: Some(bar), .. })) = self.shown.lock().as_deref() {
             bar.finish_and_clear();
         }
     }
 }
 
+fn bar(total: usize, members: usize) -> ProgressBar {
+    let bar = ProgressBar::new(total as u64);
+    let networks = if members > 1 { format!(" of {members} networks") } else { String::new() };
+    let plain = format!("{{bar:30}} {{pos}}/{{len}} epochs{networks}  {{msg}}  {{eta}} left");
+    let template = if colour() { plain.replace("bar:30", "bar:30.cyan") } else { plain };
+    bar.set_style(ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
 impl Watch for Progress {
+    fn begin(&self, members: usize, epochs: usize) {
+        let Ok(mut shown) = self.shown.lock() else { return };
+        let total = members * epochs;
+        let bar = (!self.quiet && io::stderr().is_terminal()).then(|| bar(total, members));
+        let now = Instant::now();
+        *shown = Some(Shown { bar, members, total, done: 0, said: now, start: now });
+    }
+
     fn epoch(&self, member: usize, e: &Epoch) {
+        let Ok(mut shown) = self.shown.lock() else { return };
+        let Some(s) = shown.as_mut().filter(|_| !self.quiet) else { return };
         let accuracy = e.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)));
         let text = format!("loss {:.4}, held-out loss {:.4}, held-out accuracy {accuracy}", e.loss, e.held_out_loss);
-        if let Some(bar) = &self.bar {
+        s.done += 1;
+        if let Some(bar) = &s.bar {
             bar.set_message(text);
             bar.inc(1);
             return;
         }
-        let Some(lines) = &self.lines else { return };
-        let Ok(mut lines) = lines.lock() else { return };
-        lines.done += 1;
         // The first, the last, every tenth part, and one every ten seconds.
-        let tenth = lines.done * 10 / self.total != (lines.done - 1) * 10 / self.total;
-        if lines.done == 1 || tenth || lines.said.is_some_and(|s| s.elapsed().as_secs() >= 10) {
-            let left = lines.start.elapsed().as_secs_f64() / lines.done as f64 * (self.total - lines.done) as f64;
-            let who = if self.members > 1 { format!("member {}, ", member + 1) } else { String::new() };
+        let tenth = s.done * 10 / s.total != (s.done - 1) * 10 / s.total;
+        if s.done == 1 || tenth || s.said.elapsed().as_secs() >= 10 {
+            let left = s.start.elapsed().as_secs_f64() / s.done as f64 * (s.total - s.done.min(s.total)) as f64;
+            let who = if s.members > 1 { format!("network {} of {}, ", member + 1, s.members) } else { String::new() };
             let _ = writeln!(io::stderr(), "{who}epoch {}: {text}, {left:.0} s left", e.epoch + 1);
-            lines.said = Some(Instant::now());
+            s.said = Instant::now();
         }
     }
 

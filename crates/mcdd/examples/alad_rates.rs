@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use mcdd::data::{ReadOptions, Table};
 use mcdd::head::HeadConfig;
 use mcdd::model::Model;
-use mcdd::train::Settings;
+use mcdd::train::optim::Schedule;
+use mcdd::train::{Preset, Settings};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -26,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for factor in [0.3, 1.0, 3.0, 10.0] {
         // The loop itself takes three times the settings' rate.
         let lr = 1e-3 * factor / 3.0;
-        let settings = Settings { head: HeadConfig::parse("alad")?, lr, ..Settings::default() };
+        let settings = Settings { head: HeadConfig::parse("alad")?, lr, schedule: Schedule::Cosine, ..Preset::Paper.settings() };
         let model = Model::fit(&known.select(&train), &settings)?;
         let x = model.schema().transform(&known.select(&test), None)?;
         let width = model.schema().width();

@@ -11,8 +11,8 @@ use mcdd::data::{ReadOptions, Table};
 use mcdd::detector::Detect;
 use mcdd::head::HeadConfig;
 use mcdd::protocol::leave_one_out;
-use mcdd::train::Settings;
 use mcdd::train::optim::Schedule;
+use mcdd::train::{Preset, Settings};
 
 fn main() -> mcdd::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -24,13 +24,17 @@ fn main() -> mcdd::Result<()> {
     let label = label.parse().unwrap_or_default();
     let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
     let table = Table::read(&files, &ReadOptions { label, ..ReadOptions::default() })?;
-    let mut settings = Settings::default();
+    let mut settings = Settings { schedule: Schedule::Cosine, ..Preset::Paper.settings() };
     let mut seeds = 1u64;
     for option in args.iter().skip(cut + 1) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let number = || value.parse::<f64>().unwrap_or(f64::NAN);
         match (name, value) {
             ("method", _) => settings.head = HeadConfig::parse(value)?,
+            ("preset", _) => {
+                let found = Preset::ALL.into_iter().find(|p| p.name() == value);
+                settings = found.map_or(settings, Preset::settings);
+            }
             ("detector", _) => settings.detector = Detect::parse(value)?,
             ("schedule", "constant") => settings.schedule = Schedule::Constant,
             ("schedule", "cosine") => settings.schedule = Schedule::Cosine,

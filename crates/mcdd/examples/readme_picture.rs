@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use mcdd::data::digits;
 use mcdd::model::Model;
-use mcdd::train::Settings;
+use mcdd::train::Preset;
 
 const COLOURS: [&str; 9] =
     ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#bb5566", "#004488"];
@@ -50,7 +50,7 @@ fn principal(rows: &[f32], width: usize) -> impl Fn(&[f32]) -> Vec<[f64; 2]> + u
 fn main() -> mcdd::Result<()> {
     let (known, unknown) = digits().leave_out("7")?;
     let (train, test) = known.split(0.2, 0)?;
-    let model = Model::fit(&train, &Settings::default())?;
+    let model = Model::fit(&train, &Preset::Paper.settings())?;
     let latents = |table| model.schema().transform(table, None).map(|x| model.latents(0, &x).unwrap_or_default());
     let (id, ood) = (latents(&test)?, latents(&unknown)?);
     let (p_id, p_ood) = (model.predict(&test)?, model.predict(&unknown)?);

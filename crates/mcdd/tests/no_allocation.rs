@@ -11,7 +11,7 @@ use mcdd::net::cpu::pool::Pool;
 use mcdd::net::mlp;
 use mcdd::seed::Stream;
 use mcdd::train::optim::{Optimizer, State, update};
-use mcdd::train::{Rows, Settings, Shards};
+use mcdd::train::{Preset, Rows, Settings, Shards};
 
 struct Counting;
 
@@ -75,7 +75,7 @@ fn steps_and_single_rows_allocate_nothing() {
     }
 
     let table = digits();
-    let model = Model::fit(&table, &Settings { epochs: 1, ..Settings::default() }).unwrap();
+    let model = Model::fit(&table, &Settings { epochs: 1, ..Preset::Paper.settings() }).unwrap();
     let x = model.schema().transform(&table, None).unwrap();
     let width = model.graph().input;
     let (mut out, mut scratch) = (Predictions::default(), Scratch::default());

@@ -7,7 +7,8 @@ use mcdd::data::{Label, ReadOptions, Table};
 use mcdd::detector::{Detect, DetectorConfig};
 use mcdd::head::{self, HeadConfig};
 use mcdd::protocol::{Scenario, leave_one_out, scenario};
-use mcdd::train::{Run, Settings};
+use mcdd::train::optim::Schedule;
+use mcdd::train::{Preset, Run, Settings};
 
 /// The folder of a data set, or nothing and a word about it.
 fn folder(name: &str) -> Option<PathBuf> {
@@ -26,7 +27,7 @@ fn folder(name: &str) -> Option<PathBuf> {
 fn means(table: &Table) -> (f64, f64) {
     let mut all: Vec<Scenario> = Vec::new();
     for seed in 0..3 {
-        let found = leave_one_out(table, 0, 5, &Settings { seed, ..Settings::default() }, 2).unwrap();
+        let found = leave_one_out(table, 0, 5, &Settings { seed, schedule: Schedule::Cosine, ..Preset::Paper.settings() }, 2).unwrap();
         let mean = |f: fn(&Scenario) -> f64| found.iter().map(f).sum::<f64>() * 100.0 / found.len() as f64;
         println!(
             "seed {seed}: AUROC {:.3}, accuracy {:.3}",
@@ -77,7 +78,7 @@ fn every_method_and_detector_runs() {
                 head: HeadConfig::parse(method).unwrap(),
                 detector: Detect::parse(&detector).unwrap(),
                 epochs: 3,
-                ..Settings::default()
+                schedule: Schedule::Cosine, ..Preset::Paper.settings()
             };
             // The softmax network is trained once for all detectors.
             let checkpoint = Some(kept.path().join(method));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mcdd::data::{Column, Table, digits};
+use mcdd::detector::Detect;
 use mcdd::head::HeadConfig;
 use mcdd::metrics::{self, Detection};
 use mcdd::model::{Model, Predictions};
@@ -48,7 +49,7 @@ struct Outcome {
 }
 
 fn measure(train: &Table, test: &Table, unknown: &Table, settings: &Settings, quiet: bool) -> mcdd::Result<Outcome> {
-    let progress = ui::Progress::new(settings.members, settings.epochs, quiet);
+    let progress = ui::Progress::new(quiet);
     let fitted = Model::fit_with(train, settings, &Run { watch: &progress, ..Run::default() });
     progress.finish();
     let model = fitted?.model;
@@ -65,14 +66,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (train, test) = known.split(0.2, args.seed)?;
     std::fs::create_dir_all(&args.output).map_err(|e| mcdd::Error::io(e, &args.output))?;
     if !args.quiet {
-        ui::note(&format!("training Deep-MCDD on {} digits, without any {digit}", train.rows()));
+        ui::note(&format!("training the default on {} digits, without any {digit}", train.rows()));
     }
     let settings = Settings { seed: args.seed, ..Settings::default() };
     let ours = measure(&train, &test, &unknown, &settings, args.quiet)?;
     if !args.quiet {
-        ui::note("training a softmax classifier on the same rows");
+        ui::note("training as many softmax networks on the same rows");
     }
-    let softmax = measure(&train, &test, &unknown, &Settings { head: HeadConfig::Softmax, ..settings }, args.quiet)?;
+    let softmax = Settings { head: HeadConfig::Softmax, detector: Detect::default(), ..settings };
+    let softmax = measure(&train, &test, &unknown, &softmax, args.quiet)?;
 
     let file = |name: &str| args.output.join(name);
     ours.model.save(file("digits.mcdd"))?;
@@ -99,7 +101,7 @@ fn table(
         out,
         "Tested on {known} digits that training did not see, and on all {unknown} {digit}s, a digit that it never saw.\n"
     )?;
-    writeln!(out, "{:<36}{:>10}{:>16}", "%", "Deep-MCDD", "softmax (MSP)")?;
+    writeln!(out, "{:<36}{:>10}{:>16}", "%", "mcdd", "softmax (MSP)")?;
     let mut row = |name: &str, a: f64, b: f64| writeln!(out, "{name:<36}{:>10}{:>16}", percent(a), percent(b));
     row("accuracy on known digits", ours.accuracy, softmax.accuracy)?;
     for (a, b) in ours.detection.rows().iter().zip(softmax.detection.rows()) {

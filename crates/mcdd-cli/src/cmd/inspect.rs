@@ -8,6 +8,7 @@ use mcdd::data::ColumnKind;
 use mcdd::head::Loop;
 use mcdd::model::{Calibration, Model, Saved, Scorer, Threshold};
 use mcdd::net::Layer;
+use mcdd::train::Settings;
 use mcdd::train::optim::{Optimizer, Schedule};
 use serde_json::{Value, json};
 
@@ -53,6 +54,10 @@ fn network(model: &Model) -> String {
                 let _ = write!(out, " -> {outputs}");
             }
             Layer::Relu => out.push_str(" ReLU"),
+            Layer::BatchNorm { .. } => out.push_str(" BatchNorm"),
+            Layer::Clip { limit } => {
+                let _ = write!(out, " -> clip ±{limit}");
+            }
             _ => {
                 let _ = write!(out, " -> {}", node.name);
             }
@@ -96,6 +101,7 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
             writeln!(out, "{name:<12} {}: {}", list.len(), shortened(&list))?;
         }
     }
+    writeln!(out, "preset       {}", preset(s))?;
     writeln!(out, "network      {}", network(model))?;
     writeln!(out, "members      {}, {} parameters in all", model.members(), parameters(model))?;
     writeln!(out, "method       {}", described(s.head.name(), &s.head))?;
@@ -126,6 +132,22 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
         writeln!(out, "warning      {f}")?;
     }
     Ok(out)
+}
+
+/// The preset, and what was changed of it.
+fn preset(s: &Settings) -> String {
+    let fields = |s: &Settings| match serde_json::to_value(s) {
+        Ok(Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let usual = fields(&s.preset.settings());
+    let changed: Vec<String> = fields(s)
+        .into_iter()
+        .filter(|(name, value)| name != "seed" && usual.get(name) != Some(value))
+        .map(|(name, _)| name.replace('_', "-"))
+        .collect();
+    let name = s.preset.name();
+    if changed.is_empty() { name.into() } else { format!("{name}, with its own {}", changed.join(", ")) }
 }
 
 /// A name with its settings.

@@ -10,7 +10,7 @@ use mcdd::detector::Detect;
 use mcdd::head::{self, HeadConfig, Loop};
 use mcdd::model::Model;
 use mcdd::train::optim::{Optimizer, Schedule};
-use mcdd::train::{self, Run, Settings};
+use mcdd::train::{self, Preset, Run, Settings};
 
 use crate::options::{self, Reading};
 use crate::ui;
@@ -21,6 +21,7 @@ Examples:
   mcdd train shuttle.trn --label last                  space-separated, no header
   mcdd train batch*.dat -o gas.mcdd                    \"label index:value\" files, put together
   mcdd train train-images-idx3-ubyte.gz                labels are found beside it
+  mcdd train flowers.csv --preset fast                 one network instead of five
   mcdd train big.parquet --checkpoint run1 --resume    goes on where it was killed
   mcdd train flowers.csv --method softmax --detector mahalanobis
   mcdd train flowers.csv --method deep-svdd --label none    one class: no labels, no classification";
@@ -48,13 +49,19 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN", help_heading = "Reading")]
     drop: Vec<String>,
 
-    /// What is learned: deep-mcdd, softmax, soft-mcdd, protonet, …; settings follow as :key=value. mcdd methods tells more
-    #[arg(long, value_name = "NAME", default_value = "deep-mcdd", help_heading = "Method")]
-    method: String,
+    /// Where the settings begin; each can still be given by itself
+    #[arg(long, value_enum, default_value = "best", help_heading = "Method")]
+    preset: PresetName,
+
+    /// What is learned: deep-mcdd, softmax, soft-mcdd, protonet, …; settings follow as :key=value. mcdd methods tells
+    /// more [default: deep-mcdd]
+    #[arg(long, value_name = "NAME", help_heading = "Method")]
+    method: Option<String>,
 
     /// What gives the confidence: distance (the method's own), knn, mahalanobis, energy, …, as knn:k=10:on=inputs
-    #[arg(long, value_name = "NAME", default_value = "distance", help_heading = "Method")]
-    detector: String,
+    /// [default: knn:k=1:log=true; distance in the preset paper and where a --method is given]
+    #[arg(long, value_name = "NAME", help_heading = "Method")]
+    detector: Option<String>,
 
     /// The method's nu, where it has one; for Deep-MCDD the weight of the distance term [default: 1]
     #[arg(long, help_heading = "Method")]
@@ -64,45 +71,57 @@ pub struct Args {
     #[arg(long, value_enum, help_heading = "Method")]
     sigma: Option<Sigma>,
 
-    /// Widths of the hidden layers
-    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "128,128", help_heading = "Method")]
-    hidden: Vec<usize>,
+    /// Widths of the hidden layers [default: 128,128]
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', help_heading = "Method")]
+    hidden: Option<Vec<usize>>,
 
-    /// Latent features
-    #[arg(long, value_name = "N", default_value_t = 128, help_heading = "Method")]
-    latent: usize,
+    /// Latent features [default: 32; paper: 128]
+    #[arg(long, value_name = "N", help_heading = "Method")]
+    latent: Option<usize>,
 
-    /// Networks in the ensemble
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Method")]
-    members: usize,
+    /// Batch normalisation in the hidden layers [default: on; paper: off]
+    #[arg(long, value_enum, value_name = "ON", help_heading = "Method")]
+    batch_norm: Option<Switch>,
 
-    /// Passes over the training rows
-    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Training")]
-    epochs: usize,
+    /// Inputs go to the network within so many deviations of their mean, or "off" [default: 5; paper: off]
+    #[arg(long, value_name = "N", help_heading = "Method", value_parser = or_off::<f64>)]
+    clip: Option<OrOff<f64>>,
 
-    /// Rows of a step
-    #[arg(long, value_name = "N", default_value_t = 200, help_heading = "Training")]
-    batch: usize,
+    /// Networks in the ensemble [default: 5; fast and paper: 1]
+    #[arg(long, value_name = "N", help_heading = "Method")]
+    members: Option<usize>,
 
-    /// First learning rate
-    #[arg(long, default_value_t = 0.001, help_heading = "Training")]
-    lr: f64,
+    /// Passes over the training rows [default: 100]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    epochs: Option<usize>,
 
-    /// How weights follow gradients
-    #[arg(long, value_enum, default_value = "adam", help_heading = "Training")]
-    optimizer: OptimizerName,
+    /// Steps of a network at the most, so that large tables get fewer epochs; or "off" [default: 10000; paper: off]
+    #[arg(long, value_name = "N", help_heading = "Training", value_parser = or_off::<usize>)]
+    steps: Option<OrOff<usize>>,
+
+    /// Rows of a step [default: 200]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    batch: Option<usize>,
+
+    /// First learning rate [default: 0.003; paper: 0.001]
+    #[arg(long, help_heading = "Training")]
+    lr: Option<f64>,
+
+    /// How weights follow gradients [default: adam]
+    #[arg(long, value_enum, help_heading = "Training")]
+    optimizer: Option<OptimizerName>,
 
     /// Nesterov momentum of SGD [default: 0.9]
     #[arg(long, help_heading = "Training")]
     momentum: Option<f64>,
 
-    /// L2 penalty on weights
-    #[arg(long, default_value_t = 0.0, help_heading = "Training")]
-    weight_decay: f64,
+    /// L2 penalty on weights [default: 0]
+    #[arg(long, help_heading = "Training")]
+    weight_decay: Option<f64>,
 
-    /// Learning rate over the run: down to 0 along a cosine, constant, or in steps
-    #[arg(long, value_enum, default_value = "cosine", help_heading = "Training")]
-    schedule: ScheduleName,
+    /// Learning rate over the run: down to 0 along a cosine, constant, or in steps [default: cosine; paper: constant]
+    #[arg(long, value_enum, help_heading = "Training")]
+    schedule: Option<ScheduleName>,
 
     /// Shares of the run at which --schedule steps multiplies the rate
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.5,0.75", help_heading = "Training")]
@@ -112,21 +131,21 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", default_value_t = 0.1, help_heading = "Training")]
     step_factor: f64,
 
-    /// Which epoch's weights are kept: the last, or the one with the lowest held-out loss
-    #[arg(long, value_enum, default_value = "last", help_heading = "Training")]
-    select: SelectName,
+    /// Which epoch's weights are kept: the last, or the one with the lowest held-out loss [default: last]
+    #[arg(long, value_enum, help_heading = "Training")]
+    select: Option<SelectName>,
 
     /// Stop after so many epochs without a lower held-out loss [default: never]
     #[arg(long, value_name = "N", help_heading = "Training")]
     patience: Option<usize>,
 
-    /// Share of the rows held out to calibrate and to watch
-    #[arg(long, value_name = "SHARE", default_value_t = 0.1, help_heading = "Training")]
-    holdout: f64,
+    /// Share of the rows held out to calibrate and to watch [default: 0.1]
+    #[arg(long, value_name = "SHARE", help_heading = "Training")]
+    holdout: Option<f64>,
 
-    /// Share of known rows that the threshold keeps; predict can change it
-    #[arg(long, value_name = "SHARE", default_value_t = 0.95, help_heading = "Training")]
-    tpr: f64,
+    /// Share of known rows that the threshold keeps; predict can change it [default: 0.95]
+    #[arg(long, value_name = "SHARE", help_heading = "Training")]
+    tpr: Option<f64>,
 
     /// Fixes everything random: the same seed gives the same file, byte for byte
     #[arg(long, default_value_t = 0, help_heading = "Training")]
@@ -147,6 +166,45 @@ pub struct Args {
     /// Say nothing but errors
     #[arg(short, long, help_heading = "Running")]
     quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PresetName {
+    /// Five networks, and the distance to the nearest training row
+    Best,
+    /// One such network: a fifth of the time
+    Fast,
+    /// As the authors of Deep-MCDD published it
+    Paper,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+/// A number, or "off".
+#[derive(Clone, Copy, Debug)]
+enum OrOff<T> {
+    Number(T),
+    Off,
+}
+
+fn or_off<T: std::str::FromStr>(text: &str) -> Result<OrOff<T>, String> {
+    if text == "off" {
+        return Ok(OrOff::Off);
+    }
+    text.parse().map(OrOff::Number).map_err(|_| "a number or \"off\"".into())
+}
+
+impl<T> From<OrOff<T>> for Option<T> {
+    fn from(value: OrOff<T>) -> Self {
+        match value {
+            OrOff::Number(n) => Some(n),
+            OrOff::Off => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -176,68 +234,97 @@ enum SelectName {
 
 impl Args {
     fn settings(&self) -> mcdd::Result<Settings> {
-        let mut head = HeadConfig::parse(&self.method).map_err(|e| match Detect::parse(&self.method) {
-            Ok(_) => mcdd::Error::setting(format!("{} is a detector and no method", self.method))
-                .hint(format!("give --detector {}, beside a --method", self.method)),
-            Err(_) => e,
-        })?;
-        let detector = Detect::parse(&self.detector).map_err(|e| match HeadConfig::parse(&self.detector) {
-            Ok(_) => mcdd::Error::setting(format!("{} is a method and no detector", self.detector))
-                .hint(format!("give --method {}", self.detector)),
-            Err(_) => e,
-        })?;
+        let preset = match self.preset {
+            PresetName::Best => Preset::Best,
+            PresetName::Fast => Preset::Fast,
+            PresetName::Paper => Preset::Paper,
+        };
+        let mut settings = preset.settings();
+        if let Some(method) = &self.method {
+            settings.head = HeadConfig::parse(method).map_err(|e| match Detect::parse(method) {
+                Ok(_) => mcdd::Error::setting(format!("{method} is a detector and no method"))
+                    .hint(format!("give --detector {method}, beside a --method")),
+                Err(_) => e,
+            })?;
+            // Who chooses a method wants its own score.
+            settings.detector = Detect::default();
+        }
+        if let Some(detector) = &self.detector {
+            settings.detector = Detect::parse(detector).map_err(|e| match HeadConfig::parse(detector) {
+                Ok(_) => mcdd::Error::setting(format!("{detector} is a method and no detector"))
+                    .hint(format!("give --method {detector}")),
+                Err(_) => e,
+            })?;
+        }
+        self.method_settings(&mut settings.head)?;
+        self.training_settings(&mut settings)?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// What belongs to some methods only.
+    fn method_settings(&self, head: &mut HeadConfig) -> mcdd::Result<()> {
         let name = head.name();
         let absent = |what: &str| {
             Err(mcdd::Error::setting(format!("{name} has no {what}"))
                 .hint(format!("leave --{what} out, or take another --method")))
         };
-        match (&mut head, self.nu) {
+        match (&mut *head, self.nu) {
             (_, None) => {}
             (HeadConfig::DeepMcdd { nu, .. } | HeadConfig::DeepSvdd { nu, .. }, Some(given)) => *nu = given,
             (HeadConfig::SoftMcdd { nu }, Some(given)) => *nu = Some(given),
             _ => return absent("nu"),
         }
-        match (&mut head, self.sigma) {
+        match (&mut *head, self.sigma) {
             (_, None) => {}
             (HeadConfig::DeepMcdd { sigma, .. }, Some(Sigma::Learned)) => *sigma = head::Sigma::Learned,
             (HeadConfig::DeepMcdd { sigma, .. }, Some(Sigma::One)) => *sigma = head::Sigma::One,
             _ => return absent("sigma"),
         }
-        let optimizer = match self.optimizer {
-            OptimizerName::Sgd => Optimizer::Sgd { momentum: self.momentum.unwrap_or(0.9) },
-            OptimizerName::Adam if self.momentum.is_some() => {
+        Ok(())
+    }
+
+    /// Everything else that was given takes the place of the preset's.
+    fn training_settings(&self, s: &mut Settings) -> mcdd::Result<()> {
+        fn put<T: Clone>(place: &mut T, given: &Option<T>) {
+            place.clone_from(given.as_ref().unwrap_or(&place.clone()));
+        }
+        put(&mut s.hidden, &self.hidden);
+        put(&mut s.latent, &self.latent);
+        put(&mut s.batch_norm, &self.batch_norm.map(|switch| switch == Switch::On));
+        put(&mut s.clip, &self.clip.map(Into::into));
+        put(&mut s.members, &self.members);
+        put(&mut s.epochs, &self.epochs);
+        put(&mut s.steps, &self.steps.map(Into::into));
+        put(&mut s.batch, &self.batch);
+        put(&mut s.lr, &self.lr);
+        put(&mut s.weight_decay, &self.weight_decay);
+        put(&mut s.holdout, &self.holdout);
+        put(&mut s.tpr, &self.tpr);
+        s.patience = self.patience;
+        s.seed = self.seed;
+        s.optimizer = match self.optimizer {
+            Some(OptimizerName::Sgd) => Optimizer::Sgd { momentum: self.momentum.unwrap_or(0.9) },
+            _ if self.momentum.is_some() => {
                 return Err(mcdd::Error::setting("Adam has no momentum to set")
                     .hint("leave --momentum out, or give --optimizer sgd"));
             }
-            OptimizerName::Adam => Optimizer::default(),
+            Some(OptimizerName::Adam) | None => Optimizer::default(),
         };
-        let settings = Settings {
-            hidden: self.hidden.clone(),
-            latent: self.latent,
-            head,
-            detector,
-            epochs: self.epochs,
-            batch: self.batch,
-            lr: self.lr,
-            optimizer,
-            weight_decay: self.weight_decay,
-            schedule: match self.schedule {
-                ScheduleName::Cosine => Schedule::Cosine,
-                ScheduleName::Constant => Schedule::Constant,
-                ScheduleName::Steps => Schedule::Steps { at: self.step_at.clone(), factor: self.step_factor },
-            },
-            select: match self.select {
-                SelectName::Last => train::Select::Last,
-                SelectName::Best => train::Select::Best,
-            },
-            patience: self.patience,
-            holdout: self.holdout,
-            members: self.members,
-            tpr: self.tpr,
-            seed: self.seed,
-        };
-        settings.check()?;
-        Ok(settings)
+        match self.schedule {
+            Some(ScheduleName::Cosine) => s.schedule = Schedule::Cosine,
+            Some(ScheduleName::Constant) => s.schedule = Schedule::Constant,
+            Some(ScheduleName::Steps) => {
+                s.schedule = Schedule::Steps { at: self.step_at.clone(), factor: self.step_factor };
+            }
+            None => {}
+        }
+        match self.select {
+            Some(SelectName::Last) => s.select = train::Select::Last,
+            Some(SelectName::Best) => s.select = train::Select::Best,
+            None => {}
+        }
+        Ok(())
     }
 }
 
@@ -272,12 +359,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ui::note(&format!("{rows} rows, {columns} feature columns, classes: {classes}"));
     }
     let closed = settings.head.trained_by() == Loop::ClosedForm;
-    let (members, epochs) = if closed { (1, 1) } else { (settings.members, settings.epochs) };
     if !closed {
         // Where there are no epochs to end after, Ctrl-C ends the program.
         ui::catch_interrupts();
     }
-    let progress = ui::Progress::new(members, epochs, args.quiet);
+    let progress = ui::Progress::new(args.quiet);
     let start = Instant::now();
     let fitted = Model::fit_with(
         &table,

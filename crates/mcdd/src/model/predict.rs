@@ -171,7 +171,8 @@ impl Model {
         Ok(())
     }
 
-    /// Predicts one row in place, without allocating: the way to serve single rows.
+    /// Predicts one row in place, the way to serve single rows: without allocating, where the method gives the
+    /// confidence itself.
     ///
     /// # Errors
     /// As for [`Model::predict_rows`].

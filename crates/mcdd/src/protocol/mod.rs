@@ -75,11 +75,12 @@ pub fn leave_one_out(
 mod tests {
     use super::*;
     use crate::data::digits;
+    use crate::train::Preset;
 
     #[test]
     fn scenarios_do_not_depend_on_threads() {
         let table = digits().select(&(0..400).collect::<Vec<_>>());
-        let settings = Settings { hidden: vec![16], latent: 8, epochs: 5, ..Settings::default() };
+        let settings = Settings { hidden: vec![16], latent: 8, epochs: 5, ..Preset::Paper.settings() };
         let run = |threads| serde_json::to_string(&leave_one_out(&table, 1, 5, &settings, threads).unwrap()).unwrap();
         let one = run(1);
         assert_eq!(one, run(3));
@@ -92,7 +93,7 @@ mod tests {
     #[test]
     fn test_and_ood_rows_select_nothing() {
         let table = digits();
-        let settings = Settings { hidden: vec![16], latent: 8, epochs: 2, ..Settings::default() };
+        let settings = Settings { hidden: vec![16], latent: 8, epochs: 2, ..Preset::Paper.settings() };
         let (known, _) = table.leave_out("4").unwrap();
         let test_rows = known.folds(5, settings.seed)[2].clone();
         let bytes = |table: &Table| {

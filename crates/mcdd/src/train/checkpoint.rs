@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::optim::State;
-use super::{Best, Epoch, Progress, Rows, Settings};
+use super::{Best, Epoch, Preset, Progress, Rows, Settings};
 use crate::container::{Container, Values, hex};
 use crate::detector::Detect;
 use crate::error::{Error, Result};
@@ -35,8 +35,10 @@ struct Text {
 
 /// A name for the data and the settings of a run: a checkpoint of another run is refused.
 pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Rows]) -> Result<String> {
-    // The detector comes after training, so another one may go on from the same networks.
-    let settings = Settings { detector: Detect::default(), ..settings.clone() };
+    // The detector comes after training, and a member knows nothing of the others: another detector, or more members,
+    // may go on from the same networks.
+    let (detector, preset) = (Detect::default(), Preset::default());
+    let settings = Settings { detector, preset, members: 1, ..settings.clone() };
     let text = serde_json::to_string(&(env!("CARGO_PKG_VERSION"), graph, settings))
         .map_err(|e| Error::format(e.to_string()))?;
     let mut hash = Sha256::new();

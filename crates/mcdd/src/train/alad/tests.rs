@@ -1,7 +1,8 @@
 use super::nets::{Net, XZ, ZZ};
 use super::*;
 use crate::head::HeadConfig;
-use crate::train::{Quiet, Watch, fit};
+use crate::train::optim::Schedule;
+use crate::train::{Preset, Quiet, Watch, fit};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn settings() -> Settings {
@@ -10,7 +11,8 @@ fn settings() -> Settings {
         head: HeadConfig::Alad { code: 2, features: 16 },
         epochs: 30,
         batch: 120,
-        ..Settings::default()
+        schedule: Schedule::Cosine,
+        ..Preset::Paper.settings()
     }
 }
 
