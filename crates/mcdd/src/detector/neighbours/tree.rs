@@ -14,6 +14,9 @@
 //! `d (1 + u)^(w + 2) <= d (1 + gamma)` with `gamma = (w + 2) u / (1 - (w + 2) u)`, but for what vanishes below the smallest
 //! f32. A row or a box whose sum is above that of `d` is farther: the margin is relative to the distance, wherever rows lie.
 
+// Loops over the lanes of several arrays at once read best, and compile best, with an index.
+#![allow(clippy::needless_range_loop)]
+
 use super::{Index, LONG, Neighbour, TINY, loss};
 use crate::net::cpu::gemm::{Line, NR, ZERO};
 use crate::net::cpu::pool::{Pool, chunks};
@@ -277,6 +280,7 @@ fn limit_of(index: &Index, value: f64) -> f32 {
     if value > LONG {
         return f32::INFINITY;
     }
+    // The margin of the products is the larger one.
     let margin = index.margin + loss(index.width);
     ((value * (1.0 + margin) + (index.width + 2) as f64 * TINY) as f32).next_up()
 }
