@@ -1,4 +1,5 @@
-//! Exact nearest neighbours by brute force, with matrix products.
+//! Exact nearest neighbours: by boxes around rows where these lead there fast (`tree.rs`), else by brute force with matrix
+//! products.
 //!
 //! The answer is that of the definition: the `k` smallest of `sum (a - b)^2` (or the `k` largest of `sum a b`), computed
 //! in f64 from f32 rows one pair at a time, ties going to the earlier row. Almost no pair is really computed that way.
@@ -22,8 +23,11 @@
 //! Where the margin is wider than what there is to tell apart (rows very far from a tight cluster), all pairs of the
 //! cluster are computed in f64: slower, with the same answer. The same goes for rows so long that f32 would overflow.
 
+mod tree;
+
 use std::cmp::Ordering;
 
+use self::tree::Tree;
 use super::{FAR, Store};
 use crate::error::Result;
 use crate::net::cpu::gemm::{self, Line, Look, MR, NR, Panels, ZERO};
@@ -89,6 +93,8 @@ pub struct Index {
     /// What the sum of each row begins with.
     starts: Vec<Line>,
     margin: f64,
+    /// The way to the nearest rows that does not pass all others, where there is one.
+    tree: Option<Tree>,
 }
 
 impl Index {
@@ -121,7 +127,11 @@ impl Index {
                 start[0].0[j] = if size > LONG || width > WIDE { f32::NEG_INFINITY } else { (size * share) as f32 };
             }
         });
-        Index { metric, width, rows, centre, lines, starts, margin }
+        let mut index = Index { metric, width, rows, centre, lines, starts, margin, tree: None };
+        if metric == Metric::Distance {
+            index.tree = Tree::of(&index, pool);
+        }
+        index
     }
 
     /// Takes back rows that were stored; their panels are made again.
@@ -171,11 +181,32 @@ impl Index {
         let block = (KEPT / k.max(1)).clamp(MR, BLOCK) / MR * MR;
         for (b, queries) in queries.chunks(block * self.width).enumerate() {
             let from = b * block;
-            let search = Search::run(self, queries, k, own.map(|o| o + from));
-            for (i, best) in search.into_iter().enumerate() {
-                found(from + i, &best);
+            for (i, best) in self.answer(queries, k, own.map(|o| o + from)).iter().enumerate() {
+                found(from + i, best);
             }
         }
+    }
+
+    /// The `k` best of each query of a block, nearest first.
+    fn answer(&self, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Vec<Neighbour>> {
+        let width = self.width;
+        let walked = self.tree.as_ref().filter(|tree| tree.serves(k)).map(|tree| tree.walk(self, queries, k, own));
+        let Some(walked) = walked else {
+            let asked = (0..queries.len() / width).map(|q| Asked { own: own.map(|o| o + q), worst: f64::INFINITY });
+            return Search::run(self, queries, k, asked.collect());
+        };
+        // What a walk has left open: no row beyond the worst it has found is among the best.
+        let open: Vec<usize> = (0..walked.len()).filter(|&q| !walked[q].all).collect();
+        let mut out: Vec<Vec<Neighbour>> = walked.into_iter().map(|found| found.best).collect();
+        if !open.is_empty() {
+            let rest: Vec<f32> = open.iter().flat_map(|q| &queries[q * width..(q + 1) * width]).copied().collect();
+            let worst = |q: usize| out[q].get(k - 1).map_or(f64::INFINITY, |n| n.value.next_up());
+            let asked = open.iter().map(|&q| Asked { own: own.map(|o| o + q), worst: worst(q) }).collect();
+            for (q, best) in open.into_iter().zip(Search::run(self, &rest, k, asked)) {
+                out[q] = best;
+            }
+        }
+        out
     }
 
     /// The exact value of a pair.
@@ -190,8 +221,7 @@ impl Index {
 
     /// The sum above which a row is farther than `value` from a query whose centred square is `squares`.
     fn limit(&self, value: f64, squares: f64) -> f32 {
-        // What f64 itself can lose, with room to spare.
-        let loss = (self.width + 8) as f64 / (1u64 << 50) as f64;
+        let loss = loss(self.width);
         let (limit, size) = match self.metric {
             // No later row is nearer than this one, and ties go to the earlier.
             Metric::Distance if value == 0.0 => return f32::NEG_INFINITY,
@@ -203,6 +233,12 @@ impl Index {
         }
         ((limit + loss * size + (self.width + 2) as f64 * TINY) as f32).next_up()
     }
+}
+
+/// What a sum in f64 itself can lose, with room to spare.
+#[inline(always)]
+fn loss(width: usize) -> f64 {
+    (width + 8) as f64 / (1u64 << 50) as f64
 }
 
 /// `sum (a - b)^2` in f64: element `i` goes to sum `i % 16`, and the sums are added up in order.
@@ -238,13 +274,21 @@ struct Search<'a> {
     index: &'a Index,
     queries: &'a [f32],
     k: usize,
-    own: Option<usize>,
+    asked: Vec<Asked>,
     /// The squared length of each centred query.
     squares: Vec<f64>,
     /// What may be among the best of each query.
     best: Vec<Best>,
     /// For each query, the sum above which a row is not among the best.
     limits: Vec<f32>,
+}
+
+/// What is known of a query.
+struct Asked {
+    /// The row that it is.
+    own: Option<usize>,
+    /// All of its best are below this.
+    worst: f64,
 }
 
 /// The best of a query so far and some more: at `2 k` they are cut back to `k`. Next to a heap, which would be up to
@@ -257,7 +301,7 @@ struct Best {
 
 impl<'a> Search<'a> {
     /// The `k` best of each query, nearest first.
-    fn run(index: &'a Index, queries: &'a [f32], k: usize, own: Option<usize>) -> Vec<Vec<Neighbour>> {
+    fn run(index: &'a Index, queries: &'a [f32], k: usize, asked: Vec<Asked>) -> Vec<Vec<Neighbour>> {
         let width = index.width;
         let count = queries.len() / width;
         if k == 0 {
@@ -267,10 +311,14 @@ impl<'a> Search<'a> {
         for query in queries.chunks_exact(width) {
             centred.extend(query.iter().zip(&index.centre).map(|(v, c)| v - c));
         }
-        let squares = centred.chunks_exact(width).map(|a| inner_product(a, a)).collect();
+        let squares: Vec<f64> = centred.chunks_exact(width).map(|a| inner_product(a, a)).collect();
         let room = (2 * k).min(index.count());
-        let best = (0..count).map(|_| Best { found: Vec::with_capacity(room), worst: f64::INFINITY }).collect();
-        let mut search = Search { index, queries, k, own, squares, best, limits: vec![f32::INFINITY; count] };
+        let best = asked.iter().map(|a| Best { found: Vec::with_capacity(room), worst: a.worst }).collect();
+        let limit = |(a, &squares): (&Asked, &f64)| {
+            if a.worst < f64::INFINITY { index.limit(a.worst, squares) } else { f32::INFINITY }
+        };
+        let limits = asked.iter().zip(&squares).map(limit).collect();
+        let mut search = Search { index, queries, k, asked, squares, best, limits };
         let panels = Panels::new(&index.lines, width, index.count());
         gemm::look(&centred, panels, &index.starts, &mut search);
         let sorted = |mut best: Best| {
@@ -332,7 +380,7 @@ impl simd::Kernel for Closer<'_, '_> {
     #[inline(always)]
     fn run(self) {
         let Closer { search, q, panel, sums } = self;
-        let own = search.own.map(|own| own + q);
+        let own = search.asked[q].own;
         for (j, &sum) in sums.0.iter().enumerate() {
             let row = panel * NR + j;
             let above = sum > search.limits[q];
@@ -356,117 +404,4 @@ pub fn unit(rows: &[f32], width: usize) -> Vec<f32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::seed::Stream;
-    use proptest::prelude::*;
-
-    /// The definition: every pair computed, sorted, ties by the number of the row.
-    fn naive(index: &Index, query: &[f32], k: usize, own: Option<usize>) -> Vec<Neighbour> {
-        let mut all: Vec<Neighbour> = (0..index.count())
-            .filter(|&row| own != Some(row))
-            .map(|row| Neighbour { value: index.value(query, row), row })
-            .collect();
-        all.sort();
-        all.truncate(k);
-        all
-    }
-
-    /// Rows of every sort that could go wrong.
-    fn random(kind: usize, count: usize, width: usize, s: &mut Stream) -> Vec<f32> {
-        let normal = |s: &mut Stream| s.normal() as f32;
-        let mut rows: Vec<f32> = match kind {
-            // Integers: ties everywhere.
-            1 => (0..count * width).map(|_| s.below(3) as f32).collect(),
-            // Far from the origin, close together: squares would lose everything.
-            2 => (0..count * width).map(|_| 1e4 + 1e-2 * normal(s)).collect(),
-            // Tight clusters far from each other, which no centre serves.
-            3 => (0..count).flat_map(|i| vec![[-1e4, 1e4, 3.0][i % 3]; width]).map(|c| c + 1e-2 * normal(s)).collect(),
-            // As far away as features come, and further.
-            4 => (0..count * width).map(|_| 1e15 * normal(s).clamp(-1.0, 1.0)).collect(),
-            5 => (0..count * width).map(|_| if s.below(9) == 0 { 3e38 } else { -3e38 * s.uniform() as f32 }).collect(),
-            // A few far ones among others.
-            6 => (0..count)
-                .flat_map(|i| vec![[1.0, 1.0, 1.0, 1e5, 1e15][i % 5]; width])
-                .map(|size| size * normal(s))
-                .collect(),
-            // Squares below what f32 has.
-            7 => (0..count * width).map(|_| 1e-25 * normal(s)).collect(),
-            8 => vec![0.7; count * width],
-            _ => (0..count * width).map(|_| normal(s)).collect(),
-        };
-        // Copies.
-        for _ in 0..count / 4 {
-            let (from, to) = (s.below(count), s.below(count));
-            rows.copy_within(from * width..(from + 1) * width, to * width);
-        }
-        rows
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(150))]
-        #[test]
-        fn neighbours_are_those_of_the_definition(
-            kind in 0usize..9, other in 0usize..9, count in 1usize..400, width in 1usize..200, k in 1usize..60, seed: u64,
-        ) {
-            let mut s = Stream::new(seed, "neighbours");
-            let index = Index::new(Metric::Distance, random(kind, count, width, &mut s), width, &Pool::new(2));
-            // Rows like those stored, the same ones, and others.
-            let mut queries = random(kind, 15, width, &mut s);
-            queries.extend(random(other, 15, width, &mut s));
-            queries.extend(&index.rows()[..count.min(7) * width]);
-            let mut seen = 0;
-            index.nearest(&queries, k, None, |i, found| {
-                let query = &queries[i * width..(i + 1) * width];
-                assert_eq!(found, naive(&index, query, k, None));
-                seen += 1;
-                // The sums themselves are right, and a query alone finds the same.
-                let first = &index.rows()[found[0].row * width..][..width];
-                let plain: f64 = query.iter().zip(first).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum();
-                assert!((plain - found[0].value).abs() <= 1e-13 * plain);
-                index.nearest(query, k, None, |_, alone| assert_eq!(alone, found));
-            });
-            prop_assert_eq!(seen, queries.len() / width);
-            // Without the row itself.
-            let from = s.below(count);
-            index.nearest(&index.rows()[from * width..], k, Some(from), |i, found| {
-                let query = &index.rows()[(from + i) * width..][..width];
-                assert_eq!(found, naive(&index, query, k, Some(from + i)));
-            });
-        }
-
-        #[test]
-        fn inner_products_are_the_largest(
-            kind in 0usize..9, count in 1usize..400, width in 1usize..200, k in 1usize..60, seed: u64,
-        ) {
-            let mut s = Stream::new(seed, "products");
-            let index = Index::new(Metric::Inner, random(kind, count, width, &mut s), width, &Pool::new(2));
-            let mut queries = unit(&random(kind, 15, width, &mut s), width);
-            queries.extend(unit(&random(0, 15, width, &mut s), width));
-            index.nearest(&queries, k, None, |i, found| {
-                assert_eq!(found, naive(&index, &queries[i * width..(i + 1) * width], k, None));
-            });
-        }
-    }
-
-    #[test]
-    fn many_neighbours_and_wide_rows() {
-        let mut s = Stream::new(4, "many");
-        for (count, width, k) in [(3000, 2, 2500), (700, 1100, 700), (50, 3, 9999)] {
-            let index = Index::new(Metric::Distance, random(0, count, width, &mut s), width, &Pool::new(1));
-            let queries = random(0, 230, width, &mut s);
-            index.nearest(&queries, k, None, |i, found| {
-                if i % 57 == 0 {
-                    assert_eq!(found, naive(&index, &queries[i * width..(i + 1) * width], k, None));
-                }
-            });
-        }
-    }
-
-    #[test]
-    fn rows_get_length_one() {
-        let rows = unit(&[3.0, 4.0, 0.0, 0.0, 1e-30, 0.0, -3e38, 3e38], 2);
-        let half = std::f32::consts::FRAC_1_SQRT_2;
-        assert_eq!(rows, [0.6, 0.8, 0.0, 0.0, 1.0, 0.0, -half, half]);
-    }
-}
+mod tests;

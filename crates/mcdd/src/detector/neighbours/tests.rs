@@ -1,0 +1,173 @@
+use super::*;
+use crate::seed::Stream;
+use proptest::prelude::*;
+
+/// The definition: every pair computed, sorted, ties by the number of the row.
+fn naive(index: &Index, query: &[f32], k: usize, own: Option<usize>) -> Vec<Neighbour> {
+    let mut all: Vec<Neighbour> = (0..index.count())
+        .filter(|&row| own != Some(row))
+        .map(|row| Neighbour { value: index.value(query, row), row })
+        .collect();
+    all.sort();
+    all.truncate(k);
+    all
+}
+
+/// Rows of every sort that could go wrong.
+fn random(kind: usize, count: usize, width: usize, s: &mut Stream) -> Vec<f32> {
+    let normal = |s: &mut Stream| s.normal() as f32;
+    let mut rows: Vec<f32> = match kind {
+        // Integers: ties everywhere.
+        1 => (0..count * width).map(|_| s.below(3) as f32).collect(),
+        // Far from the origin, close together: squares would lose everything.
+        2 => (0..count * width).map(|_| 1e4 + 1e-2 * normal(s)).collect(),
+        // Tight clusters far from each other, which no centre serves.
+        3 => (0..count).flat_map(|i| vec![[-1e4, 1e4, 3.0][i % 3]; width]).map(|c| c + 1e-2 * normal(s)).collect(),
+        // As far away as features come, and further.
+        4 => (0..count * width).map(|_| 1e15 * normal(s).clamp(-1.0, 1.0)).collect(),
+        5 => (0..count * width).map(|_| if s.below(9) == 0 { 3e38 } else { -3e38 * s.uniform() as f32 }).collect(),
+        // A few far ones among others.
+        6 => (0..count)
+            .flat_map(|i| vec![[1.0, 1.0, 1.0, 1e5, 1e15][i % 5]; width])
+            .map(|size| size * normal(s))
+            .collect(),
+        // Squares below what f32 has.
+        7 => (0..count * width).map(|_| 1e-25 * normal(s)).collect(),
+        8 => vec![0.7; count * width],
+        _ => (0..count * width).map(|_| normal(s)).collect(),
+    };
+    // Copies.
+    for _ in 0..count / 4 {
+        let (from, to) = (s.below(count), s.below(count));
+        rows.copy_within(from * width..(from + 1) * width, to * width);
+    }
+    rows
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn neighbours_are_those_of_the_definition(
+        kind in 0usize..9, other in 0usize..9, count in 1usize..400, width in 1usize..200, k in 1usize..60, seed: u64,
+    ) {
+        let mut s = Stream::new(seed, "neighbours");
+        let index = Index::new(Metric::Distance, random(kind, count, width, &mut s), width, &Pool::new(2));
+        // Rows like those stored, the same ones, and others.
+        let mut queries = random(kind, 15, width, &mut s);
+        queries.extend(random(other, 15, width, &mut s));
+        queries.extend(&index.rows()[..count.min(7) * width]);
+        let mut seen = 0;
+        index.nearest(&queries, k, None, |i, found| {
+            let query = &queries[i * width..(i + 1) * width];
+            assert_eq!(found, naive(&index, query, k, None));
+            seen += 1;
+            // The sums themselves are right, and a query alone finds the same.
+            let first = &index.rows()[found[0].row * width..][..width];
+            let plain: f64 = query.iter().zip(first).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum();
+            assert!((plain - found[0].value).abs() <= 1e-13 * plain);
+            index.nearest(query, k, None, |_, alone| assert_eq!(alone, found));
+        });
+        prop_assert_eq!(seen, queries.len() / width);
+        // Without the row itself.
+        let from = s.below(count);
+        index.nearest(&index.rows()[from * width..], k, Some(from), |i, found| {
+            let query = &index.rows()[(from + i) * width..][..width];
+            assert_eq!(found, naive(&index, query, k, Some(from + i)));
+        });
+    }
+
+    #[test]
+    fn a_walk_through_boxes_finds_the_same(
+        kind in 0usize..9, other in 0usize..9, count in 1usize..1500, width in 1usize..40, k in 1usize..12,
+        budget in 0usize..80, seed: u64,
+    ) {
+        let mut s = Stream::new(seed, "boxes");
+        let pool = Pool::new(2);
+        let mut index = Index::new(Metric::Distance, random(kind, count, width, &mut s), width, &pool);
+        let mut queries = random(kind, 15, width, &mut s);
+        queries.extend(random(other, 15, width, &mut s));
+        queries.extend(&index.rows()[..count.min(7) * width]);
+        let from = s.below(count);
+        let own = index.rows()[from * width..][..(count - from).min(20) * width].to_vec();
+        let all = |index: &Index| {
+            let mut found = Vec::new();
+            index.nearest(&queries, k, None, |_, best| found.push(best.to_vec()));
+            index.nearest(&own, k, Some(from), |_, best| found.push(best.to_vec()));
+            found
+        };
+        prop_assert!(index.tree.is_none());
+        let expected = all(&index);
+        // To the end, or not always that far.
+        for budget in [usize::MAX, budget] {
+            let mut tree = Tree::new(index.rows(), width, &pool);
+            tree.budget = budget;
+            index.tree = Some(tree);
+            prop_assert_eq!(&all(&index), &expected);
+            for (query, expected) in queries.chunks(width).zip(&expected) {
+                index.nearest(query, k, None, |_, alone| assert_eq!(alone, expected));
+            }
+        }
+    }
+
+    #[test]
+    fn inner_products_are_the_largest(
+        kind in 0usize..9, count in 1usize..400, width in 1usize..200, k in 1usize..60, seed: u64,
+    ) {
+        let mut s = Stream::new(seed, "products");
+        let index = Index::new(Metric::Inner, random(kind, count, width, &mut s), width, &Pool::new(2));
+        let mut queries = unit(&random(kind, 15, width, &mut s), width);
+        queries.extend(unit(&random(0, 15, width, &mut s), width));
+        index.nearest(&queries, k, None, |i, found| {
+            assert_eq!(found, naive(&index, &queries[i * width..(i + 1) * width], k, None));
+        });
+    }
+}
+
+#[test]
+fn many_neighbours_and_wide_rows() {
+    let mut s = Stream::new(4, "many");
+    for (count, width, k) in [(3000, 2, 2500), (700, 1100, 700), (50, 3, 9999)] {
+        let index = Index::new(Metric::Distance, random(0, count, width, &mut s), width, &Pool::new(1));
+        let queries = random(0, 230, width, &mut s);
+        index.nearest(&queries, k, None, |i, found| {
+            if i % 57 == 0 {
+                assert_eq!(found, naive(&index, &queries[i * width..(i + 1) * width], k, None));
+            }
+        });
+    }
+}
+
+#[test]
+fn rows_get_length_one() {
+    let rows = unit(&[3.0, 4.0, 0.0, 0.0, 1e-30, 0.0, -3e38, 3e38], 2);
+    let half = std::f32::consts::FRAC_1_SQRT_2;
+    assert_eq!(rows, [0.6, 0.8, 0.0, 0.0, 1.0, 0.0, -half, half]);
+}
+
+#[test]
+fn boxes_are_there_where_they_pay() {
+    let (count, width) = (5000, 24);
+    let mut s = Stream::new(6, "surface");
+    let pool = Pool::new(2);
+    // A surface of two dimensions, as latents lie, and rows without one.
+    let mut surface = Vec::new();
+    for _ in 0..count + 300 {
+        let (a, b) = (s.uniform(), s.uniform());
+        surface.extend((0..width).map(|f| (libm::sin(a * f as f64) + libm::cos(b * (f + 3) as f64)) as f32));
+    }
+    let (rows, mut queries) = (surface[..count * width].to_vec(), surface[count * width..].to_vec());
+    queries.extend(random(0, 300, width, &mut s));
+    queries.extend(random(4, 30, width, &mut s));
+    let mut index = Index::new(Metric::Distance, rows, width, &pool);
+    let mut answers = [Vec::new(), Vec::new()];
+    assert!(index.tree.is_some());
+    for answers in &mut answers {
+        for k in [1, 5, 40] {
+            index.nearest(&queries, k, None, |_, found| answers.push(found.to_vec()));
+        }
+        index.tree = None;
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert!(Index::new(Metric::Distance, random(0, count, width, &mut s), width, &pool).tree.is_none());
+    assert!(Index::new(Metric::Inner, index.rows, width, &pool).tree.is_none());
+}
