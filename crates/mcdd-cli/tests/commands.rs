@@ -45,7 +45,39 @@ fn train_predict_evaluate_inspect() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["classes"].as_array().unwrap().len(), 9);
     let text = stdout(&lab.ok(&["inspect", "m.mcdd"]));
-    assert!(text.contains("-> 128 ReLU -> 128 ReLU -> 128\n") && text.contains("held-out accuracy"), "{text}");
+    let network = "-> clip ±5 -> 128 BatchNorm ReLU -> 128 BatchNorm ReLU -> 32\n";
+    assert!(text.contains(network) && text.contains("held-out accuracy"), "{text}");
+    assert!(text.contains("members      5") && text.contains("preset       best; changed: epochs\n"), "{text}");
+}
+
+#[test]
+fn presets_are_where_settings_begin() {
+    let lab = Lab::new();
+    lab.tables();
+    let train = ["train", "train.csv", "--label", "label", "-o", "m.mcdd", "--epochs", "3"];
+    let inspect = |more: &[&str]| {
+        lab.ok(&[&train[..], more].concat());
+        stdout(&lab.ok(&["inspect", "m.mcdd"]))
+    };
+    let text = inspect(&["--preset", "fast", "--lr", "0.01"]);
+    assert!(text.contains("preset       fast; changed: epochs, lr\n") && text.contains("members      1"), "{text}");
+    let text = inspect(&["--preset", "paper"]);
+    for words in
+        ["-> 128 ReLU -> 128 ReLU -> 128\n", "lr 0.001 constant", "confidence   the method's own", "members      1"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let text =
+        inspect(&["--preset", "fast", "--clip", "off", "--batch-norm", "off", "--steps", "off", "--latent", "7"]);
+    assert!(text.contains("network      60 -> 128 ReLU -> 128 ReLU -> 7\n"), "{text}");
+    // A method comes with its own score.
+    let text = inspect(&["--preset", "fast", "--method", "softmax"]);
+    assert!(text.contains("confidence   the method's own"), "{text}");
+    // Where the budget of steps acts, it is said.
+    let talk = stderr(&lab.ok(&[&train[..], &["--preset", "fast", "--steps", "10"]].concat()));
+    assert!(talk.contains("1 epochs instead of 3") && talk.contains("--steps"), "{talk}");
+    lab.fails(&[&train[..], &["--preset", "fst"]].concat(), "best");
+    lab.fails(&[&train[..], &["--clip", "five"]].concat(), "off");
 }
 
 #[test]
@@ -168,7 +200,7 @@ fn the_metrics_command_takes_predictions() {
 fn demo_leaves_what_it_talks_about() {
     let lab = Lab::new();
     let text = stdout(&lab.ok(&["demo", "--quiet"]));
-    assert!(text.contains("Deep-MCDD") && text.contains("softmax (MSP)") && text.contains("says unknown"), "{text}");
+    assert!(text.contains("mcdd") && text.contains("softmax (MSP)") && text.contains("says unknown"), "{text}");
     let commands: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("Try next")).skip(1).collect();
     assert_eq!(commands.len(), 5);
     for line in commands {

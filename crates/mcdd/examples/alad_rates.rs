@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for factor in [0.3, 1.0, 3.0, 10.0] {
         // The loop itself takes three times the settings' rate.
         let lr = 1e-3 * factor / 3.0;
-        let settings = Settings { head: HeadConfig::parse("alad")?, lr, schedule: Schedule::Cosine, ..Preset::Paper.settings() };
+        let settings =
+            Settings { head: HeadConfig::parse("alad")?, lr, schedule: Schedule::Cosine, ..Preset::Paper.settings() };
         let model = Model::fit(&known.select(&train), &settings)?;
         let x = model.schema().transform(&known.select(&test), None)?;
         let width = model.schema().width();

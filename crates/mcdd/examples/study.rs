@@ -2,16 +2,19 @@
 //! `docs/methods.md`.
 //!
 //! ```text
-//! study default|methods|steps FOLDER LABEL FILE... [-- seeds=5]
+//! study default|methods|networks|scores|steps FOLDER LABEL FILE... [-- seeds=5]
 //! study default gas-study first batch*.dat
 //! ```
 //!
 //! `default` compares the presets with the usual scores, `methods` every method and every detector on the paper's network,
+//! `networks` other networks and ways of training than the default's, `scores` other detectors on the default's networks,
 //! `steps` budgets of steps. Seed `s` tests fold `s % 5` of 5. Results are appended to `FOLDER/cells.tsv` as they come, and a
-//! run that was stopped goes on where it was. The table is printed as Markdown at the end.
+//! run that was stopped goes on where it was. The table is printed as Markdown at the end, with the mean paired difference in AUROC to the first row and its standard error over
+//! scenarios.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -55,6 +58,60 @@ fn budgets() -> Vec<Contender> {
     [Some(1_000), Some(2_500), Some(5_000), Some(10_000), None].map(|s| (name(s), with(s))).into()
 }
 
+/// One network of the default, with one thing changed.
+fn networks() -> Result<Vec<Contender>, Failure> {
+    let fast = || Preset::Fast.settings();
+    let nu = |nu: f64| HeadConfig::parse(&format!("deep-mcdd:nu={nu}"));
+    let all = [
+        ("as it is", fast()),
+        ("nu 0.3", Settings { head: nu(0.3)?, ..fast() }),
+        ("nu 3", Settings { head: nu(3.0)?, ..fast() }),
+        ("latent 16", Settings { latent: 16, ..fast() }),
+        ("latent 64", Settings { latent: 64, ..fast() }),
+        ("hidden 64,64", Settings { hidden: vec![64, 64], ..fast() }),
+        ("hidden 256,256", Settings { hidden: vec![256, 256], ..fast() }),
+        ("hidden 128", Settings { hidden: vec![128], ..fast() }),
+        ("hidden 128,128,128", Settings { hidden: vec![128, 128, 128], ..fast() }),
+        ("50 epochs", Settings { epochs: 50, ..fast() }),
+        ("200 epochs", Settings { epochs: 200, ..fast() }),
+        ("lr 0.001", Settings { lr: 1e-3, ..fast() }),
+        ("lr 0.01", Settings { lr: 1e-2, ..fast() }),
+        ("batch 100", Settings { batch: 100, ..fast() }),
+        ("batch 400", Settings { batch: 400, ..fast() }),
+        ("weight decay 1e-4", Settings { weight_decay: 1e-4, ..fast() }),
+        ("clip 3", Settings { clip: Some(3.0), ..fast() }),
+        ("clip off", Settings { clip: None, ..fast() }),
+        ("batch norm off", Settings { batch_norm: false, ..fast() }),
+        ("softmax", Settings { head: HeadConfig::Softmax, ..fast() }),
+    ];
+    Ok(all.into_iter().map(|(name, settings)| (format!("fast | {name}"), settings)).collect())
+}
+
+/// Other detectors on the networks of the default.
+fn scores() -> Result<Vec<Contender>, Failure> {
+    let mut all = vec![("best | as it is".to_owned(), Preset::Best.settings())];
+    for detector in [
+        "distance",
+        "knn:k=1",
+        "knn:k=5:log=true",
+        "knn:k=10:log=true",
+        "knn:k=1:log=true:on=layers",
+        "mahalanobis",
+        "rmd",
+        "gmm",
+        "lof",
+        "knn:k=1:log=true:rows=1000",
+        "knn:k=1:log=true:rows=5000",
+        "knn:k=1:log=true:rows=20000",
+    ] {
+        all.push((
+            format!("best | {detector}"),
+            Settings { detector: Detect::parse(detector)?, ..Preset::Best.settings() },
+        ));
+    }
+    Ok(all)
+}
+
 /// Every detector on a network; those that need a linear layer go on softmax only.
 fn methods() -> Result<Vec<Contender>, Failure> {
     let mut all: Vec<Contender> = head::ALL.iter().map(|e| plain(e.name, "distance")).collect::<Result<_, _>>()?;
@@ -83,8 +140,8 @@ type Key = (String, String, u64);
 const MEASURED: [&str; 6] = ["accuracy", "TNR85", "TNR95", "AUROC", "AUPR", "det. acc."];
 const AUROC: usize = 3;
 
-fn read(path: &Path) -> HashMap<Key, Vec<f64>> {
-    let mut cells = HashMap::new();
+fn read(path: &Path) -> BTreeMap<Key, Vec<f64>> {
+    let mut cells = BTreeMap::new();
     for line in fs::read_to_string(path).unwrap_or_default().lines() {
         let parts: Vec<&str> = line.split('\t').collect();
         if let [name, class, seed, numbers @ ..] = parts.as_slice() {
@@ -100,11 +157,13 @@ fn read(path: &Path) -> HashMap<Key, Vec<f64>> {
 fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let cut = args.iter().position(|a| a == "--").unwrap_or(args.len());
-    let usage = "usage: study default|methods|steps FOLDER LABEL FILE... [-- seeds=N]";
+    let usage = "usage: study default|methods|networks|scores|steps FOLDER LABEL FILE... [-- seeds=N]";
     let [list, folder, label, files @ ..] = &args[..cut] else { return Err(usage.into()) };
     let contenders = match list.as_str() {
         "default" => presets()?,
         "methods" => methods()?,
+        "networks" => networks()?,
+        "scores" => scores()?,
         "steps" => budgets(),
         _ => return Err(usage.into()),
     };
@@ -151,18 +210,15 @@ fn simple(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect()
 }
 
-fn cell(
-    table: &Table,
-    key: &Key,
-    settings: &Settings,
-    networks: &Path,
-    out: &Mutex<fs::File>,
-) -> Result<(), Failure> {
+fn cell(table: &Table, key: &Key, settings: &Settings, networks: &Path, out: &Mutex<fs::File>) -> Result<(), Failure> {
     let (name, class, seed) = key;
     let settings = Settings { seed: *seed, ..settings.clone() };
-    let network = format!("{} {:?} {:?}", settings.batch_norm, settings.head, settings.steps);
+    // Members that are the same but for their number, and detectors, share networks.
+    let network = Settings { detector: Detect::default(), preset: Preset::Best, members: 1, ..settings.clone() };
     fs::create_dir_all(networks)?;
-    let checkpoint = Some(networks.join(simple(&network)));
+    let mut hash = DefaultHasher::new();
+    serde_json::to_string(&network)?.hash(&mut hash);
+    let checkpoint = Some(networks.join(format!("{:x}", hash.finish())));
     let run = Run { threads: 1, checkpoint, resume: true, ..Run::default() };
     let start = std::time::Instant::now();
     let s = scenario(table, class, *seed as usize % 5, 5, &settings, &run)?;
@@ -177,9 +233,9 @@ fn cell(
 }
 
 /// Means over all scenarios, and the worst AUROC: of one scenario, and of a class on average over seeds.
-fn print(table: &Table, contenders: &[Contender], seeds: u64, cells: &HashMap<Key, Vec<f64>>) {
-    println!("| method | detector | {} | worst AUROC | worst class |", MEASURED.join(" | "));
-    println!("|{}", "---|".repeat(MEASURED.len() + 4));
+fn print(table: &Table, contenders: &[Contender], seeds: u64, cells: &BTreeMap<Key, Vec<f64>>) {
+    println!("| method | detector | {} | worst AUROC | worst class | difference |", MEASURED.join(" | "));
+    println!("|{}", "---|".repeat(MEASURED.len() + 5));
     for (name, _) in contenders {
         let of = |class: &String| -> Vec<&Vec<f64>> {
             (0..seeds).filter_map(|s| cells.get(&(name.clone(), class.clone(), s))).collect()
@@ -196,7 +252,21 @@ fn print(table: &Table, contenders: &[Contender], seeds: u64, cells: &HashMap<Ke
         let worst = all.iter().map(|n| n[AUROC]).fold(1.0, f64::min) * 100.0;
         let class = classes.iter().map(|c| mean(c, AUROC)).fold(100.0, f64::min);
         let note = if all.len() < wanted { format!(" ({} of {wanted} scenarios)", all.len()) } else { String::new() };
+        let first = &contenders[0].0;
+        let difference = |(key, cell): (&Key, &Vec<f64>)| {
+            Some(100.0 * (cell[AUROC] - cells.get(&(first.clone(), key.1.clone(), key.2))?[AUROC]))
+        };
+        let differences: Vec<f64> = cells.iter().filter(|(key, _)| key.0 == *name).filter_map(difference).collect();
         let name = if name.ends_with('|') { format!("{name} ") } else { name.clone() };
-        println!("| {name}{note} | {} | {worst:.2} | {class:.2} |", means.join(" | "));
+        let difference = mean_and_error(&differences);
+        println!("| {name}{note} | {} | {worst:.2} | {class:.2} | {difference} |", means.join(" | "));
     }
+}
+
+/// A mean with its standard error.
+fn mean_and_error(values: &[f64]) -> String {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    format!("{mean:+.2} ± {:.2}", (variance / n).sqrt())
 }

@@ -27,7 +27,9 @@ fn folder(name: &str) -> Option<PathBuf> {
 fn means(table: &Table) -> (f64, f64) {
     let mut all: Vec<Scenario> = Vec::new();
     for seed in 0..3 {
-        let found = leave_one_out(table, 0, 5, &Settings { seed, schedule: Schedule::Cosine, ..Preset::Paper.settings() }, 2).unwrap();
+        let found =
+            leave_one_out(table, 0, 5, &Settings { seed, schedule: Schedule::Cosine, ..Preset::Paper.settings() }, 2)
+                .unwrap();
         let mean = |f: fn(&Scenario) -> f64| found.iter().map(f).sum::<f64>() * 100.0 / found.len() as f64;
         println!(
             "seed {seed}: AUROC {:.3}, accuracy {:.3}",
@@ -78,7 +80,8 @@ fn every_method_and_detector_runs() {
                 head: HeadConfig::parse(method).unwrap(),
                 detector: Detect::parse(&detector).unwrap(),
                 epochs: 3,
-                schedule: Schedule::Cosine, ..Preset::Paper.settings()
+                schedule: Schedule::Cosine,
+                ..Preset::Paper.settings()
             };
             // The softmax network is trained once for all detectors.
             let checkpoint = Some(kept.path().join(method));

@@ -147,7 +147,7 @@ fn preset(s: &Settings) -> String {
         .map(|(name, _)| name.replace('_', "-"))
         .collect();
     let name = s.preset.name();
-    if changed.is_empty() { name.into() } else { format!("{name}, with its own {}", changed.join(", ")) }
+    if changed.is_empty() { name.into() } else { format!("{name}; changed: {}", changed.join(", ")) }
 }
 
 /// A name with its settings.

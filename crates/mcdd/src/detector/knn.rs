@@ -1,7 +1,8 @@
 //! The distance to the k-th nearest training row (Sun et al., after Ramaswamy et al. for outliers in tables):
 //! `confidence = -|x - x_(k)|`.
 //!
-//! All training rows are kept, and neighbours are exact. The paper divides deep features by their length first, which
+//! Neighbours are exact. All training rows are kept unless `rows` says how many at the most: then large classes lose
+//! rows, chosen by the seed, until all fit, and small ones stay whole. The paper divides deep features by their length first, which
 //! helps features whose length says more about a network's sureness than about the input. Here that is a setting, off
 //! by default: in tables, and in features trained with distances, the length is information. With it, a row of
 //! nothing but zeros stays what it is.
@@ -19,6 +20,7 @@ use super::neighbours::{Index, Metric, unit};
 use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
 use crate::error::Result;
 use crate::net::cpu::pool::Pool;
+use crate::seed::Stream;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,11 +32,13 @@ pub struct Config {
     pub normalise: bool,
     /// Whether the confidence is minus the logarithm of the distance. Default: no.
     pub log: bool,
+    /// Training rows kept at the most, 1 or more. Default: all.
+    pub rows: Option<usize>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { k: 5, normalise: false, log: false }
+        Config { k: 5, normalise: false, log: false, rows: None }
     }
 }
 
@@ -47,12 +51,21 @@ impl Method for Config {
     };
 
     fn check(&self) -> Result<()> {
+        if self.rows == Some(0) {
+            return Err(out_of_range("rows", 0, "1 or more"));
+        }
         check_k(self.k)
     }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
-        let features = if self.normalise { unit(rows.features, rows.width()) } else { rows.features.to_vec() };
+        let kept: Vec<f32> = match self.rows {
+            Some(most) if most < rows.count => {
+                coreset(training, most).into_iter().flat_map(|i| rows.feature_row(i)).copied().collect()
+            }
+            _ => rows.features.to_vec(),
+        };
+        let features = if self.normalise { unit(&kept, rows.width()) } else { kept };
         let index = Index::new(Metric::Distance, features, rows.width(), pool);
         let floor = if self.log { floor(&index, self.k) } else { 0.0 };
         Ok(Box::new(Knn { config: self.clone(), index, floor }))
@@ -65,6 +78,28 @@ impl Method for Config {
         }
         Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, store, "rows")?, floor }))
     }
+}
+
+/// `most` of the training rows, in their order: no class keeps more than another that has lost rows, but for one.
+fn coreset(training: &Training, most: usize) -> Vec<usize> {
+    let mut classes = vec![Vec::new(); training.classes.max(1)];
+    for row in 0..training.rows.count {
+        classes[training.labels.map_or(0, |l| l[row] as usize)].push(row);
+    }
+    // The smallest first: what they leave of their share goes to the larger ones.
+    classes.sort_by_key(|rows| (rows.len(), rows.first().copied()));
+    let (mut left, mut kept) = (most, Vec::with_capacity(most));
+    let count = classes.len();
+    for (i, rows) in classes.iter_mut().enumerate() {
+        let share = rows.len().min(left / (count - i));
+        if share < rows.len() {
+            Stream::new(training.seed, &format!("knn/rows/{i}")).shuffle(rows);
+        }
+        kept.extend_from_slice(&rows[..share]);
+        left -= share;
+    }
+    kept.sort_unstable();
+    kept
 }
 
 /// A thousandth of the usual distance of a training row to its neighbours; 1e-6 where all are the same.
@@ -161,8 +196,56 @@ mod tests {
     }
 
     #[test]
+    fn small_classes_stay_whole_when_rows_are_left_out() {
+        // Three classes of 10, 100 and 1000 rows.
+        let labels: Vec<u32> = (0..1110).map(|i| if i < 10 { 0 } else { 1 + u32::from(i >= 110) }).collect();
+        let features = rows(1110, 2, "coreset");
+        let training = Training {
+            rows: Rows { count: 1110, features: &features, logits: &[] },
+            labels: Some(&labels),
+            classes: 3,
+            ..Training::default()
+        };
+        let sizes = |most: usize| {
+            let kept = coreset(&training, most);
+            assert!(kept.len() == most && kept.is_sorted_by(|a, b| a < b));
+            [0, 1, 2].map(|c| kept.iter().filter(|&&r| labels[r] == c).count())
+        };
+        assert_eq!(sizes(300), [10, 100, 190]);
+        assert_eq!(sizes(101), [10, 45, 46]);
+        assert_eq!(sizes(2), [0, 1, 1]);
+        let blind = Training { labels: None, classes: 0, ..training };
+        assert_eq!(coreset(&blind, 50).len(), 50);
+        assert_ne!(coreset(&blind, 50), coreset(&Training { seed: 1, ..blind }, 50));
+        // What is kept is its own nearest neighbour.
+        let pool = Pool::new(1);
+        let fitted = Fitted::new(&DetectorConfig::parse("knn:k=1:rows=50").unwrap(), &blind, &pool).unwrap();
+        let scores = fitted.score(&blind.rows, &pool).unwrap();
+        assert!(coreset(&blind, 50).iter().all(|&r| scores[r] == 0.0));
+        assert_eq!(scores.iter().filter(|&&s| s == 0.0).count(), 50);
+    }
+
+    #[test]
+    fn a_logarithm_keeps_the_order_and_has_a_floor() {
+        let (train, test) = (rows(300, 4, "train"), rows(100, 4, "test"));
+        let (plain, log) = (score("knn:k=1", &train, &test, 4), score("knn:k=1:log=true", &train, &test, 4));
+        for (p, l) in plain.iter().zip(&log) {
+            assert!((l + (-p).ln()).abs() < 1e-12);
+        }
+        // Rows that are there: as near as can be told, and finite.
+        let near = score("knn:k=1:log=true", &train, &train, 4);
+        assert!(
+            near.iter().all(|s| s.is_finite() && *s == near[0] && *s > log.iter().copied().fold(f64::MIN, f64::max))
+        );
+        let same = score("knn:k=1:log=true", &[1.0; 40], &[1.0, 1.0, 2.0, 2.0], 2);
+        assert!(same.iter().all(|s| s.is_finite()) && same[0] > same[1]);
+    }
+
+    #[test]
     fn k_has_a_range() {
-        for wrong in ["knn:k=0", "knn:k=10001", "lof:k=0", "nnguide:k=0", "nnguide:share=0", "nnguide:share=1.1"] {
+        for wrong in
+            ["knn:k=0", "knn:rows=0", "knn:k=10001", "lof:k=0", "nnguide:k=0", "nnguide:share=0", "nnguide:share=1.1"]
+        {
             assert!(DetectorConfig::parse(wrong).is_err(), "{wrong}");
         }
         assert!(DetectorConfig::parse("knn:k=10000").is_ok());

@@ -11,7 +11,16 @@ use crate::train::{Epoch, Preset, Select, Watch};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn quick() -> Settings {
-    Settings { hidden: vec![32], latent: 16, epochs: 8, lr: 3e-3, batch: 64, seed: 7, schedule: Schedule::Cosine, ..Preset::Paper.settings() }
+    Settings {
+        hidden: vec![32],
+        latent: 16,
+        epochs: 8,
+        lr: 3e-3,
+        batch: 64,
+        seed: 7,
+        schedule: Schedule::Cosine,
+        ..Preset::Paper.settings()
+    }
 }
 
 fn run(threads: usize) -> Run<'static> {
@@ -289,7 +298,12 @@ fn deep_svdd_does_not_collapse() {
         }
     }
     for method in ["deep-svdd", "deep-svdd:boundary=soft"] {
-        let settings = Settings { head: HeadConfig::parse(method).unwrap(), epochs: 60, schedule: Schedule::Cosine, ..Preset::Paper.settings() };
+        let settings = Settings {
+            head: HeadConfig::parse(method).unwrap(),
+            epochs: 60,
+            schedule: Schedule::Cosine,
+            ..Preset::Paper.settings()
+        };
         let model = Model::fit(&table, &settings).unwrap();
         assert!(model.graph().specs().iter().all(|s| s.name.ends_with("weight")), "{method} has a bias");
         assert!(!model.classifies());
@@ -307,7 +321,14 @@ fn deep_svdd_does_not_collapse() {
 #[test]
 fn members_and_detectors_work_together() {
     let table = digits().select(&(0..400).collect::<Vec<_>>());
-    let base = Settings { hidden: vec![16], latent: 8, epochs: 3, members: 2, schedule: Schedule::Cosine, ..Preset::Paper.settings() };
+    let base = Settings {
+        hidden: vec![16],
+        latent: 8,
+        epochs: 3,
+        members: 2,
+        schedule: Schedule::Cosine,
+        ..Preset::Paper.settings()
+    };
     for (method, detector) in [
         ("softmax", "energy"),
         ("softmax", "odin"),
@@ -351,7 +372,8 @@ fn input_perturbation_moves_the_confidence() {
             hidden: vec![16],
             latent: 8,
             epochs: 5,
-            schedule: Schedule::Cosine, ..Preset::Paper.settings()
+            schedule: Schedule::Cosine,
+            ..Preset::Paper.settings()
         };
         Model::fit(&table, &settings).unwrap().predict(&table).unwrap().confidence
     };
@@ -382,8 +404,14 @@ fn corners(width: usize, f: impl Fn(usize, usize, f32) -> f32) -> Table {
 #[test]
 fn every_method_stands_awkward_tables() {
     for entry in crate::head::ALL {
-        let settings =
-            Settings { head: (entry.config)(), hidden: vec![16], latent: 8, epochs: 20, schedule: Schedule::Cosine, ..Preset::Paper.settings() };
+        let settings = Settings {
+            head: (entry.config)(),
+            hidden: vec![16],
+            latent: 8,
+            epochs: 20,
+            schedule: Schedule::Cosine,
+            ..Preset::Paper.settings()
+        };
         let plain = |_: usize, _: usize, v: f32| v;
         let finite = |p: &Predictions, what: &str| {
             let all = p.confidence.iter().chain(&p.posterior).chain(&p.distance).chain(&p.p_value);

@@ -1,0 +1,160 @@
+//! The default on tables that are small, wide, uneven or odd, and what it promises on any.
+
+use mcdd::data::{Column, Table, digits};
+use mcdd::model::Model;
+use mcdd::seed::Stream;
+use mcdd::train::{Epoch, Preset, Run, Settings, Watch};
+
+/// A table of numbers with a class for each row.
+fn table(rows: &[(Vec<f64>, usize)]) -> Table {
+    let width = rows[0].0.len();
+    let mut csv: String = (0..width).map(|i| format!("f{i},")).collect();
+    csv.push_str("label\n");
+    for (values, class) in rows {
+        values.iter().for_each(|v| csv.push_str(&format!("{v},")));
+        csv.push_str(&format!("c{class}\n"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    std::fs::write(&path, csv).unwrap();
+    Table::read(&[path], &Default::default()).unwrap()
+}
+
+/// Classes of so many rows, each around a place of its own.
+fn classes(sizes: &[usize], width: usize) -> Vec<(Vec<f64>, usize)> {
+    let mut s = Stream::new(5, "awkward");
+    let mut rows = Vec::new();
+    for (class, &size) in sizes.iter().enumerate() {
+        let place: Vec<f64> = (0..width).map(|_| 4.0 * s.normal()).collect();
+        rows.extend((0..size).map(|_| (place.iter().map(|p| p + s.normal()).collect(), class)));
+    }
+    rows
+}
+
+/// Trains the default with few epochs, and checks everything that comes out of it.
+fn sound(table: &Table) -> Model {
+    let model = Model::fit(table, &Settings { epochs: 4, ..Settings::default() }).unwrap();
+    let again = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
+    let found = again.predict(table).unwrap();
+    assert_eq!(found, model.predict(table).unwrap());
+    let numbers = found.confidence.iter().chain(&found.p_value).chain(&found.posterior).chain(&found.distance);
+    assert!(numbers.into_iter().all(|v| v.is_finite()));
+    assert!(found.p_value.iter().all(|p| *p > 0.0 && *p <= 1.0));
+    model
+}
+
+#[test]
+fn awkward_tables() {
+    sound(&table(&classes(&[20; 4], 3)));
+    sound(&table(&classes(&[30, 30], 2)));
+    sound(&table(&classes(&[10; 500], 4)));
+    sound(&table(&classes(&[40; 3], 1)));
+    sound(&table(&classes(&[20; 3], 2000)));
+    sound(&table(&classes(&[5, 5], 2)));
+    sound(&table(&classes(&[3000, 5], 3)));
+    // Every row of a class is the same, and then an outlier of any size.
+    let mut same: Vec<(Vec<f64>, usize)> =
+        (0..90).map(|i| (vec![(i % 3) as f64, 1.0 + (i % 3) as f64], i % 3)).collect();
+    sound(&table(&same));
+    same[7].0[0] = 1e30;
+    same[8].0[1] = -1e-30;
+    sound(&table(&same));
+    // A batch that leaves one row over.
+    sound(&table(&classes(&[75, 76, 72], 3)));
+}
+
+#[test]
+fn what_cannot_be_learned_is_an_error() {
+    let constant: Vec<(Vec<f64>, usize)> = (0..40).map(|i| (vec![1.0, 2.0], i % 2)).collect();
+    let error = Model::fit(&table(&constant), &Settings::default()).err().unwrap();
+    assert!(error.to_string().contains("constant"), "{error}");
+}
+
+#[test]
+fn what_the_network_does_not_see_still_counts() {
+    let rows = classes(&[100; 3], 4);
+    let model = Model::fit(&table(&rows), &Settings { epochs: 20, ..Settings::default() }).unwrap();
+    let threshold = model.threshold().unwrap();
+    let unknown = |factor: f64| {
+        // The first value of a typical row is moved away; all beyond the clip looks the same to the networks.
+        let moved: Vec<_> = rows.iter().map(|(v, c)| ([&[v[0] + factor], &v[1..]].concat(), *c)).collect();
+        let found = model.predict(&table(&moved)).unwrap();
+        found.confidence.iter().filter(|&&c| !threshold.known(c)).count() as f64 / rows.len() as f64
+    };
+    assert!(unknown(0.0) < 0.15);
+    let shares = [1e2, 1e3, 1e6, 1e12].map(unknown);
+    assert!(shares.iter().all(|&s| s == 1.0), "{shares:?}");
+    let confidence = |v: f64| {
+        let row = [&[v], &rows[0].0[1..]].concat();
+        model.predict(&table(&[(row, 0)])).unwrap().confidence[0]
+    };
+    let falling = [1e2, 1e3, 1e6, 1e30].map(confidence);
+    assert!(falling.is_sorted_by(|a, b| a > b), "{falling:?}");
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_bytes() {
+    let table = digits().select(&(0..300).collect::<Vec<_>>());
+    let settings = Settings { epochs: 3, ..Settings::default() };
+    let bytes = |threads| {
+        let run = Run { threads, ..Run::default() };
+        Model::fit_with(&table, &settings, &run).unwrap().model.to_bytes().unwrap()
+    };
+    let one = bytes(1);
+    assert!([2, 3, 5, 7].into_iter().all(|threads| bytes(threads) == one));
+}
+
+#[test]
+fn a_network_of_an_ensemble_is_the_same_as_alone() {
+    let table = digits().select(&(0..300).collect::<Vec<_>>());
+    let with = |preset: Preset| Model::fit(&table, &Settings { epochs: 2, ..preset.settings() }).unwrap();
+    let (best, fast) = (with(Preset::Best), with(Preset::Fast));
+    assert_eq!((best.members(), fast.members()), (5, 1));
+    assert_eq!(best.history(0), fast.history(0));
+    let x = best.schema().transform(&table, None).unwrap();
+    assert_eq!(best.latents(0, &x), fast.latents(0, &x));
+    assert_ne!(best.latents(1, &x), fast.latents(0, &x));
+}
+
+/// Remembers what it was told.
+#[derive(Default)]
+struct Told(std::sync::Mutex<(usize, usize, usize)>);
+
+impl Watch for Told {
+    fn begin(&self, members: usize, epochs: usize) {
+        *self.0.lock().unwrap() = (members, epochs, 0);
+    }
+    fn epoch(&self, _member: usize, _epoch: &Epoch) {
+        self.0.lock().unwrap().2 += 1;
+    }
+}
+
+#[test]
+fn a_budget_of_steps_caps_the_epochs_and_says_so() {
+    let table = digits();
+    let rows = table.rows() * 9 / 10;
+    let settings = Settings { epochs: 9, steps: Some(rows.div_ceil(200) * 2), members: 2, ..Settings::default() };
+    let watch = Told::default();
+    let fitted = Model::fit_with(&table, &settings, &Run { watch: &watch, ..Run::default() }).unwrap();
+    assert_eq!(*watch.0.lock().unwrap(), (2, 2, 4));
+    assert_eq!(fitted.model.settings().epochs, 2);
+    assert!(fitted.notices.iter().any(|n| n.contains("2 epochs instead of 9")));
+    // Never less than one.
+    assert_eq!(Settings { steps: Some(1), ..settings.clone() }.epochs_for(1_000_000), 1);
+    assert_eq!(settings.epochs_for(10), 9);
+}
+
+#[test]
+fn many_rows_make_a_small_file() {
+    // 60,000 rows, of which each of the networks keeps 50,000.
+    let mut s = Stream::new(1, "large");
+    let values: Vec<f64> = (0..60_000).map(|i| (i % 2) as f64 * 5.0 + s.normal()).collect();
+    let mut large = table(&[(vec![0.0], 0), (vec![1.0], 1)]);
+    let picks: Vec<usize> = (0..60_000).map(|i| i % 2).collect();
+    large = large.select(&picks);
+    large.columns = vec![Column::Number(values)];
+    let settings = Settings { epochs: 1, hidden: vec![4], latent: 2, members: 2, ..Settings::default() };
+    let bytes = Model::fit(&large, &settings).unwrap().to_bytes().unwrap();
+    let rows = 2 * 50_000 * 2 * 4;
+    assert!(bytes.len() > rows && bytes.len() < rows + 200_000, "{}", bytes.len());
+}
