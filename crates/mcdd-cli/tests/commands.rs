@@ -47,20 +47,20 @@ fn train_predict_evaluate_inspect() {
     let text = stdout(&lab.ok(&["inspect", "m.mcdd"]));
     let network = "-> clip ±5 -> 128 BatchNorm ReLU -> 128 BatchNorm ReLU -> 32\n";
     assert!(text.contains(network) && text.contains("held-out accuracy"), "{text}");
-    assert!(text.contains("members      5") && text.contains("preset       best; changed: epochs\n"), "{text}");
+    assert!(text.contains("members      5") && text.contains("preset       best; changed: epochs, steps\n"), "{text}");
 }
 
 #[test]
 fn presets_are_where_settings_begin() {
     let lab = Lab::new();
-    lab.tables();
+    lab.digits();
     let train = ["train", "train.csv", "--label", "label", "-o", "m.mcdd", "--epochs", "3"];
     let inspect = |more: &[&str]| {
         lab.ok(&[&train[..], more].concat());
         stdout(&lab.ok(&["inspect", "m.mcdd"]))
     };
     let text = inspect(&["--preset", "fast", "--lr", "0.01"]);
-    assert!(text.contains("preset       fast; changed: epochs, lr\n") && text.contains("members      1"), "{text}");
+    assert!(text.contains("preset       fast; changed: epochs, lr, steps\n") && text.contains("members      1"), "{text}");
     let text = inspect(&["--preset", "paper"]);
     for words in
         ["-> 128 ReLU -> 128 ReLU -> 128\n", "lr 0.001 constant", "confidence   the method's own", "members      1"]
@@ -76,8 +76,10 @@ fn presets_are_where_settings_begin() {
     // Where the budget of steps acts, it is said.
     let talk = stderr(&lab.ok(&[&train[..], &["--preset", "fast", "--steps", "10"]].concat()));
     assert!(talk.contains("1 epochs instead of 3") && talk.contains("--steps"), "{talk}");
-    lab.fails(&[&train[..], &["--preset", "fst"]].concat(), "best");
-    lab.fails(&[&train[..], &["--clip", "five"]].concat(), "off");
+    for wrong in [["--preset", "fst"], ["--clip", "five"], ["--steps", "-1"]] {
+        assert_eq!(lab.command(&[&train[..], &wrong].concat()).output().unwrap().status.code(), Some(2), "{wrong:?}");
+    }
+    lab.fails(&[&train[..], &["--batch", "1"]].concat(), "cannot be normalised");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn an_interrupt_leaves_a_model() {
     let lab = Lab::new();
     lab.digits();
     let mut child = lab
-        .std_command(&["train", "train.csv", "-o", "m.mcdd", "--epochs", "100000"])
+        .std_command(&["train", "train.csv", "-o", "m.mcdd", "--preset", "fast", "--epochs", "100000"])
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();

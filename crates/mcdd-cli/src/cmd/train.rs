@@ -95,7 +95,8 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<usize>,
 
-    /// Steps of a network at the most, so that large tables get fewer epochs; or "off" [default: 10000; paper: off]
+    /// Steps of a network at the most, so that large tables get fewer epochs; or "off" [default: 10000; off in the preset
+    /// paper and where --epochs is given]
     #[arg(long, value_name = "N", help_heading = "Training", value_parser = or_off::<usize>)]
     steps: Option<OrOff<usize>>,
 
@@ -295,7 +296,8 @@ impl Args {
         put(&mut s.clip, &self.clip.map(Into::into));
         put(&mut s.members, &self.members);
         put(&mut s.epochs, &self.epochs);
-        put(&mut s.steps, &self.steps.map(Into::into));
+        // Who says how many epochs wants all of them.
+        put(&mut s.steps, &self.steps.map(Into::into).or(self.epochs.map(|_| None)));
         put(&mut s.batch, &self.batch);
         put(&mut s.lr, &self.lr);
         put(&mut s.weight_decay, &self.weight_decay);
