@@ -405,13 +405,13 @@ impl Predictor {
 
     /// The latent vectors of the rows in `x`, on the calling thread.
     pub fn latents<'s>(&self, x: &[f32], scratch: &'s mut Scratch) -> &'s [f32] {
+        let x = clip(self.clip, x, &mut scratch.clipped);
         let Some(first) = self.steps.first() else {
             let to = sized(&mut scratch.values[0], x.len());
             to.copy_from_slice(x);
             return to;
         };
         let rows = x.len() / first.inputs;
-        let x = clip(self.clip, x, &mut scratch.clipped);
         let params = self.folded.as_ref().unwrap_or(&self.params);
         let [a, b] = &mut scratch.values;
         for (i, (step, packed)) in self.steps.iter().zip(&self.packed).enumerate() {

@@ -143,3 +143,36 @@ impl simd::Kernel for Backward<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::cpu::simd::Kernel;
+    use crate::seed::Stream;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_form_gives_the_same_bits(rows in 1usize..20, width in 1usize..70, relu in any::<bool>(), seed in 0u64..99) {
+            let mut s = Stream::new(seed, "norm");
+            let mut random = |n: usize| (0..n).map(|_| s.normal() as f32).collect::<Vec<f32>>();
+            let (x, dy, weight, bias) = (random(rows * width), random(rows * width), random(width), random(width));
+            let affine = Affine { weight: &weight, bias: &bias };
+            let mut best = Batch::default();
+            let mut out = vec![f32::NAN; x.len()];
+            best.forward(&x, affine, relu, &mut out);
+            let zeros = || vec![0.0; width];
+            let mut plain = Batch { mean: zeros(), variance: zeros(), inverse: zeros(), rows };
+            let mut again = vec![f32::NAN; x.len()];
+            Forward { batch: &mut plain, x: &x, affine, relu, out: &mut again }.run();
+            prop_assert_eq!(&out, &again);
+            prop_assert_eq!((&best.mean, &best.variance, &best.inverse), (&plain.mean, &plain.variance, &plain.inverse));
+
+            let (mut d, mut dw, mut db) = (dy.clone(), vec![f32::NAN; width], vec![f32::NAN; width]);
+            best.backward(&x, &weight, &mut d, &mut dw, &mut db);
+            let (mut d2, mut dw2, mut db2) = (dy, vec![f32::NAN; width], vec![f32::NAN; width]);
+            Backward { batch: &plain, x: &x, weight: &weight, dy: &mut d2, d_weight: &mut dw2, d_bias: &mut db2 }.run();
+            prop_assert_eq!((d, dw, db), (d2, dw2, db2));
+        }
+    }
+}
