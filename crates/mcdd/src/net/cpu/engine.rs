@@ -81,8 +81,14 @@ fn compile(graph: &Graph) -> Result<Plan<'_>> {
 impl Step {
     /// What follows the product at once; a ReLU behind batch normalisation does not.
     fn then<'a>(&'a self, params: &'a Params) -> Then<'a> {
-        let bias = self.bias.map_or(&self.no_bias[..], |b| params.get(b));
-        if self.relu && self.norm.is_none() { Then::BiasRelu(bias) } else { Then::Bias(bias) }
+        let relu = self.relu && self.norm.is_none();
+        match self.bias {
+            None if !relu => Then::Keep,
+            _ => {
+                let bias = self.bias.map_or(&self.no_bias[..], |b| params.get(b));
+                if relu { Then::BiasRelu(bias) } else { Then::Bias(bias) }
+            }
+        }
     }
 
     /// The batch normalisation's parameters, if there is one.
