@@ -70,15 +70,24 @@ fn precision(log_sigma: f32) -> f32 {
 
 impl DeepMcdd {
     /// One row: its loss, the gradient of its latent vector, and for each class `dL/dD / sigma^2` with the squared
-    /// distance. `share` is one over the rows of the batch.
-    fn row(&self, z: &[f32], y: usize, share: f32, dz: &mut [f32], pairs: &mut [[f32; 2]]) -> f64 {
-        let (log_sigma, bias) = (self.params.get(LOG_SIGMA), self.params.get(BIAS));
+    /// distance. `constants` has `1 / sigma^2` and the logit at distance 0 of each class, `share` is one over the rows of
+    /// the batch.
+    fn row(
+        &self,
+        z: &[f32],
+        y: usize,
+        share: f32,
+        constants: &[[f32; 2]],
+        dz: &mut [f32],
+        pairs: &mut [[f32; 2]],
+    ) -> f64 {
+        let means = self.params.get(MEANS);
         let inverse_nu = (1.0 / self.nu) as f32;
         let mut largest = f32::NEG_INFINITY;
-        for (k, pair) in pairs.iter_mut().enumerate() {
-            let square = vector::squared_distance(z, self.mean(k));
-            let distance = 0.5 * square * precision(log_sigma[k]) + self.latent as f32 * log_sigma[k];
-            let logit = bias[k] - distance;
+        for ((pair, mean), &[precision, start]) in pairs.iter_mut().zip(means.chunks_exact(self.latent)).zip(constants)
+        {
+            let square = vector::squared_distance(z, mean);
+            let logit = start - 0.5 * square * precision;
             *pair = [logit, square];
             largest = largest.max(logit);
         }
@@ -89,14 +98,15 @@ impl DeepMcdd {
             sum += pair[0];
         }
         let cross_entropy = f64::from(libm::logf(sum)) - (f64::from(own) - f64::from(largest));
-        for (k, pair) in pairs.iter_mut().enumerate() {
+        let rest = inverse_nu / sum;
+        for (k, (pair, &[precision, _])) in pairs.iter_mut().zip(constants).enumerate() {
             let hit = f32::from(k == y);
-            let g = hit + inverse_nu * (hit - pair[0] / sum);
+            let g = hit + (inverse_nu * hit - rest * pair[0]);
             // A class that is out of the question (and there are many, once training is under way) adds nothing.
-            pair[0] = if g.abs() < NOTHING { 0.0 } else { share * g * precision(log_sigma[k]) };
+            pair[0] = if g.abs() < NOTHING { 0.0 } else { share * g * precision };
         }
-        vector::to_many(dz, z, self.params.get(MEANS), pairs);
-        f64::from(bias[y]) - f64::from(own) + cross_entropy / self.nu
+        vector::to_many(dz, z, means, pairs);
+        f64::from(self.params.get(BIAS)[y]) - f64::from(own) + cross_entropy / self.nu
     }
 }
 
@@ -127,12 +137,15 @@ impl Head for DeepMcdd {
         scratch: &mut Scratch,
     ) -> f64 {
         let (classes, latent) = (self.classes(), self.latent);
-        let pairs = scratch.pairs(y.len() * classes);
+        let (constants, pairs) = scratch.pairs((1 + y.len()) * classes).split_at_mut(classes);
+        let log_sigma = self.params.get(LOG_SIGMA);
+        for ((c, &s), &b) in constants.iter_mut().zip(log_sigma).zip(self.params.get(BIAS)) {
+            *c = [precision(s), b - latent as f32 * s];
+        }
         let share = 1.0 / batch as f32;
         let rows = z.chunks_exact(latent).zip(y).zip(dz.chunks_exact_mut(latent)).zip(pairs.chunks_exact_mut(classes));
-        let loss: f64 = rows.map(|(((z, &y), dz), pairs)| self.row(z, y as usize, share, dz, pairs)).sum();
+        let loss: f64 = rows.map(|(((z, &y), dz), pairs)| self.row(z, y as usize, share, constants, dz, pairs)).sum();
         let pairs = &*pairs;
-        let log_sigma = self.params.get(LOG_SIGMA);
         let (means, rest) = gradients.split_at_mut(self.params.range(MEANS).end);
         for (class, out) in means.chunks_exact_mut(latent).enumerate() {
             // d D_k / d mu_k = -(z - mu_k) / sigma_k^2
@@ -143,13 +156,14 @@ impl Head for DeepMcdd {
         d_log_sigma.fill(0.0);
         d_bias.fill(0.0);
         for (row, &y) in pairs.chunks_exact(classes).zip(y) {
-            for (k, &[scaled, square]) in row.iter().enumerate() {
+            // The bias moves the posterior only, not the distance term.
+            d_bias[y as usize] += share;
+            for ((k, &[scaled, square]), &[precision, _]) in row.iter().enumerate().zip(&*constants) {
                 // Back from `g / sigma^2`; a sigma so large that this is 0 has no say.
-                let g = if scaled == 0.0 { 0.0 } else { scaled / precision(log_sigma[k]) };
-                // The bias moves the posterior only, not the distance term.
-                d_bias[k] -= if k == y as usize { g - share } else { g };
+                let g = if scaled == 0.0 { 0.0 } else { scaled / precision };
+                d_bias[k] -= g;
                 if self.sigma == Sigma::Learned {
-                    d_log_sigma[k] += g * (latent as f32 - square * precision(log_sigma[k]));
+                    d_log_sigma[k] += g * (latent as f32 - square * precision);
                 }
             }
         }

@@ -161,17 +161,16 @@ pub fn update(
             for start in range.clone().step_by(SUM_BLOCK) {
                 let end = (start + SUM_BLOCK).min(range.end);
                 let mut sum = [0.0f32; SUM_BLOCK];
-                let gradient = match gradients {
-                    [one] => &one[start..end],
-                    [first, others @ ..] => {
+                let part = |g: usize| &gradients[g][start..end];
+                let gradient = match gradients.len() {
+                    0 => return,
+                    1 => part(0),
+                    count => {
                         let sum = &mut sum[..end - start];
-                        sum.copy_from_slice(&first[start..end]);
-                        for other in others {
-                            sum.iter_mut().zip(&other[start..end]).for_each(|(s, g)| *s += g);
-                        }
+                        simd::dispatch(Sum { out: sum, a: part(0), b: part(1) });
+                        (2..count).for_each(|g| sum.iter_mut().zip(part(g)).for_each(|(s, g)| *s += g));
                         &*sum
                     }
-                    [] => return,
                 };
                 let inside = start - here.start..end - here.start;
                 let second = if second.is_empty() { &mut [][..] } else { &mut second[inside.clone()] };
@@ -184,6 +183,19 @@ pub fn update(
 
 /// Parameters whose gradients are summed up at a time.
 const SUM_BLOCK: usize = 1024;
+
+struct Sum<'a> {
+    out: &'a mut [f32],
+    a: &'a [f32],
+    b: &'a [f32],
+}
+
+impl Kernel for Sum<'_> {
+    #[inline(always)]
+    fn run(self) {
+        self.out.iter_mut().zip(self.a).zip(self.b).for_each(|((o, a), b)| *o = a + b);
+    }
+}
 
 struct Part<'a> {
     rule: &'a Rule,

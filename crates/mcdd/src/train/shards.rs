@@ -81,6 +81,7 @@ impl Shards {
             let batch_rows = &batch[i * rows..batch.len().min((i + 1) * rows)];
             for ((s, net_gradient), head_gradient) in shards.iter_mut().zip(net_gradient).zip(head_gradient) {
                 let (x, y) = (&mut s.x[..batch_rows.len() * width], &mut s.y[..batch_rows.len()]);
+                touch(data.x, width, batch_rows);
                 for ((to, label), &from) in x.chunks_exact_mut(width).zip(&mut *y).zip(batch_rows) {
                     to.copy_from_slice(&data.x[from * width..(from + 1) * width]);
                     *label = data.y[from];
@@ -103,6 +104,16 @@ impl Shards {
     pub fn head_gradients(&self) -> &[Vec<f32>] {
         &self.head[..self.used]
     }
+}
+
+/// Reads a number of each cache line of these rows. They lie anywhere in a large table, and many such reads wait for
+/// memory at the same time, where copying would wait for a few.
+fn touch(x: &[f32], width: usize, rows: &[usize]) {
+    let mut seen = 0;
+    for &row in rows {
+        seen = x[row * width..(row + 1) * width].iter().step_by(16).fold(seen, |s, v| s ^ v.to_bits());
+    }
+    std::hint::black_box(seen);
 }
 
 #[cfg(test)]

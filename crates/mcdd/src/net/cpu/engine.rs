@@ -81,8 +81,14 @@ fn compile(graph: &Graph) -> Result<Plan<'_>> {
 impl Step {
     /// What follows the product at once; a ReLU behind batch normalisation does not.
     fn then<'a>(&'a self, params: &'a Params) -> Then<'a> {
-        let bias = self.bias.map_or(&self.no_bias[..], |b| params.get(b));
-        if self.relu && self.norm.is_none() { Then::BiasRelu(bias) } else { Then::Bias(bias) }
+        let relu = self.relu && self.norm.is_none();
+        match self.bias {
+            None if !relu => Then::Keep,
+            _ => {
+                let bias = self.bias.map_or(&self.no_bias[..], |b| params.get(b));
+                if relu { Then::BiasRelu(bias) } else { Then::Bias(bias) }
+            }
+        }
     }
 
     /// The batch normalisation's parameters, if there is one.
@@ -405,13 +411,13 @@ impl Predictor {
 
     /// The latent vectors of the rows in `x`, on the calling thread.
     pub fn latents<'s>(&self, x: &[f32], scratch: &'s mut Scratch) -> &'s [f32] {
+        let x = clip(self.clip, x, &mut scratch.clipped);
         let Some(first) = self.steps.first() else {
             let to = sized(&mut scratch.values[0], x.len());
             to.copy_from_slice(x);
             return to;
         };
         let rows = x.len() / first.inputs;
-        let x = clip(self.clip, x, &mut scratch.clipped);
         let params = self.folded.as_ref().unwrap_or(&self.params);
         let [a, b] = &mut scratch.values;
         for (i, (step, packed)) in self.steps.iter().zip(&self.packed).enumerate() {

@@ -215,7 +215,10 @@ impl Tile<'_> {
             Then::Keep => {}
             Then::Bias(bias) | Then::BiasRelu(bias) => {
                 let mut b = [0.0; NR];
-                b[..width].copy_from_slice(&bias[self.column..self.column + width]);
+                match bias[self.column..].first_chunk::<NR>() {
+                    Some(full) => b = *full,
+                    None => b[..width].copy_from_slice(&bias[self.column..self.column + width]),
+                }
                 let relu = matches!(then, Then::BiasRelu(_));
                 for line in acc.iter_mut() {
                     for i in 0..NR {
@@ -225,22 +228,31 @@ impl Tile<'_> {
                 }
             }
             Then::Where(activation) => {
-                for (r, line) in acc.iter_mut().enumerate().take(self.rows) {
-                    let at = (self.row + r) * self.n + self.column;
-                    if let (NR, Some(z)) = (width, activation[at..].first_chunk::<NR>()) {
-                        for i in 0..NR {
-                            // Without a branch: all bits or none.
-                            let mask = u32::from(z[i] > 0.0).wrapping_neg();
-                            line.0[i] = f32::from_bits(line.0[i].to_bits() & mask);
-                        }
-                    } else {
-                        for (v, &z) in line.0.iter_mut().zip(&activation[at..at + width]) {
-                            *v = if z > 0.0 { *v } else { 0.0 };
-                        }
+                let z = &activation[self.row * self.n + self.column..];
+                if width == NR && self.rows == MR {
+                    keep_where(acc, z, self.n);
+                } else {
+                    for (line, z) in acc.iter_mut().zip(z.chunks(self.n)).take(self.rows) {
+                        line.0.iter_mut().zip(&z[..width]).for_each(|(v, &z)| *v = if z > 0.0 { *v } else { 0.0 });
                     }
                 }
             }
         }
+    }
+}
+
+/// Keeps what stands where `z` is positive; its rows are `stride` apart.
+#[inline(always)]
+fn keep_where(acc: &mut Acc, z: &[f32], stride: usize) {
+    assert!(z.len() >= (MR - 1) * stride + NR);
+    #[cfg(target_arch = "x86_64")]
+    if simd::has_avx2() {
+        // SAFETY: the features are there, and the length was just checked.
+        unsafe { x86::keep_where(acc, z, stride) };
+        return;
+    }
+    for (line, z) in acc.iter_mut().zip(z.chunks(stride)) {
+        line.0.iter_mut().zip(z).for_each(|(v, &z)| *v = if z > 0.0 { *v } else { 0.0 });
     }
 }
 
@@ -289,8 +301,29 @@ fn multiply_columns(a: &[f32], b: &[Line], acc: &mut Acc) {
 mod x86 {
     use super::{Acc, Line, MR};
     use std::arch::x86_64::{
-        __m256, _mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_load_ps, _mm256_setzero_ps, _mm256_store_ps,
+        __m256, _CMP_GT_OQ, _mm256_and_ps, _mm256_broadcast_ss, _mm256_cmp_ps, _mm256_fmadd_ps, _mm256_load_ps,
+        _mm256_loadu_ps, _mm256_setzero_ps, _mm256_store_ps,
     };
+
+    /// Written out, as compilers take the numbers one by one.
+    ///
+    /// # Safety
+    /// Needs AVX2; sixteen numbers must be readable at each of the first six strides of `z`.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    pub unsafe fn keep_where(acc: &mut Acc, z: &[f32], stride: usize) {
+        for (r, line) in acc.iter_mut().enumerate() {
+            for half in [0, 8] {
+                // SAFETY: `Line` is aligned to 64 bytes and 16 floats long; reads of `z` are the caller's promise.
+                unsafe {
+                    let z = _mm256_loadu_ps(z.as_ptr().add(r * stride + half));
+                    let mask = _mm256_cmp_ps::<_CMP_GT_OQ>(z, _mm256_setzero_ps());
+                    let to = line.0.as_mut_ptr().add(half);
+                    _mm256_store_ps(to, _mm256_and_ps(_mm256_load_ps(to), mask));
+                }
+            }
+        }
+    }
 
     /// The 6 x 16 tile; `a[r] + p * stride` is element (r, p) of A.
     ///
@@ -481,17 +514,17 @@ impl simd::Kernel for WeightGradient<'_> {
         let length = block(batch);
         for from in (0..batch).step_by(length) {
             let to = (from + length).min(batch);
-            let rows = self.x[from * inputs..to * inputs].chunks_exact(inputs);
             for (t, columns) in self.columns.chunks_exact_mut(COLUMN).enumerate().take(features.div_ceil(MR)) {
                 let first = self.first + t * MR;
-                let width = MR.min(features - t * MR);
-                for (k, x) in rows.clone().enumerate() {
+                // To the end of x, and not of the row: what a tile reads beyond its columns is dropped.
+                for (k, x) in self.x[from * inputs + first..].chunks(inputs).take(to - from).enumerate() {
                     let to = &mut columns[k * MR..k * MR + MR + SPARE];
-                    if let Some(x) = x[first..].first_chunk::<{ MR + SPARE }>() {
+                    if let (Some(x), Some(to)) = (x.first_chunk::<{ MR + SPARE }>(), to.first_chunk_mut()) {
                         // Eight at once is one instruction; the two too many are overwritten by the next six.
-                        to.copy_from_slice(x);
+                        *to = *x;
                     } else {
-                        to[..width].copy_from_slice(&x[first..first + width]);
+                        let width = MR.min(x.len());
+                        to[..width].copy_from_slice(&x[..width]);
                     }
                 }
             }

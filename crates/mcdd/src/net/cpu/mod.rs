@@ -9,3 +9,6 @@ pub mod vector;
 
 pub(crate) use engine::join;
 pub use engine::{Engine, Pass, Predictor, Scratch};
+
+#[cfg(test)]
+mod tests;
