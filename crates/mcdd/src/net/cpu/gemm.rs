@@ -149,10 +149,15 @@ impl simd::Kernel for ManyRows<'_> {
                 for row in (0..m).step_by(MR) {
                     let rows = MR.min(m - row);
                     let mut tile = Tile { c, n, row, rows, column: panel * NR };
-                    let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
                     // A tile at the lower edge repeats its last row and drops what comes of it.
                     let at = |r: usize| &a[(row + r.min(rows - 1)) * k + from..][..to - from];
-                    multiply([at(0), at(1), at(2), at(3), at(4), at(5)], lines, &mut acc);
+                    let rows = [at(0), at(1), at(2), at(3), at(4), at(5)];
+                    // SAFETY: each row is as long as the panel.
+                    if block >= k && unsafe { tile.multiply(rows.map(<[f32]>::as_ptr), 1, lines, then) } {
+                        continue;
+                    }
+                    let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
+                    multiply(rows, lines, &mut acc);
                     if to == k {
                         tile.finish(&mut acc, then);
                     }
@@ -208,6 +213,30 @@ impl Tile<'_> {
         }
     }
 
+    /// The whole of a full tile without a detour through memory: the product of six rows of A, whose elements are `stride`
+    /// apart, and a panel of B. Returns false, and does nothing, where there is another way to go.
+    ///
+    /// # Safety
+    /// Every `a[r]` must be readable at `p * stride` for each `p < b.len()`.
+    #[inline(always)]
+    unsafe fn multiply(&mut self, a: [*const f32; MR], stride: usize, b: &[Line], then: Then) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if self.rows == MR && self.width() == NR && simd::has_avx2() {
+            let from = self.row * self.n + self.column;
+            let whole = from..from + (MR - 1) * self.n + NR;
+            let c = &mut self.c[whole.clone()];
+            match then {
+                // SAFETY: the features are there, C and the activation hold a full tile; A is the caller's promise.
+                Then::Keep => unsafe { x86::whole_tile::<false>(a, stride, b, c, self.n, &[]) },
+                Then::Where(z) => unsafe { x86::whole_tile::<true>(a, stride, b, c, self.n, &z[whole]) },
+                Then::Bias(_) | Then::BiasRelu(_) => return false,
+            }
+            return true;
+        }
+        let _ = (a, stride, b, then);
+        false
+    }
+
     #[inline(always)]
     fn finish(&self, acc: &mut Acc, then: Then) {
         let width = self.width();
@@ -229,30 +258,11 @@ impl Tile<'_> {
             }
             Then::Where(activation) => {
                 let z = &activation[self.row * self.n + self.column..];
-                if width == NR && self.rows == MR {
-                    keep_where(acc, z, self.n);
-                } else {
-                    for (line, z) in acc.iter_mut().zip(z.chunks(self.n)).take(self.rows) {
-                        line.0.iter_mut().zip(&z[..width]).for_each(|(v, &z)| *v = if z > 0.0 { *v } else { 0.0 });
-                    }
+                for (line, z) in acc.iter_mut().zip(z.chunks(self.n)).take(self.rows) {
+                    line.0.iter_mut().zip(&z[..width]).for_each(|(v, &z)| *v = if z > 0.0 { *v } else { 0.0 });
                 }
             }
         }
-    }
-}
-
-/// Keeps what stands where `z` is positive; its rows are `stride` apart.
-#[inline(always)]
-fn keep_where(acc: &mut Acc, z: &[f32], stride: usize) {
-    assert!(z.len() >= (MR - 1) * stride + NR);
-    #[cfg(target_arch = "x86_64")]
-    if simd::has_avx2() {
-        // SAFETY: the features are there, and the length was just checked.
-        unsafe { x86::keep_where(acc, z, stride) };
-        return;
-    }
-    for (line, z) in acc.iter_mut().zip(z.chunks(stride)) {
-        line.0.iter_mut().zip(z).for_each(|(v, &z)| *v = if z > 0.0 { *v } else { 0.0 });
     }
 }
 
@@ -302,28 +312,8 @@ mod x86 {
     use super::{Acc, Line, MR};
     use std::arch::x86_64::{
         __m256, _CMP_GT_OQ, _mm256_and_ps, _mm256_broadcast_ss, _mm256_cmp_ps, _mm256_fmadd_ps, _mm256_load_ps,
-        _mm256_loadu_ps, _mm256_setzero_ps, _mm256_store_ps,
+        _mm256_loadu_ps, _mm256_setzero_ps, _mm256_store_ps, _mm256_storeu_ps,
     };
-
-    /// Written out, as compilers take the numbers one by one.
-    ///
-    /// # Safety
-    /// Needs AVX2; sixteen numbers must be readable at each of the first six strides of `z`.
-    #[target_feature(enable = "avx2,fma")]
-    #[inline]
-    pub unsafe fn keep_where(acc: &mut Acc, z: &[f32], stride: usize) {
-        for (r, line) in acc.iter_mut().enumerate() {
-            for half in [0, 8] {
-                // SAFETY: `Line` is aligned to 64 bytes and 16 floats long; reads of `z` are the caller's promise.
-                unsafe {
-                    let z = _mm256_loadu_ps(z.as_ptr().add(r * stride + half));
-                    let mask = _mm256_cmp_ps::<_CMP_GT_OQ>(z, _mm256_setzero_ps());
-                    let to = line.0.as_mut_ptr().add(half);
-                    _mm256_store_ps(to, _mm256_and_ps(_mm256_load_ps(to), mask));
-                }
-            }
-        }
-    }
 
     /// The 6 x 16 tile; `a[r] + p * stride` is element (r, p) of A.
     ///
@@ -339,6 +329,53 @@ mod x86 {
                 let start = line.0.as_ptr();
                 *c = [_mm256_load_ps(start), _mm256_load_ps(start.add(8))];
             }
+            add(a, stride, b, &mut c);
+            for (c, line) in c.iter().zip(acc.iter_mut()) {
+                let start = line.0.as_mut_ptr();
+                _mm256_store_ps(start, c[0]);
+                _mm256_store_ps(start.add(8), c[1]);
+            }
+        }
+    }
+
+    /// A tile from its first product to C, whose rows are `n` apart; what stands where `z`, of C's shape, is not positive
+    /// becomes 0, if `WHERE`.
+    ///
+    /// # Safety
+    /// As for [`tile`]; `c`, and `z` if `WHERE`, must reach to the end of the tile.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    pub unsafe fn whole_tile<const WHERE: bool>(
+        a: [*const f32; MR],
+        stride: usize,
+        b: &[Line],
+        c: &mut [f32],
+        n: usize,
+        z: &[f32],
+    ) {
+        let zero = _mm256_setzero_ps();
+        let mut sums = [[zero; 2]; MR];
+        // SAFETY: the caller's promises.
+        unsafe {
+            add(a, stride, b, &mut sums);
+            for (r, halves) in sums.into_iter().enumerate() {
+                for (half, mut v) in halves.into_iter().enumerate() {
+                    let at = r * n + 8 * half;
+                    if WHERE {
+                        v = _mm256_and_ps(v, _mm256_cmp_ps::<_CMP_GT_OQ>(_mm256_loadu_ps(z.as_ptr().add(at)), zero));
+                    }
+                    _mm256_storeu_ps(c.as_mut_ptr().add(at), v);
+                }
+            }
+        }
+    }
+
+    /// `c += a b`, all in registers.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn add(a: [*const f32; MR], stride: usize, b: &[Line], c: &mut [[__m256; 2]; MR]) {
+        // SAFETY: as for `tile`.
+        unsafe {
             for (p, line) in b.iter().enumerate() {
                 let start = line.0.as_ptr();
                 let (b0, b1) = (_mm256_load_ps(start), _mm256_load_ps(start.add(8)));
@@ -347,11 +384,6 @@ mod x86 {
                     c[0] = _mm256_fmadd_ps(x, b0, c[0]);
                     c[1] = _mm256_fmadd_ps(x, b1, c[1]);
                 }
-            }
-            for (c, line) in c.iter().zip(acc.iter_mut()) {
-                let start = line.0.as_mut_ptr();
-                _mm256_store_ps(start, c[0]);
-                _mm256_store_ps(start.add(8), c[1]);
             }
         }
     }
@@ -533,8 +565,15 @@ impl simd::Kernel for WeightGradient<'_> {
                 for (t, columns) in self.columns.chunks_exact(COLUMN).enumerate().take(features.div_ceil(MR)) {
                     let rows = MR.min(features - t * MR);
                     let mut tile = Tile { c: self.dw, n: outputs, row: t * MR, rows, column: panel * NR };
+                    let columns = &columns[..MR * (to - from)];
+                    let at = |r: usize| columns[r..].as_ptr();
+                    let pointers = [at(0), at(1), at(2), at(3), at(4), at(5)];
+                    // SAFETY: there are six numbers for each line of the panel.
+                    if length >= batch && unsafe { tile.multiply(pointers, MR, lines, Then::Keep) } {
+                        continue;
+                    }
                     let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
-                    multiply_columns(&columns[..MR * (to - from)], lines, &mut acc);
+                    multiply_columns(columns, lines, &mut acc);
                     tile.store(&acc);
                 }
             }

@@ -81,8 +81,8 @@ fn wide(values: &[f32]) -> Vec<f64> {
 /// Whether all of `found` are within `within` of `wanted`, relative to the largest of these or to 1.
 fn close(found: &[f32], wanted: &[f64], within: f64) -> Result<(), String> {
     let scale = wanted.iter().fold(1.0f64, |s, v| s.max(v.abs()));
-    let far = |(f, w): &(&f32, &f64)| !((f64::from(**f) - **w).abs() <= within * scale);
-    match found.iter().zip(wanted).enumerate().find(|(_, pair)| far(pair)) {
+    let near = |(f, w): &(&f32, &f64)| (f64::from(**f) - **w).abs() <= within * scale;
+    match found.iter().zip(wanted).enumerate().find(|(_, pair)| !near(pair)) {
         None if found.len() == wanted.len() => Ok(()),
         found => Err(format!("{found:?}")),
     }
