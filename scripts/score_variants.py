@@ -36,66 +36,67 @@ def load(place):
 
 
 def nearest(fit, rows, k=1):
-    distance, _ = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(fit).kneighbors(rows)
-    return distance[:, -1]
-
-
-def minus_log(distance, fit_distance=None):
-    return -np.log(np.maximum(distance, 1e-9))
+    """The distances to the k nearest rows of fit, nearest first."""
+    return NearestNeighbors(n_neighbors=k, algorithm="brute").fit(fit).kneighbors(rows)[0]
 
 
 def variants(d):
-    """Score name -> one score for every row (higher is more known)."""
+    """Score name -> one score for every row; higher is more known."""
     fit, held, _, _ = d["parts"]
-    x, members = d["x"].astype(np.float64), d["z"].astype(np.float64)
-    standard = lambda s: (s - s[held].mean()) / max(s[held].std(), 1e-12)
-    log = lambda distance: -np.log(np.maximum(distance, floor(distance)))
-    floor = lambda distance: 1e-3 * np.median(distance[held][distance[held] > 0]) if (distance[held] > 0).any() else 1e-9
-    mean = lambda f: np.mean([standard(f(z)) for z in members], axis=0)
-    excess = np.linalg.norm(x - np.clip(x, -5, 5), axis=1)
-    out = {}
-    out["recipe: log nearest, 5 members"] = mean(lambda z: log(nearest(z[fit], z)))
-    out["one member"] = log(nearest(members[0][fit], members[0]))
-    out["min class distance"] = -d["d"].min(axis=1)
-    join = lambda z, e, w: np.concatenate([z, w * e[:, None]], axis=1)
-    for w in (0.3, 1.0, 3.0):
-        out[f"excess as a coordinate x{w}"] = mean(lambda z: log(nearest(join(z, excess, w)[fit], join(z, excess, w))))
-    out["excess log penalty"] = out["recipe: log nearest, 5 members"] - np.log1p(excess)
+    x, members, y, p = d["x"], d["z"], d["y"], d["p"]
+
+    def standard(s):
+        return (s - s[held].mean()) / max(s[held].std(), 1e-12)
+
+    def log(distance):
+        usual = distance[held][distance[held] > 0]
+        return -np.log(np.maximum(distance, 1e-3 * np.median(usual) if len(usual) else 1e-9))
+
+    def mean(scores):
+        return np.mean([standard(s) for s in scores], axis=0)
+
+    near = [nearest(z[fit], z, 5) for z in members]
+    each = [standard(log(n[:, 0])) for n in near]
+    recipe = np.mean(each, axis=0)
+    raw = standard(log(nearest(x[fit], x)[:, 0]))
+    out = {"recipe": recipe}
+
+    # What is clipped: as much as it is, or as far as it goes beyond everything in training.
     most = np.maximum(5.0, np.abs(x[fit]).max(axis=0))
+    excess = np.linalg.norm(x - np.clip(x, -5, 5), axis=1)
     beyond = np.linalg.norm(np.maximum(np.abs(x) - most, 0), axis=1)
-    for w in (0.3, 1.0, 3.0):
-        out[f"beyond training, coordinate x{w}"] = mean(lambda z: log(np.hypot(nearest(z[fit], z), w * beyond)))
-    out["beyond training, log penalty"] = out["recipe: log nearest, 5 members"] - np.log1p(beyond)
-    ratio = np.maximum((np.abs(x) / most).max(axis=1), 1)
-    out["beyond training, log ratio"] = out["recipe: log nearest, 5 members"] - np.log(ratio)
-    beyond2 = np.linalg.norm(np.maximum(np.abs(x) - 2 * most, 0), axis=1)
-    out["beyond twice training, log penalty"] = out["recipe: log nearest, 5 members"] - np.log1p(beyond2)
-    out["plain distance"] = mean(lambda z: -nearest(z[fit], z))
-    out["k=5"] = mean(lambda z: log(nearest(z[fit], z, 5)))
-    y = d["y"]
-    winner = d["p"].argmax(axis=1)
-    def conditional(z):
-        s = np.full(len(z), 0.0)
-        for c in range(d["p"].shape[1]):
-            rows = np.flatnonzero(winner == c)
-            own = np.flatnonzero(y[fit] == c)
-            if len(rows) and len(own):
-                s[rows] = nearest(z[fit][own], z[rows])
-        return log(s)
-    out["nearest of the predicted class"] = mean(conditional)
-    raw = standard(log(nearest(x[fit], x)))
-    clipped = np.clip(x, -5, 5)
-    out["raw 1-NN"] = raw
-    out["raw 1-NN clipped"] = log(nearest(clipped[fit], clipped))
-    recipe = standard(out["recipe: log nearest, 5 members"])
-    out["recipe + 0.25 raw"] = recipe + 0.25 * raw
-    out["recipe + 0.5 raw"] = recipe + 0.5 * raw
-    spread = np.std([standard(log(nearest(z[fit], z))) for z in members], axis=0)
-    out["recipe - spread"] = recipe - spread
-    out["min over members"] = np.min([standard(log(nearest(z[fit], z))) for z in members], axis=0)
-    out["recipe + posterior"] = recipe + 0.25 * standard(np.log(np.maximum(d["p"].max(axis=1), 1e-12)))
+    ratio = np.log(np.maximum((np.abs(x) / most).max(axis=1), 1))
+    out["excess as one more coordinate"] = mean(
+        log(nearest(np.c_[z[fit], excess[fit]], np.c_[z, excess])[:, 0]) for z in members
+    )
+    out["less log(1 + excess)"] = recipe - np.log1p(excess)
+    out["beyond training as a coordinate"] = mean(log(np.hypot(n[:, 0], beyond)) for n in near)
+    out["less log(1 + beyond training)"] = recipe - np.log1p(beyond)
+    for weight in (1, 3, 10):
+        out[f"less {weight} log ratio to training"] = recipe - weight * ratio
+
+    # Other scores on the same networks.
+    out["first network alone"] = each[0]
+    out["distance without logarithm"] = mean(-n[:, 0] for n in near)
+    out["5th neighbour"] = mean(log(n[:, 4]) for n in near)
+    out["distance to the nearest class"] = -d["d"].min(axis=1)
+    winner = p.argmax(axis=1)
+    own = []
+    for z in members:
+        s = np.zeros(len(z))
+        for c in np.unique(winner):
+            rows = winner == c
+            s[rows] = nearest(z[fit][y[fit] == c], z[rows])[:, 0]
+        own.append(log(s))
+    out["nearest of the predicted class"] = mean(own)
     joint = np.concatenate(list(members), axis=1)
-    out["joint latent"] = log(nearest(joint[fit], joint))
+    out["all networks' latents together"] = log(nearest(joint[fit], joint)[:, 0])
+    out["least confident network"] = np.min(each, axis=0)
+    out["less the spread of networks"] = recipe - np.std(each, axis=0)
+    out["and 0.25 log posterior"] = standard(recipe) + 0.25 * standard(np.log(np.maximum(p.max(axis=1), 1e-12)))
+    out["nearest raw input"] = raw
+    for weight in (0.25, 0.5):
+        out[f"and {weight} nearest raw input"] = standard(recipe) + weight * raw
     return out
 
 

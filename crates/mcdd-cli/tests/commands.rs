@@ -60,7 +60,10 @@ fn presets_are_where_settings_begin() {
         stdout(&lab.ok(&["inspect", "m.mcdd"]))
     };
     let text = inspect(&["--preset", "fast", "--lr", "0.01"]);
-    assert!(text.contains("preset       fast; changed: epochs, lr, steps\n") && text.contains("members      1"), "{text}");
+    assert!(
+        text.contains("preset       fast; changed: epochs, lr, steps\n") && text.contains("members      1"),
+        "{text}"
+    );
     let text = inspect(&["--preset", "paper"]);
     for words in
         ["-> 128 ReLU -> 128 ReLU -> 128\n", "lr 0.001 constant", "confidence   the method's own", "members      1"]
