@@ -62,7 +62,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
 
 /// `to += factor * v`, as far as both go.
 fn add(to: &mut [f32], factor: f32, v: &[f32]) {
-    to.iter_mut().zip(v).for_each(|(t, &v)| *t = factor.mul_add(v, *t));
+    to.iter_mut().zip(v).for_each(|(t, &v)| *t += factor * v);
 }
 
 impl Head for Alad {

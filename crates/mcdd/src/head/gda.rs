@@ -98,7 +98,7 @@ impl Gda {
         }
         for (row, y) in w.chunks_exact(self.latent).zip(y) {
             let y = (factor * y) as f32;
-            out.iter_mut().zip(row).for_each(|(o, &w)| *o = y.mul_add(w, *o));
+            out.iter_mut().zip(row).for_each(|(o, &w)| *o += y * w);
         }
     }
 

@@ -117,9 +117,7 @@ impl Head for Protonet {
                 let dz = &mut dz[i * latent..(i + 1) * latent];
                 vector::to_many(dz, row(i), &prototypes, &weights);
                 for ((back, p), w) in back.chunks_exact_mut(latent).zip(prototypes.chunks_exact(latent)).zip(&weights) {
-                    for ((b, &p), &z) in back.iter_mut().zip(p).zip(row(i)) {
-                        *b = w[0].mul_add(p - z, *b);
-                    }
+                    back.iter_mut().zip(p).zip(row(i)).for_each(|((b, &p), &z)| *b += w[0] * (p - z));
                 }
             }
         }

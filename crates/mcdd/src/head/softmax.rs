@@ -4,6 +4,7 @@
 //! f64 from the logits: as a probability it would saturate at 1 and tie thousands of rows.
 
 use super::{Head, HeadConfig, Scratch};
+use crate::net::cpu::vector::add_scaled;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
 
@@ -91,9 +92,7 @@ impl Head for Softmax {
             for (k, pair) in row.iter_mut().enumerate() {
                 let p = libm::expf(pair[0] - largest) / sum;
                 pair[0] = (p - f32::from(k == y)) / batch as f32;
-                for (d, &w) in dz.iter_mut().zip(self.weight(k)) {
-                    *d = pair[0].mul_add(w, *d);
-                }
+                add_scaled(dz, pair[0], self.weight(k));
             }
         }
         let (weights, biases) = gradients.split_at_mut(classes * latent);
@@ -102,9 +101,7 @@ impl Head for Softmax {
             *bias = 0.0;
             for (z, row) in z.chunks_exact(latent).zip(pairs.chunks_exact(classes)) {
                 let g = row[k][0];
-                for (w, &z) in weight.iter_mut().zip(z) {
-                    *w = g.mul_add(z, *w);
-                }
+                add_scaled(weight, g, z);
                 *bias += g;
             }
         }
@@ -125,7 +122,7 @@ impl Head for Softmax {
     fn logit_gradient(&self, _z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
         dz.fill(0.0);
         for (k, &g) in dlogits.iter().enumerate() {
-            dz.iter_mut().zip(self.weight(k)).for_each(|(d, &w)| *d = (g as f32).mul_add(w, *d));
+            add_scaled(dz, g as f32, self.weight(k));
         }
     }
 }

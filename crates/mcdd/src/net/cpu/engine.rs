@@ -184,7 +184,7 @@ impl Engine {
                 let running = params.get_mut(i);
                 running.iter_mut().for_each(|r| *r *= 1.0 - MOMENTUM);
                 for part in gradients {
-                    running.iter_mut().zip(&part[range.clone()]).for_each(|(r, &v)| *r = share.mul_add(v, *r));
+                    running.iter_mut().zip(&part[range.clone()]).for_each(|(r, &v)| *r += share * v);
                 }
             }
         }

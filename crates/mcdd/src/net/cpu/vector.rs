@@ -69,6 +69,29 @@ pub fn from_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]], fi
     pairs.sum(out);
 }
 
+/// `out += factor v`.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn add_scaled(out: &mut [f32], factor: f32, v: &[f32]) {
+    assert!(out.len() == v.len());
+    simd::dispatch(AddScaled { out, factor, v });
+}
+
+struct AddScaled<'a> {
+    out: &'a mut [f32],
+    factor: f32,
+    v: &'a [f32],
+}
+
+impl simd::Kernel for AddScaled<'_> {
+    #[inline(always)]
+    fn run(self) {
+        self.out.iter_mut().zip(self.v).for_each(|(o, &v)| *o = self.factor.mul_add(v, *o));
+    }
+}
+
 /// Pairs of vectors `a + i a_stride` and `b + i b_stride`, each with a weight.
 struct Pairs<'a> {
     a: &'a [f32],
@@ -215,6 +238,11 @@ mod tests {
             to_many(&mut out, &one, &many, &weights[..count]);
             for (j, &o) in out.iter().enumerate() {
                 prop_assert_eq!(o, fold(j, &|i| weights[i][0], false));
+            }
+            let mut sum = one.clone();
+            add_scaled(&mut sum, 0.3, &many[..n]);
+            for ((&s, &a), &b) in sum.iter().zip(&one).zip(&many) {
+                prop_assert_eq!(s, 0.3f32.mul_add(b, a));
             }
             for first in 0..stride {
                 from_many(&mut out, &many, &one, &weights, first, stride);

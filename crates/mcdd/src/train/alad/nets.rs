@@ -58,7 +58,7 @@ impl Norm {
         let (inner, scale) = (dot(gradient, used) as f32, (1.0 / self.sigma) as f32);
         for (row, &l) in gradient.chunks_exact_mut(self.right.len()).zip(&self.left) {
             let along = inner * l;
-            row.iter_mut().zip(&self.right).for_each(|(g, &r)| *g = scale * (-along).mul_add(r, *g));
+            row.iter_mut().zip(&self.right).for_each(|(g, &r)| *g = scale * (*g - along * r));
         }
     }
 }
@@ -169,7 +169,7 @@ impl Net {
         self.norms.iter_mut().for_each(|n| n.iterate(self.raw.get(n.weight)));
         self.load(pool);
         let new = (1.0 - rule.keep) as f32;
-        self.average.iter_mut().zip(&self.used.data).for_each(|(a, &v)| *a = new.mul_add(v - *a, *a));
+        self.average.iter_mut().zip(&self.used.data).for_each(|(a, &v)| *a += new * (v - *a));
     }
 }
 
