@@ -82,7 +82,8 @@ fn presets_are_where_settings_begin() {
     for wrong in [["--preset", "fst"], ["--clip", "five"], ["--steps", "-1"]] {
         assert_eq!(lab.command(&[&train[..], &wrong].concat()).output().unwrap().status.code(), Some(2), "{wrong:?}");
     }
-    lab.fails(&[&train[..], &["--batch", "1"]].concat(), "cannot be normalised");
+    lab.fails(&[&train[..], &["--batch", "1"]].concat(), "too small to be normalised");
+    lab.fails(&[&train[..], &["--method", "deep-svdd", "--batch-norm", "on"]].concat(), "cannot have");
 }
 
 #[test]

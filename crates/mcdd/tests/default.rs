@@ -137,7 +137,8 @@ fn a_budget_of_steps_caps_the_epochs_and_says_so() {
     let watch = Told::default();
     let fitted = Model::fit_with(&table, &settings, &Run { watch: &watch, ..Run::default() }).unwrap();
     assert_eq!(*watch.0.lock().unwrap(), (2, 2, 4));
-    assert_eq!(fitted.model.settings().epochs, 2);
+    assert_eq!(fitted.model.history(1).unwrap().0.len(), 2);
+    assert_eq!(*fitted.model.settings(), settings);
     assert!(fitted.notices.iter().any(|n| n.contains("2 epochs instead of 9")));
     // Never less than one.
     assert_eq!(Settings { steps: Some(1), ..settings.clone() }.epochs_for(1_000_000), 1);

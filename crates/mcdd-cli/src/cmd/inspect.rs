@@ -169,10 +169,11 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
     };
     writeln!(
         out,
-        "training     {} rows, {} epochs of batches of {}, {}, lr {} {}, seed {}",
+        "training     {} rows, {} epochs of batches of {}{}, {}, lr {} {}, seed {}",
         model.training_rows(),
-        s.epochs,
+        s.epochs_for(model.training_rows()),
         s.batch,
+        s.steps.map_or(String::new(), |steps| format!(" (at most {steps} steps)")),
         optimizer,
         s.lr,
         schedule,

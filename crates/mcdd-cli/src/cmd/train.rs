@@ -104,7 +104,7 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch: Option<usize>,
 
-    /// First learning rate [default: 0.003; paper: 0.001]
+    /// First learning rate [default: 0.003; 0.001 in the preset paper and for methods without batch normalisation]
     #[arg(long, help_heading = "Training")]
     lr: Option<f64>,
 
@@ -249,6 +249,13 @@ impl Args {
             })?;
             // Who chooses a method wants its own score.
             settings.detector = Detect::default();
+            if !settings.head.allows_batch_norm() {
+                // The higher rate needs it.
+                (settings.batch_norm, settings.lr) = (false, Preset::Paper.settings().lr);
+            }
+            if settings.head.trained_by() != Loop::Gradients {
+                settings.clip = None;
+            }
         }
         if let Some(detector) = &self.detector {
             settings.detector = Detect::parse(detector).map_err(|e| match HeadConfig::parse(detector) {
@@ -256,6 +263,10 @@ impl Args {
                     .hint(format!("give --method {detector}")),
                 Err(_) => e,
             })?;
+        }
+        if self.batch_norm == Some(Switch::On) && !settings.head.allows_batch_norm() {
+            return Err(mcdd::Error::setting(format!("{} cannot have batch normalisation", settings.head.name()))
+                .hint("leave --batch-norm out, or take another --method"));
         }
         self.method_settings(&mut settings.head)?;
         self.training_settings(&mut settings)?;

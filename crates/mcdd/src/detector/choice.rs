@@ -13,7 +13,7 @@ use crate::spec;
 pub enum On {
     /// The latent vectors.
     Latents,
-    /// The rows as the network gets them.
+    /// The rows as the network gets them, before it clips them.
     Inputs,
     /// Every layer's output.
     Layers,

@@ -2,7 +2,7 @@
 //! `confidence = -|x - x_(k)|`.
 //!
 //! Neighbours are exact. All training rows are kept unless `rows` says how many at the most: then large classes lose
-//! rows, chosen by the seed, until all fit, and small ones stay whole. The paper divides deep features by their length first, which
+//! rows, chosen by the seed, until all fit, and those with less than their share stay whole. The paper divides deep features by their length first, which
 //! helps features whose length says more about a network's sureness than about the input. Here that is a setting, off
 //! by default: in tables, and in features trained with distances, the length is information. With it, a row of
 //! nothing but zeros stays what it is.
@@ -66,7 +66,7 @@ impl Method for Config {
             _ => rows.features.to_vec(),
         };
         let features = if self.normalise { unit(&kept, rows.width()) } else { kept };
-        let index = Index::new(Metric::Distance, features, rows.width(), pool);
+        let index = Index::new(Metric::Distance, features, rows.width(), self.k, pool);
         let floor = if self.log { floor(&index, self.k) } else { 0.0 };
         Ok(Box::new(Knn { config: self.clone(), index, floor }))
     }
@@ -76,7 +76,7 @@ impl Method for Config {
         if self.log && !(floor > 0.0 && floor.is_finite()) {
             return Err(store.wrong("its least distance is no number above 0"));
         }
-        Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, store, "rows")?, floor }))
+        Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, store, "rows", self.k)?, floor }))
     }
 }
 

@@ -52,12 +52,12 @@ impl Method for Config {
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
-        let index = Index::new(Metric::Distance, rows.features.to_vec(), rows.width(), pool);
+        let index = Index::new(Metric::Distance, rows.features.to_vec(), rows.width(), self.k, pool);
         Ok(Box::new(Lof::fit(index, self.k, pool, KEPT)))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let index = Index::load(Metric::Distance, store, "rows")?;
+        let index = Index::load(Metric::Distance, store, "rows", self.k)?;
         let reach = store.take_f64("reach", &[index.count()])?;
         let density = store.take_f64("density", &[index.count()])?;
         if reach.iter().any(|&r| !(0.0..1e30).contains(&r))
@@ -188,7 +188,7 @@ mod tests {
         let expected = naive(&train, &test, width, k);
         let pool = Pool::new(2);
         for kept in [KEPT, 0] {
-            let lof = Lof::fit(Index::new(Metric::Distance, train.clone(), width, &pool), k, &pool, kept);
+            let lof = Lof::fit(Index::new(Metric::Distance, train.clone(), width, k, &pool), k, &pool, kept);
             let mut got = vec![0.0; 240];
             lof.score(&Rows { count: 240, features: &test, logits: &[] }, &mut got, &mut Scratch::default());
             for (got, expected) in got.iter().zip(&expected) {
@@ -201,7 +201,7 @@ mod tests {
     fn few_rows() {
         let pool = Pool::new(1);
         for count in 1..4 {
-            let lof = Lof::fit(Index::new(Metric::Distance, rows(count, 2, 1), 2, &pool), 20, &pool, KEPT);
+            let lof = Lof::fit(Index::new(Metric::Distance, rows(count, 2, 1), 2, 20, &pool), 20, &pool, KEPT);
             let mut got = [0.0; 2];
             let test = [rows(1, 2, 1), vec![100.0, 0.0]].concat();
             lof.score(&Rows { count: 2, features: &test, logits: &[] }, &mut got, &mut Scratch::default());
@@ -220,7 +220,7 @@ mod tests {
         let twenty = [-1.0148592877513845, -0.9982181536137699, -4.558809595049323, -0.9345469587196862];
         let pool = Pool::new(1);
         for (k, expected) in [(3, three), (20, twenty)] {
-            let lof = Lof::fit(Index::new(Metric::Distance, train.clone(), 2, &pool), k, &pool, KEPT);
+            let lof = Lof::fit(Index::new(Metric::Distance, train.clone(), 2, k, &pool), k, &pool, KEPT);
             let mut got = [0.0; 4];
             lof.score(&Rows { count: 4, features: &test, logits: &[] }, &mut got, &mut Scratch::default());
             for (got, expected) in got.into_iter().zip(expected) {

@@ -63,11 +63,11 @@ impl Method for Config {
             let scaled = unit(rows.feature_row(i), rows.width());
             bank.extend(scaled.into_iter().map(|v| (energy * f64::from(v)) as f32));
         }
-        Ok(Box::new(Nnguide { k: self.k, bank: Index::new(Metric::Inner, bank, rows.width(), pool) }))
+        Ok(Box::new(Nnguide { k: self.k, bank: Index::new(Metric::Inner, bank, rows.width(), self.k, pool) }))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Box::new(Nnguide { k: self.k, bank: Index::load(Metric::Inner, store, "bank")? }))
+        Ok(Box::new(Nnguide { k: self.k, bank: Index::load(Metric::Inner, store, "bank", self.k)? }))
     }
 }
 

@@ -289,6 +289,11 @@ impl HeadConfig {
         !matches!(self, HeadConfig::DeepSvdd { .. })
     }
 
+    /// Whether the network below it may have batch normalisation: it has a bias of its own, and alad's networks are its own.
+    pub fn allows_batch_norm(&self) -> bool {
+        self.allows_bias() && self.trained_by() == Loop::Gradients
+    }
+
     /// The parameters of a head for so many classes on so many latent features, without values.
     pub fn specs(&self, classes: usize, latent: usize) -> Vec<ParamSpec> {
         match *self {

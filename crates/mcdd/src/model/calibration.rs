@@ -60,7 +60,8 @@ impl Calibration {
     }
 
     /// The conformal p-value: `(1 + held-out confidences <= this one) / (n + 1)`. Among rows like the held-out ones,
-    /// at most a share `a` has a p-value of `a` or less.
+    /// at most a share `a` has a p-value of `a` or less; about so, where the scale of the members' confidences comes from the
+    /// same rows.
     pub fn p_value(&self, confidence: f64) -> f64 {
         let below = self.scores.partition_point(|&s| s <= confidence);
         (1 + below) as f64 / (self.scores.len() + 1) as f64

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::probe::Probe;
 use super::reach::Reach;
-use super::{Calibration, Model, ModelMember, Usual};
+use super::usual::Usual;
+use super::{Calibration, Model, ModelMember, unseen};
 use crate::container::{Container, Values};
 use crate::data::Schema;
 use crate::detector::Store;
@@ -71,7 +72,7 @@ impl Model {
         if let Some(reach) = &self.reach {
             container.put("clip.most", &[reach.values().len()], Values::F32(reach.values().to_vec()));
         }
-        if self.members.len() > 1 || self.reach.is_some() {
+        if Usual::needed(self.members.len(), self.reach.is_some()) {
             let usual = self.members.iter().flat_map(|m| [m.usual.mean, m.usual.deviation]).collect();
             container.put("calibration.members", &[self.members.len(), 2], Values::F64(usual));
         }
@@ -141,16 +142,17 @@ impl Model {
                 }
             }
         }
-        let reach = match text.graph.clip() {
+        let reach = match unseen(&text.graph, &text.settings) {
             Some(_) => {
                 let most = c.take_f32("clip.most", &[text.graph.input])?;
                 Some(Reach::from_values(most).ok_or_else(|| wrong("an input reaches nowhere"))?)
             }
             None => None,
         };
-        let usual = match text.members.len() {
-            1 if reach.is_none() => vec![0.0, 1.0],
-            count => c.take_f64("calibration.members", &[count, 2])?,
+        let count = text.members.len();
+        let usual = match Usual::needed(count, reach.is_some()) {
+            true => c.take_f64("calibration.members", &[count, 2])?,
+            false => vec![0.0, 1.0],
         };
         if usual.iter().any(|v| !v.is_finite()) || usual.chunks_exact(2).any(|u| u[1] <= 0.0) {
             return Err(wrong("a member's confidences have no deviation"));

@@ -7,6 +7,7 @@ mod predict;
 mod probe;
 mod reach;
 mod scorer;
+mod usual;
 
 pub use calibration::{Calibration, Threshold};
 pub use predict::{Predictions, Scratch};
@@ -15,11 +16,13 @@ pub use scorer::{Scorer, ScorerSettings};
 use self::predict::Ensemble;
 use self::probe::{Host, Probe};
 use self::reach::Reach;
+use self::usual::Usual;
 
 use std::path::Path;
 
 use crate::container::Container;
 use crate::data::{Notices, Schema, Table};
+use crate::detector::On;
 use crate::error::{Error, Kind, Result};
 use crate::head::{Head, Loop};
 use crate::net::cpu::pool::Pool;
@@ -42,6 +45,11 @@ fn check_size(graph: &Graph, head: &[ParamSpec]) -> Result<()> {
     }
 }
 
+/// Where the inputs are clipped for everything that the confidence comes from.
+fn unseen(graph: &Graph, settings: &Settings) -> Option<f32> {
+    graph.clip().filter(|_| settings.detector.on() != On::Inputs)
+}
+
 /// Rows that each class needs: some to learn from, and a chance of one to calibrate with.
 pub const MIN_CLASS_ROWS: usize = 5;
 
@@ -56,37 +64,6 @@ struct ModelMember {
     probe: Option<Probe>,
     /// What its confidences are on held-out rows.
     usual: Usual,
-}
-
-/// Mean and deviation of a member's confidences on held-out rows. Members are averaged in deviations from their means, so
-/// that none speaks louder than another, and what a network does not see can be weighed against what it sees. A member
-/// that is alone and sees everything speaks for itself.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Usual {
-    mean: f64,
-    deviation: f64,
-}
-
-impl Default for Usual {
-    fn default() -> Self {
-        Usual { mean: 0.0, deviation: 1.0 }
-    }
-}
-
-impl Usual {
-    fn of(scores: &[f64]) -> Usual {
-        let n = scores.len().max(1) as f64;
-        let mean = scores.iter().map(|s| s / n).sum::<f64>();
-        let variance = scores.iter().map(|s| (s - mean) * (s - mean) / n).sum::<f64>();
-        let deviation = libm::sqrt(variance);
-        // Where all are the same there is nothing to divide by.
-        let deviation = if deviation > 1e-12 * mean.abs() { deviation } else { 1.0 };
-        Usual { mean, deviation }
-    }
-
-    fn standardise(&self, score: f64) -> f64 {
-        (score - self.mean) / self.deviation
-    }
 }
 
 impl ModelMember {
@@ -195,20 +172,19 @@ impl Model {
         let epochs = settings.epochs_for(y.len());
         if epochs < settings.epochs {
             let (all, steps) = (settings.epochs, settings.steps.unwrap_or(0));
-            notices.push(format!("{epochs} epochs instead of {all}: a network may take {steps} steps (--steps)"));
+            notices
+                .push(format!("{epochs} epochs instead of {all}: a network takes {steps} steps at the most (--steps)"));
         }
-        let settings = &Settings { epochs, ..settings.clone() };
         let told_apart = if settings.head.classifies() { classes.len() } else { 0 };
         check_size(&graph, &settings.head.specs(told_apart, graph.latent()?))?;
-        let clipped = graph.clip();
+        let clipped = unseen(&graph, settings);
         let trained = train::fit(&graph, settings, told_apart, train, held, run)?;
         let wanted = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
         let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < wanted;
         let stopped = interrupted.then(|| {
-            let epochs = trained.iter().map(|m| m.history.len()).min().unwrap_or(0);
+            let done = trained.iter().map(|m| m.history.len()).min().unwrap_or(0);
             format!(
-                "training was stopped after {epochs} of {} epochs, with {} of {} members: the weights are {}",
-                settings.epochs,
+                "training was stopped after {done} of {epochs} epochs, with {} of {} members: the weights are {}",
                 trained.len(),
                 settings.members,
                 if settings.head.trained_by() == Loop::Adversarial { "the last ones" } else { "the best so far" }
@@ -229,16 +205,14 @@ impl Model {
             })
             .collect::<Result<Vec<_>>>()?;
         let reach = clipped.map(|limit| Reach::of(train.x, schema.width(), limit));
-        let scores = |members: &[ModelMember]| {
-            let ensemble = Ensemble { members, reach: reach.as_ref() };
-            predict::confidences(ensemble, held.x, held.y.len(), &pool)
+        let scores = |members: &[ModelMember], reach: Option<&Reach>| {
+            predict::confidences(Ensemble { members, reach }, held.x, held.y.len(), &pool)
         };
-        if members.len() > 1 || reach.is_some() {
-            for m in 0..members.len() {
-                members[m].usual = Usual::of(&scores(&members[m..=m]));
-            }
+        if Usual::needed(members.len(), reach.is_some()) {
+            let each: Vec<Vec<f64>> = members.iter().map(|m| scores(std::slice::from_ref(m), None)).collect();
+            members.iter_mut().zip(Usual::of(&each)?).for_each(|(member, usual)| member.usual = usual);
         }
-        let calibration = Calibration::new(scores(&members)).map_err(|_| {
+        let calibration = Calibration::new(scores(&members, reach.as_ref())).map_err(|_| {
             Error::new(Kind::Diverged, "training ended in confidences that are not finite").hint("lower --lr")
         })?;
         let mut findings =

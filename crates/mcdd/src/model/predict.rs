@@ -20,8 +20,8 @@ pub struct Predictions {
     pub classes: usize,
     /// The most probable class of each row; empty where the model does not classify.
     pub class: Vec<u32>,
-    /// Eq. 7, or a detector's score: higher for what is more like the training rows. Of several members the mean, each in
-    /// deviations from what is usual on held-out rows.
+    /// Eq. 7, or a detector's score: higher for what is more like the training rows. Of several members, and where
+    /// inputs are clipped, in deviations from what is usual on held-out rows; the mean over members.
     pub confidence: Vec<f64>,
     /// See [`Calibration::p_value`].
     pub p_value: Vec<f64>,

@@ -35,10 +35,11 @@ struct Text {
 
 /// A name for the data and the settings of a run: a checkpoint of another run is refused.
 pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Rows]) -> Result<String> {
-    // The detector comes after training, and a member knows nothing of the others: another detector, or more members,
-    // may go on from the same networks.
+    // The detector comes after training, and a member knows nothing of the others: another detector or threshold, or more
+    // members, may go on from the same networks. The budget of steps is already in the number of epochs.
     let (detector, preset) = (Detect::default(), Preset::default());
-    let settings = Settings { detector, preset, members: 1, ..settings.clone() };
+    let (members, steps, tpr) = (1, None, 0.5);
+    let settings = Settings { detector, preset, members, steps, tpr, ..settings.clone() };
     let text = serde_json::to_string(&(env!("CARGO_PKG_VERSION"), graph, settings))
         .map_err(|e| Error::format(e.to_string()))?;
     let mut hash = Sha256::new();

@@ -104,7 +104,6 @@ pub fn graph(input: usize, settings: &Settings) -> Graph {
         Loop::ClosedForm => Graph { input, nodes: Vec::new() },
         Loop::Adversarial => alad::graph(input, settings),
         Loop::Gradients if settings.head.allows_bias() => with(settings.batch_norm),
-        // Batch normalisation has a bias of its own.
         Loop::Gradients => with(false).without_bias(),
     }
 }
@@ -122,6 +121,7 @@ pub fn fit(
     run: &Run,
 ) -> Result<Vec<Member>> {
     settings.check()?;
+    let settings = &Settings { epochs: settings.epochs_for(train.y.len()), ..settings.clone() };
     if let Some(folder) = &run.checkpoint {
         checkpoint::prepare(folder, run.resume)?;
     }

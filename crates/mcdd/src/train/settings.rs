@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::optim::{Optimizer, Schedule};
 use crate::detector::{Detect, config};
 use crate::error::{Error, Result};
-use crate::head::{HeadConfig, Sampling};
+use crate::head::{HeadConfig, Loop, Sampling};
 
 /// Which epoch's weights are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,11 +98,13 @@ impl Preset {
 pub struct Settings {
     /// Where these settings began; the others may have been changed since.
     pub preset: Preset,
-    /// The network gets inputs within so many deviations of their mean, above 0; what is beyond still counts against a row.
+    /// The network gets inputs within so many deviations of their mean, 1e-6 to 1e6; what is beyond still counts against a
+    /// row. Not for alad and gda.
     pub clip: Option<f64>,
     /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
-    /// Whether each hidden layer has batch normalisation before its ReLU; never where a method must not have a bias.
+    /// Whether each hidden layer has batch normalisation before its ReLU; never where a method must not have a bias, or has
+    /// networks of its own.
     pub batch_norm: bool,
     /// Latent features.
     pub latent: usize,
@@ -147,6 +149,9 @@ impl Default for Settings {
 impl Settings {
     /// The epochs that `rows` training rows get within the budget of steps.
     pub fn epochs_for(&self, rows: usize) -> usize {
+        if self.head.trained_by() == Loop::ClosedForm {
+            return self.epochs;
+        }
         let each = rows.div_ceil(self.batch.max(1)).max(1);
         self.steps.map_or(self.epochs, |steps| self.epochs.min((steps / each).max(1)))
     }
@@ -171,7 +176,12 @@ impl Settings {
             (sizes.contains(&self.latent), "latent", self.latent.to_string(), "1 to 65,536"),
             ((1..=300_000).contains(&self.epochs), "epochs", self.epochs.to_string(), "1 to 300,000"),
             ((1..=1_000_000).contains(&self.batch), "batch", self.batch.to_string(), "1 to 1,000,000"),
-            (self.clip.is_none_or(|c| c > 0.0 && c <= 1e6), "clip", number(self.clip), "above 0 and at most 1,000,000"),
+            (
+                self.clip.is_none_or(|c| (1e-6..=1e6).contains(&c)),
+                "clip",
+                number(self.clip),
+                "between 1e-6 and 1,000,000",
+            ),
             (self.steps != Some(0), "steps", "0".into(), "at least 1"),
             (self.lr > 0.0 && self.lr.is_finite(), "lr", self.lr.to_string(), "a number above 0"),
             (
@@ -196,9 +206,10 @@ impl Settings {
             return Err(Error::setting(format!("{} makes episodes of {} rows", self.head.name(), self.batch))
                 .hint("an episode needs two rows of two classes: give a --batch of 4 or more"));
         }
-        if self.batch_norm && self.batch < 2 {
-            return Err(Error::setting("a batch of one row cannot be normalised")
-                .hint("give a --batch of 2 or more, or --batch-norm off"));
+        // Batches are about the same size, and one of two may be one row short.
+        if self.batch_norm && self.head.allows_batch_norm() && self.batch < 3 {
+            return Err(Error::setting(format!("batches of {} are too small to be normalised", self.batch))
+                .hint("give a --batch of 3 or more, or --batch-norm off"));
         }
         self.optimizer.check()?;
         self.schedule.check()
@@ -222,7 +233,7 @@ mod tests {
             Settings { steps: Some(0), ..d() },
             Settings { clip: Some(0.0), ..d() },
             Settings { clip: Some(f64::NAN), ..d() },
-            Settings { batch: 1, ..d() },
+            Settings { batch: 2, ..d() },
             Settings { batch: 0, ..d() },
             Settings { lr: f64::NAN, ..d() },
             Settings { weight_decay: -1.0, ..d() },

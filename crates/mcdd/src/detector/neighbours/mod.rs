@@ -98,8 +98,9 @@ pub struct Index {
 }
 
 impl Index {
-    /// Takes rows of `width` features, at least one of each, all finite.
-    pub fn new(metric: Metric, rows: Vec<f32>, width: usize, pool: &Pool) -> Index {
+    /// Takes rows of `width` features, at least one of each, all finite; `k` is how many neighbours will be asked for, which
+    /// changes the time and not the answers.
+    pub fn new(metric: Metric, rows: Vec<f32>, width: usize, k: usize, pool: &Pool) -> Index {
         let count = rows.len() / width.max(1);
         assert!(width > 0 && count > 0 && rows.len() == count * width);
         let centre = match metric {
@@ -128,7 +129,7 @@ impl Index {
             }
         });
         let mut index = Index { metric, width, rows, centre, lines, starts, margin, tree: None };
-        if metric == Metric::Distance {
+        if metric == Metric::Distance && Tree::serves(k) {
             index.tree = Tree::of(&index, pool);
         }
         index
@@ -138,7 +139,7 @@ impl Index {
     ///
     /// # Errors
     /// If there are none, or some that no fit can have left.
-    pub fn load(metric: Metric, store: &mut Store, name: &str) -> Result<Index> {
+    pub fn load(metric: Metric, store: &mut Store, name: &str, k: usize) -> Result<Index> {
         let shape @ [count, width] = store.shape::<2>(name)?;
         let rows = store.take_f32(name, &shape)?;
         if count == 0 || width == 0 || width != store.width() {
@@ -147,7 +148,7 @@ impl Index {
         if metric == Metric::Distance && rows.iter().any(|v| v.abs() > FAR) {
             return Err(store.wrong("a row is too far away"));
         }
-        Ok(Index::new(metric, rows, width, &Pool::new(1)))
+        Ok(Index::new(metric, rows, width, k, &Pool::new(1)))
     }
 
     /// Stores the rows.
@@ -190,7 +191,7 @@ impl Index {
     /// The `k` best of each query of a block, nearest first.
     fn answer(&self, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Vec<Neighbour>> {
         let width = self.width;
-        let walked = self.tree.as_ref().filter(|tree| tree.serves(k)).map(|tree| tree.walk(self, queries, k, own));
+        let walked = self.tree.as_ref().filter(|_| Tree::serves(k)).map(|tree| tree.walk(self, queries, k, own));
         let Some(walked) = walked else {
             let asked = (0..queries.len() / width).map(|q| Asked { own: own.map(|o| o + q), worst: f64::INFINITY });
             return Search::run(self, queries, k, asked.collect());

@@ -51,7 +51,7 @@ proptest! {
         kind in 0usize..9, other in 0usize..9, count in 1usize..400, width in 1usize..200, k in 1usize..60, seed: u64,
     ) {
         let mut s = Stream::new(seed, "neighbours");
-        let index = Index::new(Metric::Distance, random(kind, count, width, &mut s), width, &Pool::new(2));
+        let index = Index::new(Metric::Distance, random(kind, count, width, &mut s), width, 1, &Pool::new(2));
         // Rows like those stored, the same ones, and others.
         let mut queries = random(kind, 15, width, &mut s);
         queries.extend(random(other, 15, width, &mut s));
@@ -83,7 +83,7 @@ proptest! {
     ) {
         let mut s = Stream::new(seed, "boxes");
         let pool = Pool::new(2);
-        let mut index = Index::new(Metric::Distance, random(kind, count, width, &mut s), width, &pool);
+        let mut index = Index::new(Metric::Distance, random(kind, count, width, &mut s), width, 1, &pool);
         let mut queries = random(kind, 15, width, &mut s);
         queries.extend(random(other, 15, width, &mut s));
         queries.extend(&index.rows()[..count.min(7) * width]);
@@ -114,7 +114,7 @@ proptest! {
         kind in 0usize..9, count in 1usize..400, width in 1usize..200, k in 1usize..60, seed: u64,
     ) {
         let mut s = Stream::new(seed, "products");
-        let index = Index::new(Metric::Inner, random(kind, count, width, &mut s), width, &Pool::new(2));
+        let index = Index::new(Metric::Inner, random(kind, count, width, &mut s), width, 1, &Pool::new(2));
         let mut queries = unit(&random(kind, 15, width, &mut s), width);
         queries.extend(unit(&random(0, 15, width, &mut s), width));
         index.nearest(&queries, k, None, |i, found| {
@@ -127,7 +127,7 @@ proptest! {
 fn many_neighbours_and_wide_rows() {
     let mut s = Stream::new(4, "many");
     for (count, width, k) in [(3000, 2, 2500), (700, 1100, 700), (50, 3, 9999)] {
-        let index = Index::new(Metric::Distance, random(0, count, width, &mut s), width, &Pool::new(1));
+        let index = Index::new(Metric::Distance, random(0, count, width, &mut s), width, 1, &Pool::new(1));
         let queries = random(0, 230, width, &mut s);
         index.nearest(&queries, k, None, |i, found| {
             if i % 57 == 0 {
@@ -158,7 +158,7 @@ fn boxes_are_there_where_they_pay() {
     let (rows, mut queries) = (surface[..count * width].to_vec(), surface[count * width..].to_vec());
     queries.extend(random(0, 300, width, &mut s));
     queries.extend(random(4, 30, width, &mut s));
-    let mut index = Index::new(Metric::Distance, rows, width, &pool);
+    let mut index = Index::new(Metric::Distance, rows, width, 1, &pool);
     let mut answers = [Vec::new(), Vec::new()];
     assert!(index.tree.is_some());
     for answers in &mut answers {
@@ -168,6 +168,6 @@ fn boxes_are_there_where_they_pay() {
         index.tree = None;
     }
     assert_eq!(answers[0], answers[1]);
-    assert!(Index::new(Metric::Distance, random(0, count, width, &mut s), width, &pool).tree.is_none());
-    assert!(Index::new(Metric::Inner, index.rows, width, &pool).tree.is_none());
+    assert!(Index::new(Metric::Distance, random(0, count, width, &mut s), width, 1, &pool).tree.is_none());
+    assert!(Index::new(Metric::Inner, index.rows, width, 1, &pool).tree.is_none());
 }

@@ -114,7 +114,7 @@ impl Tree {
     }
 
     /// Whether a walk for so many neighbours may pay.
-    pub fn serves(&self, k: usize) -> bool {
+    pub fn serves(k: usize) -> bool {
         (1..=MANY).contains(&k)
     }
 
