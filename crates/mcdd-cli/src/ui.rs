@@ -112,6 +112,12 @@ fn bar(total: usize, members: usize) -> ProgressBar {
 }
 
 impl Watch for Progress {
+    fn notices(&self, notices: &[String]) {
+        if !self.quiet {
+            notices.iter().for_each(|n| note(n));
+        }
+    }
+
     fn begin(&self, members: usize, epochs: usize) {
         let Ok(mut shown) = self.shown.lock() else { return };
         let total = members * epochs;
@@ -136,7 +142,8 @@ impl Watch for Progress {
         if s.done == 1 || tenth || s.said.elapsed().as_secs() >= 10 {
             let left = s.start.elapsed().as_secs_f64() / s.done as f64 * (s.total - s.done.min(s.total)) as f64;
             let who = if s.members > 1 { format!("network {} of {}, ", member + 1, s.members) } else { String::new() };
-            let _ = writeln!(io::stderr(), "{who}epoch {}: {text}, {left:.0} s left", e.epoch + 1);
+            let epochs = s.total / s.members;
+            let _ = writeln!(io::stderr(), "{who}epoch {} of {epochs}: {text}, {left:.0} s left", e.epoch + 1);
             s.said = Instant::now();
         }
     }

@@ -78,7 +78,7 @@ fn presets_are_where_settings_begin() {
     assert!(text.contains("confidence   the method's own"), "{text}");
     // Where the budget of steps acts, it is said.
     let talk = stderr(&lab.ok(&[&train[..], &["--preset", "fast", "--steps", "10"]].concat()));
-    assert!(talk.contains("1 epochs instead of 3") && talk.contains("--steps"), "{talk}");
+    assert!(talk.contains("1 epoch instead of 3") && talk.contains("--steps"), "{talk}");
     for wrong in [["--preset", "fst"], ["--clip", "five"], ["--steps", "-1"]] {
         assert_eq!(lab.command(&[&train[..], &wrong].concat()).output().unwrap().status.code(), Some(2), "{wrong:?}");
     }

@@ -106,7 +106,7 @@ fn an_interrupt_leaves_a_model() {
         .unwrap();
     let mut talk = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.starts_with("epoch 1:") {
+    while !line.starts_with("epoch 1 of 100000:") {
         line.clear();
         assert!(talk.read_line(&mut line).unwrap() > 0, "training never began");
     }

@@ -143,8 +143,8 @@ fn preset(s: &Settings) -> String {
     let usual = fields(&s.preset.settings());
     let changed: Vec<String> = fields(s)
         .into_iter()
-        .filter(|(name, value)| name != "seed" && usual.get(name) != Some(value))
-        .map(|(name, _)| name.replace('_', "-"))
+        .filter(|(name, value)| name != "seed" && name != "preset" && usual.get(name) != Some(value))
+        .map(|(name, _)| if name == "head" { "method".into() } else { name.replace('_', "-") })
         .collect();
     let name = s.preset.name();
     if changed.is_empty() { name.into() } else { format!("{name}; changed: {}", changed.join(", ")) }
@@ -193,7 +193,12 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
                 e.held_out_loss,
                 e.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)))
             )?;
+        } else if let Some((history, None)) = model.history(m) {
+            writeln!(out, "  member {}   stopped within epoch {}", m + 1, history.len() + 1)?;
         }
+    }
+    if let Some(accuracy) = model.held_out_accuracy() {
+        writeln!(out, "accuracy     {}% of the held-out rows", percent(accuracy))?;
     }
     Ok(())
 }
@@ -268,6 +273,7 @@ fn json(model: &Model, bytes: u64) -> anyhow::Result<Value> {
         "settings": model.settings(),
         "training_rows": model.training_rows(),
         "held_out_rows": model.calibration().scores().len(),
+        "held_out_accuracy": model.held_out_accuracy(),
         "members": members,
         "threshold": model.threshold()?,
         "findings": model.findings(),

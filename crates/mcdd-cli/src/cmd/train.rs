@@ -392,9 +392,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let fitted = fitted?;
     fitted.model.save(&args.output)?;
     if !args.quiet {
-        fitted.notices.iter().for_each(|n| ui::note(n));
         fitted.model.findings().iter().for_each(|f| ui::warning(f));
         summary(&fitted.model, &args.output, start.elapsed().as_secs_f64());
+        if fitted.interrupted && args.checkpoint.is_some() {
+            ui::note("the same command with --resume goes on from the checkpoints");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -405,14 +407,8 @@ fn summary(model: &Model, output: &Path, seconds: f64) {
         "trained on {} rows, calibrated on {held} held-out rows, in {seconds:.1} s",
         model.training_rows()
     ));
-    if let Some((history, Some(kept))) = model.history(0)
-        && let Some(epoch) = history.get(kept)
-    {
-        let accuracy = epoch.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", ui::percent(a)));
-        let closed = model.settings().head.trained_by() == Loop::ClosedForm;
-        let when = if closed { "closed form".into() } else { format!("epoch {} of {}", kept + 1, history.len()) };
-        ui::note(&format!("held-out accuracy {accuracy} ({when})"));
-    }
+    let accuracy = model.held_out_accuracy().map_or("n/a".into(), |a| format!("{}%", ui::percent(a)));
+    ui::note(&format!("held-out accuracy {accuracy}"));
     if let Ok(t) = model.threshold() {
         ui::note(&format!(
             "known is a confidence of {:.4} or more, which keeps {}% of known rows",

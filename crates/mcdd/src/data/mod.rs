@@ -57,6 +57,7 @@ pub use digits::digits;
 pub use matrix::{MatrixReader, labels};
 pub use options::{Label, ReadOptions};
 pub use reader::{Batch, Reader};
+pub(crate) use schema::count;
 pub use schema::{CLAMP, ColumnKind, MAX_CATEGORIES, Notices, Schema, SchemaColumn};
 pub use scores::scores;
 pub use source::Source;

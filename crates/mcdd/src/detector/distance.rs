@@ -17,7 +17,7 @@ pub struct Config {}
 impl Method for Config {
     const ABOUT: About = About {
         name: "distance",
-        summary: "the head's own confidence, the default of every trained model",
+        summary: "the head's own confidence: what a --method gives by itself",
         reference: "Lee, Yu, Yu: Multi-Class Data Description for Out-of-distribution Detection, KDD 2020 (Eq. 7)",
         needs: Needs { head: true, ..Needs::NONE },
     };

@@ -53,6 +53,23 @@ pub(super) fn examine(
     findings
 }
 
+/// Inputs whose variance is that of one cell: to the network all other rows look the same there.
+pub(super) fn one_cell(x: &[f32], names: &[String]) -> Option<String> {
+    let mut sums = vec![(0.0f64, 0.0f64); names.len()];
+    for row in x.chunks_exact(names.len().max(1)) {
+        for ((sum, most), &v) in sums.iter_mut().zip(row) {
+            let square = f64::from(v) * f64::from(v);
+            *sum += square;
+            *most = most.max(square);
+        }
+    }
+    let rows = x.len() / names.len().max(1);
+    let ruled = |&(sum, most): &(f64, f64)| rows >= 20 && most > 0.9 * sum;
+    let columns: Vec<String> = names.iter().zip(&sums).filter(|(_, s)| ruled(s)).map(|(n, _)| n.clone()).collect();
+    let what = "one cell makes up almost all of the variance: is it an error? All other rows look the same in";
+    (!columns.is_empty()).then(|| format!("{what} {}", some(&columns)))
+}
+
 /// A learned sigma that ended at its floor.
 fn floor(head: &dyn Head) -> Option<String> {
     let HeadConfig::DeepMcdd { sigma: Sigma::Learned, .. } = head.config() else { return None };

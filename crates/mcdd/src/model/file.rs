@@ -31,6 +31,7 @@ struct Text {
     settings: Settings,
     rows: usize,
     held_out_rows: usize,
+    held_out_accuracy: Option<f64>,
     members: Vec<MemberText>,
     findings: Vec<String>,
 }
@@ -57,6 +58,7 @@ impl Model {
             settings: self.settings.clone(),
             rows: self.rows,
             held_out_rows: self.calibration.scores().len(),
+            held_out_accuracy: self.accuracy,
             members,
             findings: self.findings.clone(),
         };
@@ -195,6 +197,7 @@ impl Model {
             members,
             reach,
             calibration: Calibration::new(scores)?,
+            accuracy: text.held_out_accuracy,
             settings: text.settings,
             rows: text.rows,
             findings: text.findings,

@@ -21,7 +21,7 @@ use self::usual::Usual;
 use std::path::Path;
 
 use crate::container::Container;
-use crate::data::{Notices, Schema, Table};
+use crate::data::{Notices, Schema, Table, count};
 use crate::detector::On;
 use crate::error::{Error, Kind, Result};
 use crate::head::{Head, Loop};
@@ -86,6 +86,8 @@ pub struct Model {
     /// Where the network clips its inputs: what it does not see.
     reach: Option<Reach>,
     calibration: Calibration,
+    /// Share of the held-out rows that all members together put in their class.
+    accuracy: Option<f64>,
     settings: Settings,
     /// Rows trained on.
     rows: usize,
@@ -172,9 +174,12 @@ impl Model {
         let epochs = settings.epochs_for(y.len());
         if epochs < settings.epochs {
             let (all, steps) = (settings.epochs, settings.steps.unwrap_or(0));
-            notices
-                .push(format!("{epochs} epochs instead of {all}: a network takes {steps} steps at the most (--steps)"));
+            notices.push(format!(
+                "{} instead of {all}, as a network takes {steps} steps at the most; --steps off lifts that",
+                count(epochs, "epoch")
+            ));
         }
+        run.watch.notices(&notices);
         let told_apart = if settings.head.classifies() { classes.len() } else { 0 };
         check_size(&graph, &settings.head.specs(told_apart, graph.latent()?))?;
         let clipped = unseen(&graph, settings);
@@ -206,17 +211,22 @@ impl Model {
             .collect::<Result<Vec<_>>>()?;
         let reach = clipped.map(|limit| Reach::of(train.x, schema.width(), limit));
         let scores = |members: &[ModelMember], reach: Option<&Reach>| {
-            predict::confidences(Ensemble { members, reach }, held.x, held.y.len(), &pool)
+            predict::verdicts(Ensemble { members, reach }, held.x, held.y.len(), &pool)
         };
         if Usual::needed(members.len(), reach.is_some()) {
-            let each: Vec<Vec<f64>> = members.iter().map(|m| scores(std::slice::from_ref(m), None)).collect();
+            let each: Vec<Vec<f64>> =
+                members.iter().map(|m| scores(std::slice::from_ref(m), None).confidence).collect();
             members.iter_mut().zip(Usual::of(&each)?).for_each(|(member, usual)| member.usual = usual);
         }
-        let calibration = Calibration::new(scores(&members, reach.as_ref())).map_err(|_| {
+        let verdicts = scores(&members, reach.as_ref());
+        let right = verdicts.class.iter().zip(held.y).filter(|(c, y)| c == y).count();
+        let accuracy = (!verdicts.class.is_empty()).then(|| right as f64 / held.y.len() as f64);
+        let calibration = Calibration::new(verdicts.confidence).map_err(|_| {
             Error::new(Kind::Diverged, "training ended in confidences that are not finite").hint("lower --lr")
         })?;
         let mut findings =
             doctor::examine(&members, held, &calibration, if labelled { &classes } else { &[] }, settings.tpr);
+        findings.extend(doctor::one_cell(train.x, &schema.input_names()));
         findings.extend(stopped);
         let settings = Settings { members: members.len(), ..settings.clone() };
         let model = Model {
@@ -226,6 +236,7 @@ impl Model {
             members,
             reach,
             calibration,
+            accuracy,
             settings,
             rows: y.len(),
             findings,
@@ -252,6 +263,11 @@ impl Model {
     /// The held-out confidences.
     pub fn calibration(&self) -> &Calibration {
         &self.calibration
+    }
+
+    /// Share of the held-out rows that it put in their class, where it classifies.
+    pub fn held_out_accuracy(&self) -> Option<f64> {
+        self.accuracy
     }
 
     /// The settings that it was trained with.

@@ -131,14 +131,14 @@ fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: 
     }
 }
 
-/// The confidences of rows under members that have no calibration yet.
-pub(super) fn confidences(ensemble: Ensemble, x: &[f32], rows: usize, pool: &Pool) -> Vec<f64> {
+/// What members that have no calibration yet say about some rows: no p-values.
+pub(super) fn verdicts(ensemble: Ensemble, x: &[f32], rows: usize, pool: &Pool) -> Predictions {
     let mut out = Predictions::default();
     if let Some(width) = x.len().checked_div(rows) {
         out.sized(rows, ensemble.members.first().map_or(0, ModelMember::classes), false);
         blocks(ensemble, x, width, &mut out, pool);
     }
-    out.confidence
+    out
 }
 
 /// Scores all rows, block by block.

@@ -55,6 +55,8 @@ impl Default for Run<'_> {
 
 /// Sees training go by, and may stop it.
 pub trait Watch: Sync {
+    /// What was done to the data, before training begins.
+    fn notices(&self, _notices: &[String]) {}
     /// Training begins: so many members, of at most so many epochs each.
     fn begin(&self, _members: usize, _epochs: usize) {}
     /// An epoch of a member is over.
