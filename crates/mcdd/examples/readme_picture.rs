@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use mcdd::data::digits;
 use mcdd::model::Model;
-use mcdd::train::Preset;
+use mcdd::train::Settings;
 
 const COLOURS: [&str; 9] =
     ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#bb5566", "#004488"];
@@ -50,7 +50,7 @@ fn principal(rows: &[f32], width: usize) -> impl Fn(&[f32]) -> Vec<[f64; 2]> + u
 fn main() -> mcdd::Result<()> {
     let (known, unknown) = digits().leave_out("7")?;
     let (train, test) = known.split(0.2, 0)?;
-    let model = Model::fit(&train, &Preset::Paper.settings())?;
+    let model = Model::fit(&train, &Settings::default())?;
     let latents = |table| model.schema().transform(table, None).map(|x| model.latents(0, &x).unwrap_or_default());
     let (id, ood) = (latents(&test)?, latents(&unknown)?);
     let (p_id, p_ood) = (model.predict(&test)?, model.predict(&unknown)?);
@@ -71,7 +71,10 @@ fn main() -> mcdd::Result<()> {
         SIZE + 50.0
     ))?;
     draw("<rect width=\"100%\" height=\"100%\" fill=\"white\"/><g transform=\"translate(10,36)\">".into())?;
-    draw("<text x=\"0\" y=\"-14\" font-weight=\"bold\">Latent space (two principal components)</text>".into())?;
+    draw(
+        "<text x=\"0\" y=\"-14\" font-weight=\"bold\">Latent space of one network (two principal components)</text>"
+            .into(),
+    )?;
     draw(format!("<rect width=\"{SIZE}\" height=\"{SIZE}\" fill=\"none\" stroke=\"#ccc\"/>"))?;
     for z in &ood {
         draw(format!(
@@ -94,12 +97,13 @@ fn main() -> mcdd::Result<()> {
     }
     draw("</g><g transform=\"translate(500,36)\">".into())?;
     draw("<text x=\"0\" y=\"-14\" font-weight=\"bold\">Confidence: known digits and 7s</text>".into())?;
-    // Confidences over many scales: minus the logarithm of the distance.
-    let scale = |c: f64| ((-c).max(1e-3).log10() + 3.0) / 6.0;
+    // In deviations of held-out rows.
+    let (least, most) = (-8, 4);
+    let scale = |c: f64| (c - f64::from(least)) / f64::from(most - least);
     let bins = 40;
     let histogram = |confidences: &[f64]| {
         let mut counts = vec![0.0; bins];
-        confidences.iter().for_each(|&c| counts[((1.0 - scale(c)).clamp(0.0, 0.999) * bins as f64) as usize] += 1.0);
+        confidences.iter().for_each(|&c| counts[(scale(c).clamp(0.0, 0.999) * bins as f64) as usize] += 1.0);
         counts.iter().map(|c| c / confidences.len() as f64).collect::<Vec<f64>>()
     };
     let (a, b) = (histogram(&p_id.confidence), histogram(&p_ood.confidence));
@@ -114,16 +118,15 @@ fn main() -> mcdd::Result<()> {
             draw(format!("<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" {style}/>", height - h))?;
         }
     }
-    let x = (1.0 - scale(threshold.confidence)) * width;
+    let x = scale(threshold.confidence) * width;
     draw(format!("<path d=\"M{x:.1} 0V{height}\" stroke=\"#cc3311\" stroke-width=\"2\" stroke-dasharray=\"6 4\"/>"))?;
     draw(format!("<text x=\"{:.1}\" y=\"14\" text-anchor=\"end\" fill=\"#cc3311\">unknown</text>", x - 8.0))?;
     draw(format!("<text x=\"{:.1}\" y=\"14\" fill=\"#cc3311\">known</text>", x + 8.0))?;
     draw(format!("<path d=\"M0 {height}H{width}\" stroke=\"#222\"/>"))?;
-    for power in [3, 2, 1, 0, -1, -2, -3] {
-        let x = (1.0 - (f64::from(power) + 3.0) / 6.0) * width;
-        let label = 10f64.powi(power);
+    for label in (least..=most).step_by(2) {
+        let x = scale(f64::from(label)) * width;
         draw(format!(
-            "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\">-{label}</text>",
+            "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\">{label}</text>",
             height + 18.0
         ))?;
     }
