@@ -27,14 +27,10 @@ by n - 1: running = (1 - momentum) running + momentum new. Both are checked here
 finite differences.
 """
 
-import argparse
 import json
-import os
-import subprocess
-import sys
-import tempfile
-import venv
 from pathlib import Path
+
+import inside
 
 PINNED = ["torch==2.15.0", "numpy==2.4.6"]
 OUT = Path(__file__).resolve().parent.parent / "crates/mcdd/tests/fixtures/batchnorm.json"
@@ -230,25 +226,5 @@ def write(out):
     print(f"{out}: {out.stat().st_size} bytes")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--venv", type=Path, help="folder of the virtual environment, made if missing")
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.inside:
-        write(args.out)
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = args.venv or Path(scratch) / "venv"
-        python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        if not python.exists():
-            venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PINNED], check=True)
-        # One thread: the order of sums is then the same everywhere.
-        one = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        subprocess.run([python, __file__, "--inside", "--out", args.out], check=True, env=one)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    inside.main(__file__, __doc__, PINNED, OUT, write)

@@ -27,15 +27,11 @@ Each answer of a peer is also compared with the definition, written here in NumP
 match what mcdd gives: where it is rescaled, "why" says from what to what.
 """
 
-import argparse
 import json
-import os
-import subprocess
-import sys
-import tempfile
-import venv
 import warnings
 from pathlib import Path
+
+import inside
 
 PINNED = [
     "numpy==2.4.6",
@@ -693,25 +689,5 @@ def write(out):
     print(f"{out}: {len(entries.list)} expectations, {out.stat().st_size} bytes")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--venv", type=Path, help="folder of the virtual environment, made if missing")
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.inside:
-        write(args.out)
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = args.venv or Path(scratch) / "venv"
-        python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        if not python.exists():
-            venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PINNED], check=True)
-        # Matrices this small are faster on one thread, far faster on a busy machine.
-        one = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        subprocess.run([python, __file__, "--inside", "--out", args.out], check=True, env=one)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    inside.main(__file__, __doc__, PINNED, OUT, write)

@@ -8,14 +8,10 @@ itself there and writes the file. Numbers are written with repr, which reads bac
 side are one string, separated by spaces, since JSON knows no infinities.
 """
 
-import argparse
 import json
-import os
-import subprocess
-import sys
-import tempfile
-import venv
 from pathlib import Path
+
+import inside
 
 PINNED = ["scikit-learn==1.7.2", "numpy==2.3.4"]
 OUT = Path(__file__).resolve().parent.parent / "crates/mcdd/tests/fixtures/metrics.json"
@@ -149,23 +145,5 @@ def write(out):
     print(f"{out}: {len(lines)} cases, {out.stat().st_size} bytes")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--venv", type=Path, help="folder of the virtual environment, made if missing")
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.inside:
-        write(args.out)
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = args.venv or Path(scratch) / "venv"
-        python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        if not python.exists():
-            venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PINNED], check=True)
-        subprocess.run([python, __file__, "--inside", "--out", args.out], check=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    inside.main(__file__, __doc__, PINNED, OUT, write)
