@@ -52,7 +52,7 @@ def main():
             f.write(names + "\n")
             for _ in range(50):
                 f.writelines(block)
-        subprocess.run([PROGRAM, "train", "train.csv", "-o", "m", "--epochs", "10", "--quiet"], cwd=folder, check=True)
+        subprocess.run([PROGRAM, "train", "train.csv", "-o", "m", "--preset", "paper", "--epochs", "10", "--quiet"], cwd=folder, check=True)
         print("| output | time | memory |\n|---|---|---|")
         for name in ("csv", "jsonl", "parquet"):
             measure(name, [PROGRAM, "predict", "m", "big.csv", "--format", name, "-o", "out", "--quiet"], folder)
