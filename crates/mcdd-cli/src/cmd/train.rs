@@ -173,7 +173,7 @@ pub struct Args {
 enum PresetName {
     /// Five networks, and the distance to the nearest training row
     Best,
-    /// One such network: a fifth of the time
+    /// One such network
     Fast,
     /// As the authors of Deep-MCDD published it
     Paper,
