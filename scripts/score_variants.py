@@ -5,7 +5,7 @@
     python3 scripts/score_variants.py STUDY/gas STUDY/drive ...
 
 Needs NumPy and scikit-learn. Every score is fitted on training rows and standardised on held-out rows; test and left-out
-rows are scored and nothing else. Prints the mean and the worst AUROC of each score for each table, and its mean paired
+rows are scored and nothing else. The share of test rows that are clipped goes to stderr. Prints the mean and the worst AUROC of each score for each table, and its mean paired
 difference to the first score with the standard error over scenarios.
 """
 
@@ -65,6 +65,8 @@ def variants(d):
     most = np.maximum(5.0, np.abs(x[fit]).max(axis=0))
     excess = np.linalg.norm(x - np.clip(x, -5, 5), axis=1)
     beyond = np.linalg.norm(np.maximum(np.abs(x) - most, 0), axis=1)
+    test = d["parts"][2]
+    print(f"test rows clipped {np.mean(excess[test] > 0):.4f}, beyond training {np.mean(beyond[test] > 0):.4f}", file=sys.stderr)
     ratio = np.log(np.maximum((np.abs(x) / most).max(axis=1), 1))
     out["excess as one more coordinate"] = mean(
         log(nearest(np.c_[z[fit], excess[fit]], np.c_[z, excess])[:, 0]) for z in members
