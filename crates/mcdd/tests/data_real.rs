@@ -100,3 +100,25 @@ fn mnist() {
     assert_eq!(shape(&table), (10_000, 784, 10));
     check_stream(&table, &paths);
 }
+
+/// The catalogue finds and reads what is there, and says how much of each set that is.
+#[test]
+fn the_catalogue() {
+    use mcdd::data::sets;
+    let Some(root) = folder("") else { return };
+    for (name, want) in [
+        ("shuttle", "Shuttle: 58,000 rows, 9 features, 7 classes"),
+        ("gas", "GasSensor: 6,697 of 13,910 rows"),
+        ("drive", "DriveDiagnosis: 2,200 of 58,509 rows"),
+        ("mnist", "MNIST: 70,000 rows, 784 features, 10 classes"),
+    ] {
+        let set = sets::find(name).unwrap();
+        let Some(found) = set.locate(&root) else {
+            say(&format!("skipped: {name} is not there"));
+            continue;
+        };
+        let loaded = set.read(&root).unwrap();
+        assert_eq!(set.count(&found).unwrap(), Some(loaded.table.rows()), "{name}");
+        assert_eq!(loaded.coverage.to_string(), want);
+    }
+}

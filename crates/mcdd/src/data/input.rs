@@ -1,11 +1,12 @@
 //! Opening a file: decompression, and what kind of file it is by its content.
 
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::cell::Builder;
+use super::lzw;
 use crate::error::{Error, Result};
 
 /// Where rows come from. One implementation a format.
@@ -65,11 +66,11 @@ impl Format {
     }
 }
 
-/// An opened file (or stdin), decompressed if it is gzip, of which the start was read.
+/// An opened file (or stdin), decompressed if it is gzip or `.Z`, of which the start was read.
 pub(crate) struct Input {
     pub file: Arc<Path>,
     pub stdin: bool,
-    pub gzip: bool,
+    pub packed: bool,
     /// The start of the content.
     pub prefix: Vec<u8>,
     /// Whether `prefix` is everything.
@@ -95,14 +96,18 @@ impl Input {
             (Box::new(file), length)
         };
         let (prefix, whole) = read_prefix(&mut raw, path)?;
-        let mut input = Input { file: path.into(), stdin, gzip: false, prefix, whole, length, rest: raw };
-        if input.prefix.starts_with(b"\x1f\x8b") {
+        let mut input = Input { file: path.into(), stdin, packed: false, prefix, whole, length, rest: raw };
+        let gzip = input.prefix.starts_with(b"\x1f\x8b");
+        if gzip || input.prefix.starts_with(lzw::MAGIC) {
             let raw = std::mem::replace(&mut input.rest, Box::new(std::io::empty()));
             let raw = Cursor::new(std::mem::take(&mut input.prefix)).chain(raw);
-            let mut rest = Box::new(flate2::read::MultiGzDecoder::new(raw));
-            (input.prefix, input.whole) = read_prefix(&mut rest, path)?;
-            input.rest = rest;
-            input.gzip = true;
+            input.rest = if gzip {
+                Box::new(flate2::read::MultiGzDecoder::new(raw))
+            } else {
+                Box::new(lzw::Decoder::new(BufReader::new(raw)))
+            };
+            (input.prefix, input.whole) = read_prefix(&mut input.rest, path)?;
+            input.packed = true;
             input.length = None;
         }
         Ok(input)
@@ -152,8 +157,8 @@ impl Input {
             ))
             .at_file(&self.file)
             .hint("save it to a file and give the path")),
-            Format::Parquet | Format::Zip if self.gzip => {
-                Err(Error::data(format!("{} inside gzip cannot be read", format.name()))
+            Format::Parquet | Format::Zip if self.packed => {
+                Err(Error::data(format!("{} in a compressed file cannot be read", format.name()))
                     .at_file(&self.file)
                     .hint("decompress it with `gunzip` first; it is compressed in itself"))
             }

@@ -7,7 +7,7 @@
 //! # Formats
 //!
 //! Found by content: CSV, TSV and other separated text; text separated by spaces; the `label index:value`
-//! form; IDX; NPY; NPZ; Parquet. Text, IDX and NPY may be gzipped, and may come from stdin (`-`).
+//! form; IDX; NPY; NPZ; Parquet. Text, IDX and NPY may be packed by gzip or `compress` (`.Z`), and may come from stdin (`-`).
 //!
 //! # Cells
 //!
@@ -40,6 +40,7 @@ mod idx;
 mod input;
 mod libsvm;
 mod lines;
+mod lzw;
 mod matrix;
 mod npy;
 mod npz;
@@ -49,6 +50,7 @@ mod parquet;
 mod reader;
 mod schema;
 mod scores;
+pub mod sets;
 mod source;
 mod table;
 
