@@ -1,5 +1,7 @@
 //! Options that several commands share.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use mcdd::data::{Label, ReadOptions};
 
@@ -51,6 +53,15 @@ impl Reading {
             ..ReadOptions::default()
         }
     }
+}
+
+/// The folder of the data sets: what is given, or `MCDD_DATA`.
+pub fn data_folder(given: Option<&Path>) -> mcdd::Result<PathBuf> {
+    let folder = given.map(Path::to_owned).or_else(|| std::env::var_os("MCDD_DATA").map(PathBuf::from));
+    folder.filter(|f| !f.as_os_str().is_empty()).ok_or_else(|| {
+        mcdd::Error::setting("it is not said where the data sets are")
+            .hint("give --data DIR or set MCDD_DATA; mcdd datasets get NAME --data DIR fetches them")
+    })
 }
 
 /// The number of threads: all cores unless told.

@@ -71,6 +71,11 @@ pub fn catch_interrupts() {
     });
 }
 
+/// Whether Ctrl-C was pressed.
+pub fn stopped() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
 /// Shows training go by: a bar on a terminal, else a line now and then.
 pub struct Progress {
     quiet: bool,
@@ -149,7 +154,7 @@ impl Watch for Progress {
     }
 
     fn stop(&self) -> bool {
-        STOP.load(Ordering::Relaxed)
+        stopped()
     }
 }
 

@@ -32,6 +32,7 @@ pub mod metrics;
 pub mod model;
 pub mod net;
 pub mod protocol;
+pub mod report;
 pub mod seed;
 pub mod spec;
 pub mod stats;

@@ -1,5 +1,6 @@
 //! One file a subcommand.
 
+pub mod bench;
 pub mod completions;
 pub mod demo;
 pub mod evaluate;

@@ -1,6 +1,6 @@
 //! The detection metrics, from one pass over the tie groups.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ties::{Counts, TieGroups};
 use super::{Positive, Row};
@@ -10,7 +10,7 @@ use crate::error::Result;
 ///
 /// A threshold `t` accepts a row as ID when its score is at least `t`; only the scores that occur, and one above
 /// them all, are thresholds, so rows of equal score are accepted or rejected together.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Detection {
     /// Number of ID rows.
     pub n_id: usize,

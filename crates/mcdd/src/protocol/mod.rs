@@ -1,27 +1,92 @@
 //! The paper's protocol for tables: each class in turn is left out as OOD, the others are split into stratified folds.
 //!
 //! Test rows and OOD rows are scored and nothing else: threshold, epoch, scaling and weights come from the training
-//! rows of the fold alone.
+//! rows of the fold alone. [`grid`] runs all of it for several methods and goes on where it was stopped.
 
-use serde::Serialize;
+pub mod grid;
+mod method;
+pub mod published;
+pub mod results;
+
+pub use method::Method;
+
+use serde::{Deserialize, Serialize};
 
 use crate::data::Table;
 use crate::error::{Error, Result};
 use crate::metrics::{self, Detection};
-use crate::model::Model;
+use crate::model::{Model, Predictions};
+use crate::net::cpu::pool::Pool;
 use crate::train::{Run, Settings, in_parallel};
 
 /// One class left out, one fold tested.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// The class that training did not see.
-    pub left_out: String,
-    /// The fold that was tested, counted from 0.
-    pub fold: usize,
     /// Share of the fold's rows that were put in their class; none where the method does not classify.
     pub accuracy: Option<f64>,
     /// The fold's rows (ID) against all rows of the class that was left out (OOD).
     pub detection: Detection,
+}
+
+/// The rows of a scenario.
+pub struct Split {
+    /// All classes but one, without the fold.
+    pub train: Table,
+    /// The fold.
+    pub test: Table,
+    /// The class that was left out.
+    pub unknown: Table,
+}
+
+impl Split {
+    /// Leaves out `class`, and fold `fold` of `folds` of the others. `seed` deals the rows.
+    ///
+    /// A class with fewer rows than there are folds is never tested: all its rows stay in training, so that it is learned in
+    /// each fold.
+    ///
+    /// # Errors
+    /// If there is no such class or fold, or nothing to test.
+    pub fn new(table: &Table, class: &str, fold: usize, folds: usize, seed: u64) -> Result<Split> {
+        let (known, unknown) = table.leave_out(class)?;
+        let mut parts = known.folds(folds, seed);
+        if fold >= parts.len() {
+            return Err(Error::setting(format!("there is no fold {fold}"))
+                .hint(format!("folds are 0 to {}", folds.saturating_sub(1))));
+        }
+        let sizes = class_sizes(&known);
+        let mut test_rows = parts.swap_remove(fold);
+        test_rows.retain(|&r| known.label(r).is_some_and(|c| sizes[c as usize] >= folds));
+        if test_rows.is_empty() || unknown.rows() == 0 {
+            return Err(Error::data(format!("without class {class:?}, fold {fold} has no rows to test"))
+                .hint("give fewer folds, or more rows"));
+        }
+        let train_rows: Vec<usize> = (0..known.rows()).filter(|r| test_rows.binary_search(r).is_err()).collect();
+        Ok(Split { train: known.select(&train_rows), test: known.select(&test_rows), unknown })
+    }
+
+    /// How well a model tells the test rows apart, and from the class that was left out.
+    ///
+    /// # Errors
+    /// If the model cannot read the rows.
+    pub fn measure(&self, model: &Model) -> Result<Scenario> {
+        // On this thread alone: others have scenarios of their own.
+        let predict = |table: &Table| {
+            let mut out = Predictions::default();
+            model.predict_rows(&model.schema().transform(table, None)?, &mut out, &Pool::new(1))?;
+            Ok::<_, Error>(out)
+        };
+        let (id, ood) = (predict(&self.test)?, predict(&self.unknown)?);
+        let right: Vec<bool> = id.class.iter().enumerate().map(|(i, &c)| self.test.label(i) == Some(c)).collect();
+        let accuracy = if model.classifies() { Some(metrics::accuracy(&right)?.accuracy) } else { None };
+        Ok(Scenario { accuracy, detection: metrics::detection(&id.confidence, &ood.confidence)? })
+    }
+}
+
+/// The rows of each class.
+pub fn class_sizes(table: &Table) -> Vec<usize> {
+    let mut sizes = vec![0; table.classes().len()];
+    (0..table.rows()).filter_map(|r| table.label(r)).for_each(|c| sizes[c as usize] += 1);
+    sizes
 }
 
 /// Trains without `class` and without fold `fold` of `folds`, and tests on both.
@@ -36,23 +101,8 @@ pub fn scenario(
     settings: &Settings,
     run: &Run,
 ) -> Result<Scenario> {
-    let (known, unknown) = table.leave_out(class)?;
-    let parts = known.folds(folds, settings.seed);
-    let test_rows = parts.get(fold).ok_or_else(|| {
-        Error::setting(format!("there is no fold {fold}")).hint(format!("folds are 0 to {}", folds.saturating_sub(1)))
-    })?;
-    let train_rows: Vec<usize> = (0..known.rows()).filter(|r| test_rows.binary_search(r).is_err()).collect();
-    let (train, test) = (known.select(&train_rows), known.select(test_rows));
-    let model = Model::fit_with(&train, settings, run)?.model;
-    let (id, ood) = (model.predict(&test)?, model.predict(&unknown)?);
-    let right: Vec<bool> = id.class.iter().enumerate().map(|(i, &c)| test.label(i) == Some(c)).collect();
-    let accuracy = if model.classifies() { Some(metrics::accuracy(&right)?.accuracy) } else { None };
-    Ok(Scenario {
-        left_out: class.to_owned(),
-        fold,
-        accuracy,
-        detection: metrics::detection(&id.confidence, &ood.confidence)?,
-    })
+    let split = Split::new(table, class, fold, folds, settings.seed)?;
+    split.measure(&Model::fit_with(&split.train, settings, run)?.model)
 }
 
 /// Every class left out in turn, on one fold, side by side on `threads` threads.
@@ -74,7 +124,7 @@ pub fn leave_one_out(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::digits;
+    use crate::data::{Column, digits};
     use crate::train::Preset;
 
     #[test]
@@ -84,7 +134,7 @@ mod tests {
         let run = |threads| serde_json::to_string(&leave_one_out(&table, 1, 5, &settings, threads).unwrap()).unwrap();
         let one = run(1);
         assert_eq!(one, run(3));
-        assert_eq!(one.matches("left_out").count(), 10);
+        assert_eq!(one.matches("accuracy\":").count(), 20);
         assert!(scenario(&table, "0", 5, 5, &settings, &Run::default()).is_err());
         assert!(scenario(&table, "ten", 0, 5, &settings, &Run::default()).is_err());
     }
@@ -94,18 +144,57 @@ mod tests {
     fn test_and_ood_rows_select_nothing() {
         let table = digits();
         let settings = Settings { hidden: vec![16], latent: 8, epochs: 2, ..Preset::Paper.settings() };
-        let (known, _) = table.leave_out("4").unwrap();
-        let test_rows = known.folds(5, settings.seed)[2].clone();
         let bytes = |table: &Table| {
-            let train: Vec<usize> = (0..table.rows()).filter(|r| test_rows.binary_search(r).is_err()).collect();
-            Model::fit(&table.select(&train), &settings).unwrap().to_bytes().unwrap()
+            let split = Split::new(table, "4", 2, 5, settings.seed).unwrap();
+            Model::fit(&split.train, &settings).unwrap().to_bytes().unwrap()
         };
-        let mut changed = known.clone();
+        // The rows of the split are found by a column that tells them apart.
+        let mut numbered = table.clone();
+        numbered.columns[0] = Column::Number((0..table.rows()).map(|r| r as f64).collect());
+        let split = Split::new(&numbered, "4", 2, 5, settings.seed).unwrap();
+        let rows = |t: &Table| match &t.columns[0] {
+            Column::Number(values) => values.iter().map(|&v| v as usize).collect::<Vec<_>>(),
+            Column::Text { .. } => vec![],
+        };
+        let (train, tested, unknown) = (rows(&split.train), rows(&split.test), rows(&split.unknown));
+        let mut all = [train, tested.clone(), unknown.clone()].concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..table.rows()).collect::<Vec<_>>());
+        let mut changed = table.clone();
         for column in &mut changed.columns {
-            if let crate::data::Column::Number(values) = column {
-                test_rows.iter().for_each(|&r| values[r] = 1e6);
+            if let Column::Number(values) = column {
+                tested.iter().chain(&unknown).for_each(|&r| values[r] = 1e6);
             }
         }
-        assert!(bytes(&known) == bytes(&changed));
+        assert!(bytes(&table) == bytes(&changed));
+        // And it would have been another one with other training rows.
+        if let Column::Number(values) = &mut changed.columns[1] {
+            (0..table.rows()).filter(|r| !tested.contains(r)).for_each(|r| values[r] += 1.0);
+        }
+        assert!(bytes(&table) != bytes(&changed));
+    }
+
+    #[test]
+    fn small_classes_stay_in_training() {
+        // Classes of 3, 5 and 12 rows, five folds.
+        let csv: String = (0..20)
+            .map(|i| format!("{},{}\n", i * i % 7, ["a", "b", "c"][usize::from(i > 2) + usize::from(i > 7)]))
+            .collect();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.csv");
+        std::fs::write(&path, format!("x,label\n{csv}")).unwrap();
+        let table = Table::read(&[path], &crate::data::ReadOptions::default()).unwrap();
+        assert_eq!(class_sizes(&table), [3, 5, 12]);
+        let mut tested = 0;
+        for fold in 0..5 {
+            let split = Split::new(&table, "c", fold, 5, 0).unwrap();
+            assert_eq!(class_sizes(&split.test), [0, 1]);
+            assert_eq!(class_sizes(&split.train), [3, 4]);
+            tested += split.test.rows();
+            // As the class left out it is whole.
+            assert_eq!(Split::new(&table, "a", fold, 5, 0).unwrap().unknown.rows(), 3);
+        }
+        assert_eq!(tested, 5);
+        assert!(Split::new(&table, "c", 0, 20, 0).is_err());
     }
 }

@@ -1,0 +1,333 @@
+//! Every class left out in turn, every fold, every method, every seed; side by side, and on from where it was stopped.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use sha2::{Digest, Sha256};
+
+use super::results::{About, Cell, Results};
+use super::{Method, Split, class_sizes};
+use crate::data::sets::{Coverage, thousands};
+use crate::data::{Column, Table};
+use crate::detector::Detect;
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::train::{Preset, Run, Settings, Watch};
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    /// What is compared.
+    pub methods: Vec<Method>,
+    /// The classes that are left out, one at a time.
+    pub classes: Vec<String>,
+    /// Parts of the other classes' rows, 2 or more.
+    pub folds: usize,
+    /// How many of them are tested in turn, 1 to `folds`.
+    pub tested: usize,
+    /// Seeds 0 to one less, 1 or more. A seed deals the folds and begins the networks.
+    pub seeds: u64,
+    /// Whether cells that have failed are tried again.
+    pub retry: bool,
+}
+
+/// Sees a grid go by, and may stop it.
+pub trait Spectator: Sync {
+    /// So many cells are there already, of so many.
+    fn begin(&self, done: usize, total: usize, results: &Results);
+    /// One more is done.
+    fn done(&self, cell: &Cell);
+    /// `true` leaves the rest for another time; cells that are not done are forgotten.
+    fn stop(&self) -> bool;
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Cells that were asked for.
+    pub total: usize,
+    /// Those that are there, in this run or before.
+    pub done: usize,
+    /// Those of them that failed.
+    pub failed: usize,
+}
+
+impl About {
+    /// Describes a table; `coverage` where it is one of the known sets.
+    ///
+    /// # Errors
+    /// If it has no classes.
+    pub fn new(table: &Table, title: &str, coverage: Option<&Coverage>) -> Result<About> {
+        if table.classes().len() < 3 {
+            return Err(Error::data(format!("there are {} classes", table.classes().len())).hint(
+                "one class is left out and at least two must be left to tell apart: give data with three or more",
+            ));
+        }
+        let (rows, columns, classes) = (table.rows(), table.columns.len(), table.classes().len());
+        let whole = || format!("{} rows, {} features, {classes} classes", thousands(rows), thousands(columns));
+        Ok(About {
+            title: coverage.map_or(title, |c| c.set.title).to_owned(),
+            set: coverage.map(|c| c.set.name.to_owned()),
+            coverage: coverage.map_or_else(|| format!("{title}: {}", whole()), Coverage::to_string),
+            classes: table.classes().iter().cloned().zip(class_sizes(table)).collect(),
+            sha256: digest(table),
+        })
+    }
+}
+
+/// Of every name and value.
+fn digest(table: &Table) -> String {
+    let mut hash = Sha256::new();
+    let mut text = |t: &str| hash.update([t.as_bytes(), b"\0"].concat());
+    table.names.iter().chain(table.classes()).for_each(|t| text(t));
+    for column in &table.columns {
+        match column {
+            Column::Number(values) => {
+                for part in values.chunks(4096) {
+                    hash.update(part.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+                }
+            }
+            Column::Text { codes, names } => {
+                names.iter().for_each(|n| hash.update([n.as_bytes(), b"\0"].concat()));
+                hash.update(codes.iter().flat_map(|c| c.to_le_bytes()).collect::<Vec<u8>>());
+            }
+        }
+    }
+    let labels = (0..table.rows()).map(|r| table.label(r).unwrap_or(u32::MAX));
+    hash.update(labels.flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// One class left out, one fold, one seed, and the methods that are missing.
+struct Task<'a> {
+    seed: u64,
+    fold: usize,
+    class: &'a str,
+    methods: Vec<&'a Method>,
+}
+
+impl Grid {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// Names the first number that is outside its range.
+    pub fn check(&self) -> Result<()> {
+        let rules = [
+            ((2..=1000).contains(&self.folds), "folds", self.folds, "2 to 1,000".to_owned()),
+            ((1..=self.folds).contains(&self.tested), "tested folds", self.tested, format!("1 to {}", self.folds)),
+            ((1..=1000).contains(&self.seeds), "seeds", self.seeds as usize, "1 to 1,000".to_owned()),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, name, value, rule)) => {
+                Err(Error::setting(format!("{name}: {value}")).hint(format!("give {rule}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What users should know about the data before they look at results.
+    pub fn notices(&self, table: &Table) -> Vec<String> {
+        let sizes = class_sizes(table);
+        let named = |test: &dyn Fn(usize) -> bool| {
+            let all: Vec<String> = table
+                .classes()
+                .iter()
+                .zip(&sizes)
+                .filter(|(_, n)| test(**n))
+                .map(|(c, n)| format!("{c} ({n})"))
+                .collect();
+            all.join(", ")
+        };
+        let mut notices = Vec::new();
+        let small = named(&|n| n < self.folds);
+        if !small.is_empty() {
+            notices.push(format!(
+                "classes with fewer rows than folds are never tested, all their rows stay in training: {small}"
+            ));
+        }
+        let few = named(&|n| n >= self.folds && n < 10 * self.folds);
+        if !few.is_empty() {
+            notices.push(format!(
+                "classes with fewer than ten test rows in a fold, so that their numbers are coarse: {few}"
+            ));
+        }
+        notices
+    }
+
+    /// Does what is missing in `results`, with `jobs` threads of one cell each. What comes out does not depend on them.
+    ///
+    /// # Errors
+    /// If the results cannot be written, or are of other settings. A cell that fails is a result.
+    pub fn run(
+        &self,
+        table: &Table,
+        results: &mut Results,
+        folder: &Path,
+        jobs: usize,
+        spectator: &dyn Spectator,
+    ) -> Result<Outcome> {
+        self.check()?;
+        let mut tasks = Vec::new();
+        let (mut total, mut done) = (0, 0);
+        for (seed, fold) in (0..self.seeds).flat_map(|s| (0..self.tested).map(move |f| (s, f))) {
+            for class in &self.classes {
+                let mut task = Task { seed, fold, class, methods: Vec::new() };
+                for method in &self.methods {
+                    let there = results.find(method, class, fold, seed)?;
+                    total += 1;
+                    match there {
+                        Some(cell) if !self.retry || cell.error.is_none() => done += 1,
+                        _ => task.methods.push(method),
+                    }
+                }
+                tasks.extend(Some(task).filter(|t| !t.methods.is_empty()));
+            }
+        }
+        spectator.begin(done, total, results);
+        let shared = Mutex::new((results, None));
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..jobs.clamp(1, tasks.len().max(1)) {
+                scope.spawn(|| {
+                    while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if !self.work(task, table, folder, &shared, spectator) {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        let (results, failure) = shared.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        self.outcome(results, total)
+    }
+
+    /// Counts what is there.
+    fn outcome(&self, results: &Results, total: usize) -> Result<Outcome> {
+        let mut outcome = Outcome { total, ..Outcome::default() };
+        for (seed, fold) in (0..self.seeds).flat_map(|s| (0..self.tested).map(move |f| (s, f))) {
+            for (class, method) in self.classes.iter().flat_map(|c| self.methods.iter().map(move |m| (c, m))) {
+                if let Some(cell) = results.find(method, class, fold, seed)? {
+                    outcome.done += 1;
+                    outcome.failed += usize::from(cell.error.is_some());
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// The cells of a task, one after the other; `false` if there is nothing more to do for anybody.
+    fn work(
+        &self,
+        task: &Task,
+        table: &Table,
+        folder: &Path,
+        shared: &Mutex<(&mut Results, Option<Error>)>,
+        spectator: &dyn Spectator,
+    ) -> bool {
+        let split = Split::new(table, task.class, task.fold, self.folds, task.seed);
+        let networks = folder.join(format!(".networks-{}-{}-{:x}", task.seed, task.fold, hash(task.class)));
+        let mut go_on = true;
+        for method in &task.methods {
+            if spectator.stop() {
+                go_on = false;
+                break;
+            }
+            let settings = Settings { seed: task.seed, ..method.settings.clone() };
+            let sharing = task.methods.iter().filter(|m| network(m) == network(method)).count() > 1;
+            let checkpoint = sharing.then(|| networks.join(format!("{:x}", hash(&network(method)))));
+            let mut seconds = [0.0; 2];
+            let measured = match &split {
+                Ok(split) => {
+                    let run = Run { threads: 1, checkpoint, resume: true, watch: &Stopper(spectator) };
+                    let cell = AssertUnwindSafe(|| measure(split, &settings, &run, &networks, &mut seconds));
+                    catch_unwind(cell).unwrap_or_else(|_| Err(Error::data("the program failed here; please report it")))
+                }
+                Err(e) => Err(Error::data(e.to_string())),
+            };
+            let (measured, error) = match measured {
+                // Stopped on the way.
+                Ok(None) => {
+                    go_on = false;
+                    break;
+                }
+                Ok(some) => (some, None),
+                Err(e) => (None, Some(e.to_string())),
+            };
+            let Ok(mut shared) = shared.lock() else { return false };
+            let cell = Cell {
+                data: shared.0.about().sha256.clone(),
+                method: method.name.clone(),
+                ood: task.class.to_owned(),
+                fold: task.fold,
+                folds: self.folds,
+                seed: task.seed,
+                measured,
+                error,
+                seconds: seconds.map(|s| (s * 1e3).round() / 1e3),
+                settings,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            };
+            if let Err(e) = shared.0.add(cell.clone()) {
+                shared.1 = Some(e);
+                go_on = false;
+                break;
+            }
+            drop(shared);
+            spectator.done(&cell);
+        }
+        let _ = fs::remove_dir_all(&networks);
+        go_on
+    }
+}
+
+/// Trains and measures; none if it was stopped.
+fn measure(
+    split: &Split,
+    settings: &Settings,
+    run: &Run,
+    networks: &Path,
+    seconds: &mut [f64; 2],
+) -> Result<Option<super::Scenario>> {
+    if run.checkpoint.is_some() {
+        fs::create_dir_all(networks).map_err(|e| Error::io(e, networks))?;
+    }
+    let start = Instant::now();
+    let fitted = Model::fit_with(&split.train, settings, run)?;
+    seconds[0] = start.elapsed().as_secs_f64();
+    if fitted.interrupted {
+        return Ok(None);
+    }
+    let start = Instant::now();
+    let scenario = split.measure(&fitted.model)?;
+    seconds[1] = start.elapsed().as_secs_f64();
+    Ok(Some(scenario))
+}
+
+/// Stops training when the whole is stopped.
+struct Stopper<'a>(&'a dyn Spectator);
+
+impl Watch for Stopper<'_> {
+    fn stop(&self) -> bool {
+        self.0.stop()
+    }
+}
+
+/// The settings that make a network: methods that differ in the rest share it.
+fn network(method: &Method) -> String {
+    let shared = Settings { detector: Detect::default(), preset: Preset::Best, members: 1, ..method.settings.clone() };
+    serde_json::to_string(&shared).unwrap_or_default()
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hash = DefaultHasher::new();
+    text.hash(&mut hash);
+    hash.finish()
+}

@@ -1,0 +1,141 @@
+//! What is compared, as users type it.
+
+use crate::detector::{Detect, DetectorConfig};
+use crate::error::{Error, Result};
+use crate::head::{self, HeadConfig};
+use crate::train::{Preset, Settings};
+
+/// The methods that the paper compares, its own last.
+const PAPER: [&str; 8] =
+    ["softmax+msp", "softmax+mahalanobis", "deep-svdd", "alad", "protonet", "deep-ncm", "soft-mcdd", "deep-mcdd"];
+
+/// Without a wish: the default, the paper's, and the two that everybody knows.
+const USUAL: [&str; 4] = ["softmax+msp", "softmax+mahalanobis", "deep-mcdd", "best"];
+
+/// A way to train and to score.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Method {
+    /// As it was typed: a preset (`best`, `fast`), a method (`deep-mcdd:nu=0.1`), or both a method and a detector
+    /// (`softmax+knn:k=10`).
+    pub name: String,
+    /// What it stands for: but for the presets, the network and the training of [`Preset::Paper`].
+    pub settings: Settings,
+}
+
+impl Method {
+    /// One method.
+    ///
+    /// # Errors
+    /// If there is none of this name, or a detector that does not go with its method.
+    pub fn parse(name: &str) -> Result<Method> {
+        let settings = match (name, name.split_once('+')) {
+            ("best", _) => Preset::Best.settings(),
+            ("fast", _) => Preset::Fast.settings(),
+            (_, parts) => {
+                let (method, detector) = parts.map_or((name, None), |(m, d)| (m, Some(d)));
+                let head = HeadConfig::parse(method).map_err(|e| match Detect::parse(method) {
+                    Ok(_) => Error::setting(format!("{method} is a detector and no method"))
+                        .hint(format!("give it a method to stand on, e.g. softmax+{method}")),
+                    Err(_) => e,
+                })?;
+                let detector = detector.map_or(Ok(Detect::default()), Detect::parse)?;
+                Settings { head, detector, ..Preset::Paper.settings() }
+            }
+        };
+        settings.check()?;
+        Ok(Method { name: name.to_owned(), settings })
+    }
+
+    /// Several: `paper` stands for the paper's eight, `usual` for a few, `all` for everything that can be put together. What
+    /// comes twice counts once.
+    ///
+    /// # Errors
+    /// As for [`Method::parse`], or if there are none.
+    pub fn list(names: &[String]) -> Result<Vec<Method>> {
+        let mut all: Vec<String> = Vec::new();
+        for name in names.iter().map(|n| n.trim()).filter(|n| !n.is_empty()) {
+            match name {
+                "paper" => all.extend(PAPER.map(str::to_owned)),
+                "usual" => all.extend(USUAL.map(str::to_owned)),
+                "all" => all.extend(everything()),
+                one => all.push(one.to_owned()),
+            }
+        }
+        let mut methods: Vec<Method> = Vec::new();
+        for name in all {
+            if !methods.iter().any(|m| m.name == name) {
+                methods.push(Method::parse(&name)?);
+            }
+        }
+        if methods.is_empty() {
+            return Err(Error::setting("no methods are given").hint("give --methods paper, all, or names with commas"));
+        }
+        Ok(methods)
+    }
+
+    /// Where it stands in a table: as in the paper, the default last, others before it in the order of their names.
+    pub fn rank(name: &str) -> (usize, String) {
+        let first = PAPER.iter().position(|p| *p == name);
+        let last = ["paper", "fast", "best"].iter().position(|p| *p == name).map(|i| PAPER.len() + 1 + i);
+        (first.or(last).unwrap_or(PAPER.len()), name.to_owned())
+    }
+}
+
+/// Every method with its own score; every detector on softmax, and on deep-mcdd and the inputs where it goes.
+fn everything() -> Vec<String> {
+    let mut all: Vec<String> = PAPER.map(str::to_owned).into();
+    all.extend(head::ALL.iter().map(|e| e.name.to_owned()).filter(|n| n != "softmax"));
+    all.extend(["deep-svdd:boundary=soft", "gda:covariance=full", "gda:covariance=diagonal"].map(str::to_owned));
+    let detectors: Vec<DetectorConfig> = DetectorConfig::all().into_iter().filter(|c| !c.about().needs.head).collect();
+    for d in &detectors {
+        let (name, needs) = (d.name(), d.about().needs);
+        all.push(format!("softmax+{name}"));
+        if needs.features && !needs.linear {
+            all.push(format!("deep-mcdd+{name}"));
+        }
+        // gda has no network: what stands on it looks at the inputs.
+        if !needs.logits && !matches!(d, DetectorConfig::MahalanobisEnsemble(_)) {
+            all.push(format!("gda+{name}"));
+        }
+    }
+    all.extend(["fast", "best"].map(str::to_owned));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_settings() {
+        let paper = Preset::Paper.settings();
+        assert_eq!(Method::parse("deep-mcdd").unwrap().settings, paper);
+        assert_eq!(Method::parse("best").unwrap().settings, Settings::default());
+        let nu = Method::parse("deep-mcdd:nu=0.1+knn:k=3").unwrap().settings;
+        assert_eq!(nu.head, HeadConfig::parse("deep-mcdd:nu=0.1").unwrap());
+        assert_eq!(nu.detector, Detect::parse("knn:k=3").unwrap());
+        for wrong in ["msp", "softmx", "softmax+", "softmax+knn:k=0", "deep-mcdd+vim", "alad+msp", "", "softmax++msp"] {
+            assert!(Method::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(Method::parse("knn").unwrap_err().hint_text().unwrap().contains("softmax+knn"));
+    }
+
+    #[test]
+    fn lists_are_expanded_once() {
+        let list = |text: &str| {
+            let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+            Method::list(&names).map(|all| all.into_iter().map(|m| m.name).collect::<Vec<_>>())
+        };
+        assert_eq!(list("paper").unwrap(), PAPER);
+        assert_eq!(list("deep-mcdd, paper,best").unwrap().len(), 9);
+        assert!(list("").is_err() && list("paper,no").is_err());
+        let all = list("all").unwrap();
+        for name in ["softmax+vim", "deep-mcdd+knn", "gda+lof", "gda", "protonet", "best"] {
+            assert!(all.iter().any(|n| n == name), "{name} in {all:?}");
+        }
+        let mut sorted =
+            list("best,zeta-free,deep-mcdd,softmax+msp".replace("zeta-free", "softmax+knn").as_str()).unwrap();
+        sorted.sort_by_key(|n| Method::rank(n));
+        assert_eq!(sorted, ["softmax+msp", "deep-mcdd", "softmax+knn", "best"]);
+    }
+}

@@ -1,0 +1,247 @@
+//! The results of a grid in a file, a line for each cell, added as it is done.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Method, Scenario};
+use crate::error::{Error, Result};
+use crate::files;
+use crate::train::Settings;
+
+/// The name of the file in its folder.
+pub const FILE: &str = "results.jsonl";
+/// Longer files are not ours.
+const LONGEST: u64 = 1 << 30;
+
+/// The data that cells are about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// A name for titles: of a data set, or of a file.
+    pub title: String,
+    /// The name in [`sets`](crate::data::sets), if it is one of them.
+    pub set: Option<String>,
+    /// In words: how much there is, and whether that is all of it.
+    pub coverage: String,
+    /// Classes, in the order of the data, and their rows.
+    pub classes: Vec<(String, usize)>,
+    /// Of every value in the data, so that results of other data are never mixed in.
+    pub sha256: String,
+}
+
+/// What came out for one method, one class left out, one fold and one seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// [`About::sha256`] of the data.
+    pub data: String,
+    /// [`Method::name`].
+    pub method: String,
+    /// The class that was left out.
+    pub ood: String,
+    /// Counted from 0.
+    pub fold: usize,
+    /// How many folds there are.
+    pub folds: usize,
+    /// Of the folds and of the networks.
+    pub seed: u64,
+    /// What was measured; none if it failed.
+    pub measured: Option<Scenario>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// Seconds to train on one thread, and to score; a network that several methods share counts for the first alone.
+    pub seconds: [f64; 2],
+    /// All settings of the method.
+    pub settings: Settings,
+    /// Of this program.
+    pub version: String,
+}
+
+/// What makes a cell: sorted as tables are.
+pub type Key = (u64, usize, usize, (usize, String));
+
+/// The first line of the file, then a cell each.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    About { about: About },
+    Cell(Box<Cell>),
+}
+
+/// All cells of a folder.
+pub struct Results {
+    path: PathBuf,
+    about: About,
+    folds: usize,
+    cells: BTreeMap<Key, Cell>,
+    file: File,
+    /// Held as long as this lives: two programs must not write into one file.
+    _lock: File,
+}
+
+impl Results {
+    /// Opens the results in a folder, or begins them.
+    ///
+    /// # Errors
+    /// If the folder cannot be written or is in use, or holds results of other data or folds.
+    pub fn open(folder: &Path, about: &About, folds: usize) -> Result<Results> {
+        fs::create_dir_all(folder).map_err(|e| Error::io(e, folder))?;
+        let lock_path = folder.join(".lock");
+        let lock = File::create(&lock_path).map_err(|e| Error::io(e, &lock_path))?;
+        if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
+            return Err(Error::setting("is in use by another run")
+                .at_file(folder)
+                .hint("wait for it, or give another -o"));
+        }
+        let path = folder.join(FILE);
+        let io = |e| Error::io(e, &path);
+        let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(io)?;
+        let (old, kept) = read(&path)?;
+        // The end of a line that was being written when the program was stopped.
+        file.set_len(kept).map_err(io)?;
+        let mut cells = BTreeMap::new();
+        match old {
+            None => file.write_all(&line(&Line::About { about: about.clone() })?).map_err(io)?,
+            Some((old, all)) => {
+                let other = |what: &str| {
+                    Err(Error::setting(format!("has results of {what}"))
+                        .at_file(&path)
+                        .hint("give another folder with -o"))
+                };
+                if old != *about {
+                    return other(&format!("other data ({})", old.coverage));
+                }
+                for cell in all {
+                    if cell.folds != folds {
+                        return other(&format!("{} folds", cell.folds));
+                    }
+                    cells.insert(key(about, &cell)?, cell);
+                }
+            }
+        }
+        Ok(Results { path, about: about.clone(), folds, cells, file, _lock: lock })
+    }
+
+    /// What the cells are about.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// The number of folds.
+    pub fn folds(&self) -> usize {
+        self.folds
+    }
+
+    /// All cells, sorted by seed, fold, class and method.
+    pub fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.values()
+    }
+
+    /// The cell of a method, if it is there with the same settings.
+    ///
+    /// # Errors
+    /// If it is there with other settings.
+    pub fn find(&self, method: &Method, ood: &str, fold: usize, seed: u64) -> Result<Option<&Cell>> {
+        let class = position(&self.about, ood)?;
+        let Some(cell) = self.cells.get(&(seed, fold, class, Method::rank(&method.name))) else { return Ok(None) };
+        if cell.settings != (Settings { seed, ..method.settings.clone() }) {
+            return Err(Error::setting(format!("has results of {} with other settings", method.name))
+                .at_file(&self.path)
+                .hint("give another folder with -o"));
+        }
+        Ok(Some(cell))
+    }
+
+    /// Adds a cell, in memory and on disk.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn add(&mut self, cell: Cell) -> Result<()> {
+        let key = key(&self.about, &cell)?;
+        // One write, so that at most the last line is ever cut off.
+        self.file.write_all(&line(&Line::Cell(Box::new(cell.clone())))?).map_err(|e| Error::io(e, &self.path))?;
+        self.cells.insert(key, cell);
+        Ok(())
+    }
+
+    /// Writes the file anew, in order: the same whatever order cells were done in, but for their seconds.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn sort(&mut self) -> Result<()> {
+        let io = |e: io::Error| Error::io(e, &self.path);
+        files::write_beside(&self.path, |w| {
+            w.write_all(&line(&Line::About { about: self.about.clone() })?).map_err(io)?;
+            for cell in self.cells.values() {
+                w.write_all(&line(&Line::Cell(Box::new(cell.clone())))?).map_err(io)?;
+            }
+            Ok(())
+        })?;
+        self.file = OpenOptions::new().append(true).open(&self.path).map_err(io)?;
+        Ok(())
+    }
+}
+
+/// Reads the results in a folder, to look at.
+///
+/// # Errors
+/// If there are none, or what is there is no results file.
+pub fn load(folder: &Path) -> Result<(About, Vec<Cell>)> {
+    let path = folder.join(FILE);
+    if !path.is_file() {
+        return Err(Error::data("there are no results").at_file(&path).hint("give the folder of mcdd bench -o"));
+    }
+    let (Some((about, mut cells)), _) = read(&path)? else {
+        return Err(Error::data("there are no results yet").at_file(&path).hint("let mcdd bench go on"));
+    };
+    let mut keyed = Vec::with_capacity(cells.len());
+    for cell in cells.drain(..) {
+        keyed.push((key(&about, &cell)?, cell));
+    }
+    // Of a cell that was done again the later one counts.
+    let sorted: BTreeMap<Key, Cell> = keyed.into_iter().collect();
+    Ok((about, sorted.into_values().collect()))
+}
+
+/// The first line and the cells, and how long the whole lines are.
+fn read(path: &Path) -> Result<(Option<(About, Vec<Cell>)>, u64)> {
+    let io = |e| Error::io(e, path);
+    if fs::metadata(path).map_err(io)?.len() > LONGEST {
+        return Err(Error::format("is longer than any results file").at_file(path).hint("give another folder with -o"));
+    }
+    let bytes = fs::read(path).map_err(io)?;
+    let kept = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
+    let (mut about, mut cells) = (None, Vec::new());
+    for (i, text) in bytes[..kept].split(|&b| b == b'\n').enumerate().filter(|(_, t)| !t.is_empty()) {
+        let wrong = |what: &str| {
+            Error::format(format!("line {} is {what}", i + 1)).at_file(path).hint("give another folder with -o")
+        };
+        match (serde_json::from_slice(text), &about) {
+            (Ok(Line::About { about: first }), None) => about = Some(first),
+            (Ok(Line::Cell(cell)), Some(first)) if cell.data == first.sha256 => cells.push(*cell),
+            (Ok(_), _) => return Err(wrong("out of place")),
+            (Err(e), _) => return Err(wrong(&format!("no result: {e}"))),
+        }
+    }
+    Ok((about.map(|a| (a, cells)), kept as u64))
+}
+
+fn line(line: &Line) -> Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec(line).map_err(|e| Error::format(e.to_string()))?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+fn key(about: &About, cell: &Cell) -> Result<Key> {
+    Ok((cell.seed, cell.fold, position(about, &cell.ood)?, Method::rank(&cell.method)))
+}
+
+fn position(about: &About, class: &str) -> Result<usize> {
+    about.classes.iter().position(|(name, _)| name == class).ok_or_else(|| {
+        Error::data(format!("there is no class {class:?}")).hint("give the class as it stands in the data")
+    })
+}

@@ -1,0 +1,204 @@
+//! The results of a grid ([`protocol::grid`](crate::protocol::grid)) as tables and as a page, beside the paper's numbers.
+//!
+//! Numbers are in percent. A class's number is the mean over folds (and seeds), with the standard deviation over them. The
+//! mean over classes has the standard deviation of the folds' means. What is here depends on the cells alone, not on when
+//! or in which order they were made.
+
+mod page;
+mod tables;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use page::page;
+pub use tables::{csv, latex, markdown};
+
+use crate::protocol::results::{About, Cell};
+use crate::protocol::{Method, Scenario, published};
+
+/// Something that was measured; more is better.
+pub struct Metric {
+    /// Its name in files.
+    pub key: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    of: fn(&Scenario) -> Option<f64>,
+}
+
+/// In the order of the paper's tables, and two that it has not.
+pub const METRICS: [Metric; 7] = [
+    Metric { key: "accuracy", title: "accuracy", of: |s| s.accuracy },
+    Metric { key: "tnr85", title: "TNR at 85% TPR", of: |s| Some(s.detection.tnr85) },
+    Metric { key: "tnr95", title: "TNR at 95% TPR", of: |s| Some(s.detection.tnr95) },
+    Metric { key: "auroc", title: "AUROC", of: |s| Some(s.detection.auroc) },
+    Metric { key: "aupr_id", title: "AUPR", of: |s| Some(s.detection.aupr_id) },
+    Metric { key: "aupr_ood", title: "AUPR (OOD positive)", of: |s| Some(s.detection.aupr_ood) },
+    Metric { key: "detection_accuracy", title: "detection accuracy", of: |s| Some(s.detection.detection_accuracy) },
+];
+
+/// The metric of a name.
+///
+/// # Panics
+/// If there is none: names are ours.
+fn metric(key: &str) -> &'static Metric {
+    METRICS.iter().find(|m| m.key == key).expect("a metric of this name")
+}
+
+/// A mean in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stat {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation, with n - 1; none of one value.
+    pub std: Option<f64>,
+    /// How many values.
+    pub n: usize,
+}
+
+impl Stat {
+    fn of(values: &[f64]) -> Option<Stat> {
+        let n = values.len();
+        if n == 0 {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+        let std = (n > 1).then(|| 100.0 * libm::sqrt(squares / (n - 1) as f64));
+        Some(Stat { mean: 100.0 * mean, std, n })
+    }
+}
+
+/// The cells of a grid, to be asked.
+pub struct Study<'a> {
+    /// The data.
+    pub about: &'a About,
+    /// Those that have results, in the order of tables.
+    pub methods: Vec<&'a str>,
+    /// Those that were left out, in the order of the data.
+    pub classes: Vec<&'a str>,
+    /// How many folds there are.
+    pub folds: usize,
+    /// How many seeds.
+    pub seeds: usize,
+    cells: &'a [Cell],
+    /// By method, class, and fold and seed.
+    measured: BTreeMap<(&'a str, &'a str), BTreeMap<(u64, usize), &'a Scenario>>,
+}
+
+impl<'a> Study<'a> {
+    /// Of all cells.
+    pub fn new(about: &'a About, cells: &'a [Cell]) -> Study<'a> {
+        let mut methods: Vec<&str> = cells.iter().map(|c| c.method.as_str()).collect();
+        methods.sort_by_key(|m| Method::rank(m));
+        methods.dedup();
+        let there: BTreeSet<&str> = cells.iter().map(|c| c.ood.as_str()).collect();
+        let classes = about.classes.iter().map(|(name, _)| name.as_str()).filter(|c| there.contains(c)).collect();
+        let mut measured: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for cell in cells {
+            if let Some(m) = &cell.measured {
+                let of = measured.entry((cell.method.as_str(), cell.ood.as_str())).or_default();
+                of.insert((cell.seed, cell.fold), m);
+            }
+        }
+        let folds = cells.first().map_or(0, |c| c.folds);
+        let seeds = cells.iter().map(|c| c.seed).collect::<BTreeSet<_>>().len();
+        Study { about, methods, classes, folds, seeds, cells, measured }
+    }
+
+    /// A method's number for a class.
+    pub fn class(&self, method: &str, class: &str, metric: &Metric) -> Option<Stat> {
+        let values: Vec<f64> = self.measured.get(&(method, class))?.values().filter_map(|s| (metric.of)(s)).collect();
+        Stat::of(&values)
+    }
+
+    /// A method's mean over classes; none unless it has a number for each. `n` counts the folds that have all classes.
+    pub fn mean(&self, method: &str, metric: &Metric) -> Option<Stat> {
+        let classes: Vec<f64> =
+            self.classes.iter().map(|c| self.class(method, c, metric).map(|s| s.mean)).collect::<Option<_>>()?;
+        let folds: Vec<f64> = self
+            .whole_folds(method)
+            .into_iter()
+            .filter_map(|fold| {
+                let values: Option<Vec<f64>> =
+                    self.classes.iter().map(|c| (metric.of)(self.measured.get(&(method, *c))?.get(&fold)?)).collect();
+                values.map(|v| v.iter().sum::<f64>() / v.len() as f64)
+            })
+            .collect();
+        let spread = Stat::of(&folds);
+        let mean = classes.iter().sum::<f64>() / classes.len().max(1) as f64;
+        (!classes.is_empty()).then_some(Stat { mean, std: spread.and_then(|s| s.std), n: folds.len() })
+    }
+
+    /// Folds and seeds in which a method has a result for each class.
+    fn whole_folds(&self, method: &str) -> BTreeSet<(u64, usize)> {
+        let mut sets = self.classes.iter().map(|c| {
+            self.measured.get(&(method, *c)).map(|m| m.keys().copied().collect::<BTreeSet<_>>()).unwrap_or_default()
+        });
+        let first = sets.next().unwrap_or_default();
+        sets.fold(first, |all, one| all.intersection(&one).copied().collect())
+    }
+
+    /// In words, how many folds (and seeds) a method has been tested on.
+    pub fn tested(&self, method: &str) -> String {
+        let whole = self.whole_folds(method).len();
+        let wanted = self.folds * self.seeds;
+        let cells: usize =
+            self.classes.iter().filter_map(|c| self.measured.get(&(method, *c))).map(BTreeMap::len).sum();
+        match (whole == wanted, cells == whole * self.classes.len()) {
+            (true, true) => format!("{whole}"),
+            (false, true) => format!("{whole} of {wanted}"),
+            _ => format!("{whole} of {wanted} and some classes of others"),
+        }
+    }
+
+    /// The paper's number for a class, or with none the mean over its classes; only where classes are the same.
+    pub fn paper(&self, method: &str, class: Option<&str>, metric: &Metric) -> Option<f64> {
+        let set = self.about.set.as_deref()?;
+        let number = |class: &str| published::tabular(set, class, metric.key, method);
+        match class {
+            Some(class) => number(class),
+            None if self.classes.len() < self.about.classes.len() => None,
+            None => {
+                let all: Vec<f64> = self.classes.iter().map(|c| number(c)).collect::<Option<_>>()?;
+                Some(all.iter().sum::<f64>() / all.len() as f64)
+            }
+        }
+    }
+
+    /// Cells that failed, in words.
+    pub fn failures(&self) -> Vec<String> {
+        let failed = self.cells.iter().filter_map(|c| Some((c, c.error.as_ref()?)));
+        failed.map(|(c, e)| format!("{} without {}, fold {}, seed {}: {e}", c.method, c.ood, c.fold, c.seed)).collect()
+    }
+
+    /// What it says, in a sentence for each method: how well it notices a class that it has never seen.
+    pub fn sentences(&self) -> Vec<String> {
+        let (auroc, tnr) = (metric("auroc"), metric("tnr95"));
+        let one = |method: &&str| {
+            let (mean, rejected) = (self.mean(method, auroc)?, self.mean(method, tnr)?);
+            let classes = self.classes.iter().filter_map(|c| Some((*c, self.class(method, c, auroc)?.mean)));
+            let (hardest, worst) = classes.min_by(|a, b| a.1.total_cmp(&b.1))?;
+            Some(format!(
+                "{method}: AUROC {:.2} for a class that it has never seen; with a threshold that keeps 95% of the known \
+                 rows, {:.1}% of such a class are noticed; hardest is {hardest} ({worst:.2})",
+                mean.mean, rejected.mean
+            ))
+        };
+        self.methods.iter().filter_map(one).collect()
+    }
+
+    /// What every output says first.
+    fn header(&self) -> String {
+        let seeds = if self.seeds == 1 { String::new() } else { format!(", {} seeds", self.seeds) };
+        format!("{}. Each class left out in turn, {} folds{seeds}", self.about.coverage, self.folds)
+    }
+
+    /// The methods that are best in a row of numbers, as they are printed.
+    fn best(numbers: &[Option<Stat>]) -> Vec<bool> {
+        let shown: Vec<Option<i64>> = numbers.iter().map(|s| s.map(|s| (s.mean * 100.0).round() as i64)).collect();
+        let most = shown.iter().flatten().max().copied();
+        shown.iter().map(|s| s.is_some() && *s == most).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

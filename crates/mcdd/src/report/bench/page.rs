@@ -1,0 +1,120 @@
+//! The page: what came out in a few sentences, the figures, every number.
+
+use std::fmt::Write as _;
+
+use super::tables::{difference, row, title};
+use super::{METRICS, Stat, Study};
+
+const STYLE: &str = include_str!("page.css");
+
+/// Text in HTML.
+fn html(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c if c.is_control() && c != '\n' => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn cell(stat: Option<Stat>, paper: Option<f64>, bold: bool) -> String {
+    let Some(stat) = stat else { return "<td class=none>n/a</td>".into() };
+    let mut out = String::from("<td>");
+    let mean = format!("{:.2}", stat.mean);
+    out.push_str(&if bold { format!("<b>{mean}</b>") } else { mean });
+    if let Some(std) = stat.std {
+        let _ = write!(out, "<span class=std> ± {std:.2}</span>");
+    }
+    if let Some(paper) = paper {
+        let d = stat.mean - paper;
+        let class = if d < -0.005 { "less" } else { "more" };
+        let _ = write!(out, "<span class=paper>{paper:.2} <i class={class}>{}</i></span>", difference(d));
+    }
+    out.push_str("</td>");
+    out
+}
+
+/// A page that stands alone, with `figures`: captions and SVG.
+pub fn page(study: &Study, figures: &[(String, String)]) -> String {
+    let mut out = format!(
+        "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<meta name=color-scheme content=\"light dark\">\n<title>{0}: classes never seen</title>\n<style>\n{STYLE}</style>\n<main>\n<h1>{0}</h1>\n<p class=lead>How well would each method notice a class that it has never seen? {1}.</p>\n",
+        html(&study.about.title),
+        html(&study.header())
+    );
+    out.push_str("<ul>\n");
+    for sentence in study.sentences() {
+        let (name, rest) = sentence.split_once(':').unwrap_or((&sentence, ""));
+        let _ = writeln!(out, "<li><b>{}</b>:{}</li>", html(name), html(rest));
+    }
+    out.push_str("</ul>\n");
+    let failures = study.failures();
+    if !failures.is_empty() {
+        let _ = writeln!(out, "<p class=warn>{} cells failed; they are listed at the end.</p>", failures.len());
+    }
+    let paper = study.methods.iter().any(|m| study.paper(m, None, &METRICS[0]).is_some());
+    out.push_str("<p class=note>Numbers are means in percent ± standard deviation over folds, the best of a row or column in bold. Known rows are positive.");
+    out.push_str(if paper { " Below a number: what the paper prints, and ours less it." } else { "" });
+    out.push_str("</p>\n<h2>Mean over the classes</h2>\n<div class=wide><table>\n<thead><tr><th>method</th>");
+    METRICS.iter().for_each(|m| {
+        let _ = write!(out, "<th>{}</th>", html(m.title));
+    });
+    out.push_str("<th>folds</th></tr></thead>\n<tbody>\n");
+    let columns: Vec<Vec<Option<Stat>>> = METRICS.iter().map(|m| row(study, None, m)).collect();
+    let bold: Vec<Vec<bool>> = columns.iter().map(|c| Study::best(c)).collect();
+    for (i, method) in study.methods.iter().enumerate() {
+        let _ = write!(out, "<tr><th>{}</th>", html(method));
+        for (j, m) in METRICS.iter().enumerate() {
+            out.push_str(&cell(columns[j][i], study.paper(method, None, m), bold[j][i]));
+        }
+        let _ = writeln!(out, "<td>{}</td></tr>", study.tested(method));
+    }
+    out.push_str("</tbody></table></div>\n");
+    for (caption, svg) in figures {
+        let _ = writeln!(out, "<figure>{svg}<figcaption>{}</figcaption></figure>", html(caption));
+    }
+    for m in &METRICS {
+        let _ = write!(out, "<h2>{}</h2>\n<div class=wide><table>\n<thead><tr><th>left out</th>", html(&title(m)));
+        study.methods.iter().for_each(|method| {
+            let _ = write!(out, "<th>{}</th>", html(method));
+        });
+        out.push_str("</tr></thead>\n<tbody>\n");
+        for class in study.classes.iter().map(|c| Some(*c)).chain([None]) {
+            let stats = row(study, class, m);
+            let bold = Study::best(&stats);
+            let kind = if class.is_none() { " class=mean" } else { "" };
+            let _ = write!(out, "<tr{kind}><th>{}</th>", class.map_or("mean".into(), html));
+            for (i, method) in study.methods.iter().enumerate() {
+                out.push_str(&cell(stats[i], study.paper(method, class, m), bold[i]));
+            }
+            out.push_str("</tr>\n");
+        }
+        out.push_str("</tbody></table></div>\n");
+    }
+    out.push_str(
+        "<h2>The data</h2>\n<div class=wide><table>\n<thead><tr><th>class</th><th>rows</th></tr></thead>\n<tbody>\n",
+    );
+    for (name, rows) in &study.about.classes {
+        let _ = writeln!(out, "<tr><th>{}</th><td>{}</td></tr>", html(name), crate::data::sets::thousands(*rows));
+    }
+    out.push_str("</tbody></table></div>\n");
+    if !failures.is_empty() {
+        out.push_str("<h2>Failed</h2>\n<ul>\n");
+        failures.iter().for_each(|f| {
+            let _ = writeln!(out, "<li>{}</li>", html(f));
+        });
+        out.push_str("</ul>\n");
+    }
+    let _ = writeln!(
+        out,
+        "<p class=note>mcdd {}. Test rows and left-out classes select nothing: scaling, weights and thresholds come from the training rows of each fold.</p>\n</main>",
+        env!("CARGO_PKG_VERSION")
+    );
+    out
+}

@@ -1,0 +1,221 @@
+//! Markdown, CSV and LaTeX.
+
+use std::fmt::Write as _;
+
+use super::{METRICS, Metric, Stat, Study, metric};
+use crate::protocol::published;
+
+/// `97.55 ± 0.31`, and behind it the paper's number and the difference.
+fn shown(stat: Option<Stat>, paper: Option<f64>) -> String {
+    let Some(stat) = stat else { return "n/a".into() };
+    let mut text = format!("{:.2}", stat.mean);
+    if let Some(std) = stat.std {
+        let _ = write!(text, " ± {std:.2}");
+    }
+    if let Some(paper) = paper {
+        let _ = write!(text, " ({paper:.2}, {})", difference(stat.mean - paper));
+    }
+    text
+}
+
+/// With its sign.
+pub(super) fn difference(d: f64) -> String {
+    // No minus before what is printed as 0.
+    if format!("{d:.2}") == "-0.00" { "+0.00".into() } else { format!("{d:+.2}").replace('-', "−") }
+}
+
+/// A name inside a Markdown table.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c == '|' || c.is_control() { ' ' } else { c }).collect()
+}
+
+/// All numbers: means, then each metric class by class.
+pub fn markdown(study: &Study) -> String {
+    let mut out = format!("# {}\n\n{}.\n\n", plain(&study.about.title), plain(&study.header()));
+    let known = METRICS.iter().any(|m| study.methods.iter().any(|method| study.paper(method, None, m).is_some()));
+    out.push_str(
+        "Means in percent ± standard deviation over folds; the best of a column or row is bold. ID rows are positive.",
+    );
+    out.push_str(if known { " In brackets the paper's number, and ours less it.\n" } else { "\n" });
+    let titles: Vec<&str> = METRICS.iter().map(|m| m.title).collect();
+    let _ = write!(
+        out,
+        "\n## Mean over the classes\n\n| method | {} | folds |\n|---{}|---|\n",
+        titles.join(" | "),
+        "|---".repeat(METRICS.len())
+    );
+    let columns: Vec<Vec<Option<Stat>>> =
+        METRICS.iter().map(|m| study.methods.iter().map(|method| study.mean(method, m)).collect()).collect();
+    let bold: Vec<Vec<bool>> = columns.iter().map(|c| Study::best(c)).collect();
+    for (i, method) in study.methods.iter().enumerate() {
+        let cells: Vec<String> = METRICS
+            .iter()
+            .enumerate()
+            .map(|(j, m)| strong(&shown(columns[j][i], study.paper(method, None, m)), bold[j][i]))
+            .collect();
+        let _ = writeln!(out, "| {} | {} | {} |", plain(method), cells.join(" | "), study.tested(method));
+    }
+    for m in &METRICS {
+        let _ = write!(
+            out,
+            "\n## {}\n\n| left out | {} |\n|---{}|\n",
+            title(m),
+            study.methods.iter().map(|m| plain(m)).collect::<Vec<_>>().join(" | "),
+            "|---".repeat(study.methods.len())
+        );
+        for class in study.classes.iter().map(|c| Some(*c)).chain([None]) {
+            let row = row(study, class, m);
+            let bold = Study::best(&row);
+            let cells: Vec<String> = study
+                .methods
+                .iter()
+                .enumerate()
+                .map(|(i, method)| strong(&shown(row[i], study.paper(method, class, m)), bold[i]))
+                .collect();
+            let _ = writeln!(out, "| {} | {} |", class.map_or("mean".into(), plain), cells.join(" | "));
+        }
+    }
+    let failures = study.failures();
+    if !failures.is_empty() {
+        out.push_str("\n## Failed\n\n");
+        failures.iter().for_each(|f| {
+            let _ = writeln!(out, "- {}", plain(f));
+        });
+    }
+    out
+}
+
+/// Of a heading.
+pub(super) fn title(m: &Metric) -> String {
+    let mut letters = m.title.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The methods' numbers for a class, or their means.
+pub(super) fn row(study: &Study, class: Option<&str>, m: &Metric) -> Vec<Option<Stat>> {
+    let number = |method: &&str| class.map_or_else(|| study.mean(method, m), |c| study.class(method, c, m));
+    study.methods.iter().map(number).collect()
+}
+
+fn strong(text: &str, bold: bool) -> String {
+    match (bold, text.split_once(' ')) {
+        (false, _) => text.to_owned(),
+        (true, None) => format!("**{text}**"),
+        (true, Some((number, rest))) => format!("**{number}** {rest}"),
+    }
+}
+
+/// A line for each method, class (`mean` for all) and metric.
+pub fn csv(study: &Study) -> String {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    // Writing into memory does not fail.
+    let _ = out.write_record(["data", "method", "left_out", "metric", "mean", "std", "folds", "paper", "difference"]);
+    let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.4}"));
+    for method in &study.methods {
+        for class in study.classes.iter().map(|c| Some(*c)).chain([None]) {
+            for m in &METRICS {
+                let stat = class.map_or_else(|| study.mean(method, m), |c| study.class(method, c, m));
+                let Some(stat) = stat else { continue };
+                let paper = study.paper(method, class, m);
+                let _ = out.write_record([
+                    &study.about.title,
+                    *method,
+                    class.unwrap_or("mean"),
+                    m.key,
+                    &format!("{:.4}", stat.mean),
+                    &number(stat.std),
+                    &stat.n.to_string(),
+                    &number(paper),
+                    &number(paper.map(|p| stat.mean - p)),
+                ]);
+            }
+        }
+    }
+    out.into_inner().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+/// Text in LaTeX.
+fn tex(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\textbackslash{}"),
+            '~' => out.push_str("\\textasciitilde{}"),
+            '^' => out.push_str("\\textasciicircum{}"),
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => out.extend(['\\', c]),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The metrics of the paper's Table 2.
+const PRINTED: [&str; 5] = ["accuracy", "tnr85", "auroc", "aupr_id", "detection_accuracy"];
+
+/// The paper's Table 2 with our numbers, the paper's under them and the difference; then the means of all methods.
+pub fn latex(study: &Study) -> String {
+    let head = ["Classification acc.", "TNR at TPR 85\\%", "AUROC", "AUPR", "Detection acc."].join(" & ");
+    let mut out = format!("% {}.\n% Needs \\usepackage{{multirow,booktabs}}.\n", tex(&study.header()));
+    // The three of the paper and the default, or what there is.
+    let wanted: Vec<&str> = published::METHODS.into_iter().chain(["best"]).collect();
+    let mut methods: Vec<&str> = study.methods.iter().copied().filter(|m| wanted.contains(m)).collect();
+    if methods.is_empty() {
+        methods = study.methods.iter().copied().take(4).collect();
+    }
+    let names: Vec<String> = methods.iter().map(|m| tex(m)).collect();
+    let _ = write!(
+        out,
+        "\\begin{{table*}}\n\\caption{{{}. Mean over folds with the standard deviation as index; the best in bold.}}\n\\centering\\small\n\\begin{{tabular}}{{ll{}}}\n\\toprule\n\\multirow{{2}}{{*}}{{OOD}} & & {head} \\\\\n & & \\multicolumn{{{}}}{{c}}{{{}}} \\\\\n\\midrule\n",
+        tex(&study.header()),
+        "c".repeat(PRINTED.len()),
+        PRINTED.len(),
+        names.join(" / ")
+    );
+    for class in study.classes.iter().map(|c| Some(*c)).chain([None]) {
+        let (mut ours, mut paper, mut less) = (Vec::new(), Vec::new(), Vec::new());
+        for m in PRINTED.map(metric) {
+            let stats: Vec<Option<Stat>> = methods
+                .iter()
+                .map(|method| class.map_or_else(|| study.mean(method, m), |c| study.class(method, c, m)))
+                .collect();
+            let bold = Study::best(&stats);
+            let papers: Vec<Option<f64>> = methods.iter().map(|method| study.paper(method, class, m)).collect();
+            let differences = stats.iter().zip(&papers).map(|(s, p)| Some(difference(s.as_ref()?.mean - (*p)?)));
+            less.push(slashes(differences.collect()));
+            paper.push(slashes(papers.iter().map(|p| p.map(|p| format!("{p:.2}"))).collect()));
+            ours.push(slashes(stats.iter().zip(bold).map(|(s, b)| s.map(|s| number(s, b))).collect()));
+        }
+        let name = class.map_or("mean".into(), tex);
+        let _ = writeln!(out, "{name} & ours & {} \\\\", ours.join(" & "));
+        if study.about.set.is_some() && methods.iter().any(|m| study.paper(m, class, metric("auroc")).is_some()) {
+            let _ = writeln!(out, " & paper & {} \\\\", paper.join(" & "));
+            let _ = writeln!(out, " & difference & {} \\\\", less.join(" & ").replace('−', "$-$"));
+        }
+    }
+    out.push_str("\\bottomrule\n\\end{tabular}\n\\end{table*}\n\n");
+    let _ = write!(
+        out,
+        "\\begin{{table}}\n\\caption{{{}. Means over the classes.}}\n\\centering\\small\n\\begin{{tabular}}{{l{}r}}\n\\toprule\nMethod & {head} & Folds \\\\\n\\midrule\n",
+        tex(&study.header()),
+        "c".repeat(PRINTED.len())
+    );
+    let columns: Vec<Vec<Option<Stat>>> = PRINTED.iter().map(|key| row(study, None, metric(key))).collect();
+    let bold: Vec<Vec<bool>> = columns.iter().map(|c| Study::best(c)).collect();
+    for (i, method) in study.methods.iter().enumerate() {
+        let cells: Vec<String> =
+            (0..PRINTED.len()).map(|j| columns[j][i].map_or("--".into(), |s| number(s, bold[j][i]))).collect();
+        let _ = writeln!(out, "{} & {} & {} \\\\", tex(method), cells.join(" & "), study.tested(method));
+    }
+    out.push_str("\\bottomrule\n\\end{tabular}\n\\end{table}\n");
+    out
+}
+
+fn number(stat: Stat, bold: bool) -> String {
+    let mean = if bold { format!("\\textbf{{{:.2}}}", stat.mean) } else { format!("{:.2}", stat.mean) };
+    stat.std.map_or(mean.clone(), |std| format!("{mean}$_{{\\pm{std:.2}}}$"))
+}
+
+fn slashes(numbers: Vec<Option<String>>) -> String {
+    numbers.into_iter().map(|n| n.unwrap_or_else(|| "--".into())).collect::<Vec<_>>().join(" / ")
+}

@@ -1,0 +1,3 @@
+//! What people look at: tables, pages.
+
+pub mod bench;
