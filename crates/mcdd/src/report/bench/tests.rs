@@ -1,1 +1,104 @@
+use super::*;
+use crate::metrics::detection;
+use crate::train::Preset;
 
+/// A cell whose AUROC is `auroc` hundredths, exactly.
+fn cell(method: &str, ood: &str, fold: usize, auroc: usize, accuracy: Option<f64>) -> Cell {
+    let ood_scores: Vec<f64> = (0..100).map(|i| if i < auroc { 0.0 } else { 2.0 }).collect();
+    let measured = Scenario { accuracy, detection: detection(&[1.0; 10], &ood_scores).unwrap() };
+    Cell {
+        data: "x".into(),
+        method: method.into(),
+        ood: ood.into(),
+        fold,
+        folds: 5,
+        seed: 0,
+        measured: Some(measured),
+        error: None,
+        seconds: [1.0, 2.0],
+        settings: Preset::Paper.settings(),
+        version: "0".into(),
+    }
+}
+
+fn about(set: Option<&str>, classes: &[&str]) -> About {
+    About {
+        title: "A & B".into(),
+        set: set.map(str::to_owned),
+        coverage: "A & B: 5 of 10 rows".into(),
+        classes: classes.iter().map(|c| (c.to_string(), 7)).collect(),
+        sha256: "x".into(),
+    }
+}
+
+#[test]
+fn means_and_deviations_are_those_of_the_definition() {
+    let about = about(None, &["b", "a<", "unused"]);
+    let mut cells = vec![
+        cell("best", "a<", 0, 90, Some(0.5)),
+        cell("best", "a<", 1, 80, Some(0.7)),
+        cell("best", "b", 0, 60, Some(0.5)),
+        cell("best", "b", 1, 90, Some(0.5)),
+        cell("deep-svdd", "a<", 0, 85, None),
+        cell("deep-svdd", "b", 0, 75, None),
+        cell("deep-svdd", "b", 1, 75, None),
+    ];
+    cells.push(Cell { measured: None, error: Some("no | <luck>".into()), ..cell("deep-svdd", "a<", 1, 0, None) });
+    let study = Study::new(&about, &cells);
+    assert_eq!((study.methods.as_slice(), study.classes.as_slice()), (&["deep-svdd", "best"][..], &["b", "a<"][..]));
+    let auroc = metric("auroc");
+    let near = |stat: Option<Stat>, mean: f64, std: Option<f64>, n: usize| {
+        let s = stat.unwrap();
+        assert!((s.mean - mean).abs() < 1e-9 && s.n == n, "{s:?}");
+        assert_eq!(s.std.map(|s| (s * 1e6).round()), std.map(|s| (s * 1e6_f64).round()), "{s:?}");
+    };
+    near(study.class("best", "a<", auroc), 85.0, Some(50f64.sqrt()), 2);
+    // Means of the folds: 75 and 85.
+    near(study.mean("best", auroc), 80.0, Some(50f64.sqrt()), 2);
+    near(study.mean("deep-svdd", auroc), 80.0, None, 1);
+    assert_eq!(study.mean("deep-svdd", metric("accuracy")), None);
+    assert_eq!(study.tested("best"), "2 of 5");
+    assert_eq!(study.tested("deep-svdd"), "1 of 5 and some classes of others");
+    assert_eq!(study.paper("deep-mcdd", Some("b"), auroc), None);
+
+    let text = markdown(&study);
+    assert!(text.contains("A & B: 5 of 10 rows. Each class left out in turn, 5 folds."), "{text}");
+    assert!(text.contains("| a< | **85.00** | **85.00** ± 7.07 |"), "both are best: {text}");
+    assert!(text.contains("| n/a | **55.00**"), "{text}");
+    assert!(text.contains("without a<, fold 1, seed 0: no   <luck>"), "{text}");
+    let page = page(&study, &[("a caption <".into(), "<svg></svg>".into())]);
+    assert!(page.contains("<h1>A &amp; B</h1>") && page.contains("no | &lt;luck&gt;"), "{page}");
+    assert!(
+        page.contains("<th>a&lt;</th><td><b>85.00</b></td><td><b>85.00</b><span class=std> ± 7.07</span></td>"),
+        "{page}"
+    );
+    assert!(page.contains("<figure><svg></svg><figcaption>a caption &lt;</figcaption></figure>"), "{page}");
+    assert!(!page.contains("NaN") && !text.contains("NaN"));
+    let csv = csv(&study);
+    assert!(csv.lines().any(|l| l == "A & B,best,mean,auroc,80.0000,7.0711,2,,"), "{csv}");
+    let tex = latex(&study);
+    assert!(tex.contains("A \\& B: 5 of 10 rows") && tex.contains("\\textbf{80.00}$_{\\pm7.07}$"), "{tex}");
+    let sentences = study.sentences();
+    assert!(
+        sentences[1].starts_with("best: AUROC 80.00") && sentences[1].ends_with("hardest is b (75.00)"),
+        "{sentences:?}"
+    );
+}
+
+#[test]
+fn the_papers_numbers_stand_beside() {
+    let classes = ["1", "2", "3", "4", "5", "6"];
+    let about = about(Some("gas"), &classes);
+    let cells: Vec<Cell> = (0..5).flat_map(|f| classes.map(|c| cell("deep-mcdd", c, f, 97, Some(0.9957)))).collect();
+    let study = Study::new(&about, &cells);
+    let text = markdown(&study);
+    assert!(text.contains("| 1 | **97.00** ± 0.00 (96.08, +0.92) |"), "{text}");
+    assert!(text.contains("| mean | **97.00** ± 0.00 (98.00, −1.00) |") || text.contains("(97.99, −0.99)"), "{text}");
+    assert!(text.contains("(99.57, +0.00)"), "what is printed as nothing has no minus: {text}");
+    assert!(text.contains("| 5 |\n"), "{text}");
+    assert!(latex(&study).contains("1 & ours & ") && latex(&study).contains(" & paper & "));
+    assert!(csv(&study).contains("A & B,deep-mcdd,1,auroc,97.0000,0.0000,5,96.0800,0.9200"));
+    // With a class missing the means are not of the same thing.
+    let some = Study::new(&about, &cells[1..2]);
+    assert_eq!(some.paper("deep-mcdd", None, metric("auroc")), None);
+}
