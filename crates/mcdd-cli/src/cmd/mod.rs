@@ -1,6 +1,7 @@
 //! One file a subcommand.
 
 pub mod completions;
+pub mod datasets;
 pub mod demo;
 pub mod evaluate;
 pub mod inspect;

@@ -202,7 +202,8 @@ impl Set {
                 Form::Idx => idx_rows(path)?,
                 Form::Records(bytes) => std::fs::metadata(path).map_err(io)?.len() / bytes,
                 Form::Folder => {
-                    let images = |name: &str| name.ends_with(".png") || name.ends_with(".jpg");
+                    // Names with a dot in front are what some archivers leave beside the files.
+                    let images = |n: &str| !n.starts_with('.') && (n.ends_with(".png") || n.ends_with(".jpg"));
                     let entries = std::fs::read_dir(path).map_err(io)?;
                     entries.flatten().filter(|e| e.file_name().to_str().is_some_and(images)).count() as u64
                 }
