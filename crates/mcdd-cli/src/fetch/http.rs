@@ -121,12 +121,13 @@ impl Request<'_> {
         let total = match status.as_u16() {
             200 => {
                 have = 0;
-                self.keep_tag(headers)?;
                 response.body().content_length()
             }
             206 => {
-                let (start, total) = text(headers, "content-range").and_then(range).unzip();
-                if start != Some(have) {
+                let (start, total) = text(headers, "content-range").and_then(range).unwrap_or((u64::MAX, None));
+                // Not every server looks at If-Range.
+                let changed = tag.is_some() && text(headers, "etag").is_some_and(|new| tag.as_deref() != Some(new));
+                if start != have || changed {
                     return Err(self.start_over("the server sends another part than was asked for"));
                 }
                 total
@@ -150,7 +151,10 @@ impl Request<'_> {
         let mut file = if have > 0 {
             options.append(true).open(self.part).map_err(io)?
         } else {
-            File::create(self.part).map_err(io)?
+            // First the part, then its tag: the tag of one version never stands beside the bytes of another.
+            let file = File::create(self.part).map_err(io)?;
+            self.keep_tag(headers)?;
+            file
         };
         let mut body = response.into_body().into_with_config().limit(u64::MAX).reader();
         let mut buffer = vec![0; 1 << 16];
@@ -227,9 +231,9 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// `bytes 10-99/100`: where the part begins, and the length of the whole.
-fn range(text: &str) -> Option<(u64, u64)> {
+/// `bytes 10-99/100`: where the part begins, and the length of the whole where it is told.
+fn range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (start, _) = range.split_once('-')?;
-    Some((start.trim().parse().ok()?, total.trim().parse().ok()?))
+    Some((start.trim().parse().ok()?, total.trim().parse().ok()))
 }

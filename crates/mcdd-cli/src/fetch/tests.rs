@@ -10,11 +10,11 @@ mod serve;
 use serve::{Server, ranged, status, whole};
 
 const LIMITS: Limits =
-    Limits { longest: 1 << 20, failures: 3, pause: Duration::from_millis(1), silence: Duration::from_millis(300) };
+    Limits { longest: 1 << 20, failures: 4, pause: Duration::from_millis(1), silence: Duration::from_millis(300) };
 
 /// Bytes in which every place looks different.
 fn content() -> Vec<u8> {
-    (0..200_000u64).map(|i| (i * i >> 7) as u8).collect()
+    (0..200_000u64).map(|i| ((i * i) >> 7) as u8).collect()
 }
 
 struct Lab {
@@ -30,8 +30,12 @@ impl Lab {
     }
 
     fn run(&self, server: &Server, bytes: Option<u64>, verified: bool) -> mcdd::Result<()> {
+        self.limited(server, bytes, verified, &LIMITS)
+    }
+
+    fn limited(&self, server: &Server, bytes: Option<u64>, verified: bool, limits: &Limits) -> mcdd::Result<()> {
         let url = format!("{}/file", server.base);
-        let (part, limits) = (self.part.as_path(), &LIMITS);
+        let part = self.part.as_path();
         Request { url: &url, secure: false, bytes, verified, part, limits }.run(&|_, _| {})
     }
 
@@ -105,17 +109,24 @@ fn a_file_that_changed_begins_anew() {
 fn the_wrong_part_begins_anew() {
     let server = Server::start(|r, before| match before {
         0 => ranged(r, &content(), "\"1\"").cut(100_000),
+        // Other bytes than were asked for; below, the right ones of another version.
         1 => status("206 Partial Content").header("Content-Range", "bytes 5-9/200000").body(b"12345"),
         2 => whole(&content()).header("ETag", "\"1\"").cut(10),
         3 => status("416 Range Not Satisfiable"),
         _ => whole(&content()),
     });
     let lab = Lab::new();
-    // The part is longer than the file: it is of something else.
     lab.run(&server, None, false).unwrap();
     assert_eq!(lab.part(), Some(content()));
     let asked: Vec<_> = server.log().iter().map(|r| r.range).collect();
     assert_eq!(asked, [None, Some(100_000), None, Some(10), None]);
+    let server = Server::start(|r, before| match before {
+        0 => ranged(r, &[1; 5000], "\"old\"").cut(1000),
+        _ => ranged(&serve::Request { if_range: None, ..r.clone() }, &[2; 5000], "\"new\""),
+    });
+    let lab = Lab::new();
+    lab.run(&server, None, false).unwrap();
+    assert_eq!(lab.part().unwrap(), [2; 5000]);
 }
 
 #[test]
@@ -143,7 +154,7 @@ fn lies_about_the_length() {
     let lab = Lab::new();
     lab.fails(&server, None, "tried");
     assert_eq!(lab.part(), Some(content()));
-    assert!(server.log().len() <= 1 + 4);
+    assert!(server.log().len() <= 1 + 5);
     // Less than there is: no more is taken; that it is not whole shows where the length or the sum is known.
     let server = Server::start(|_, _| status("200 OK").header("Content-Length", 1000).body(&content()));
     let lab = Lab::new();
@@ -158,13 +169,15 @@ fn lies_about_the_length() {
 fn silence_and_refusals_end() {
     let silent =
         Server::start(|_, _| status("200 OK").header("Content-Length", 10).body(b"abc").silent(Duration::from_secs(3)));
-    Lab::new().fails(&silent, None, "tried 4 times");
+    let hasty = Limits { silence: Duration::from_millis(100), ..LIMITS };
+    let e = Lab::new().limited(&silent, None, false, &hasty).unwrap_err();
+    assert!(e.to_string().contains("tried 5 times"), "{e}");
     let missing = Server::start(|_, _| status("404 Not Found"));
     Lab::new().fails(&missing, None, "answers 404 Not Found");
     assert_eq!(missing.log().len(), 1);
     let failing = Server::start(|_, _| status("500 Internal Server Error"));
     Lab::new().fails(&failing, None, "answers 500");
-    assert_eq!(failing.log().len(), 4);
+    assert_eq!(failing.log().len(), 5);
     let hiccup = Server::start(|_, before| if before < 2 { status("503 Busy") } else { whole(b"done") });
     let lab = Lab::new();
     lab.run(&hiccup, None, false).unwrap();
