@@ -111,7 +111,13 @@ fn fetch(download: &Download, set: &Set, work: &Path, origin: &Origin) -> Result
     if file.is_file() && verify(download, &file).is_ok() {
         return Ok(());
     }
+    let from = match origin {
+        Origin::Publisher => download.url.to_owned(),
+        Origin::Mirror(base) => format!("{base}/{}", download.file),
+        Origin::Folder(folder) => folder.join(download.file).display().to_string(),
+    };
     let size = download.bytes.map_or("length not known".into(), |bytes| format!("{} bytes", thousands(bytes as usize)));
+    ui::note(&format!("fetching {from} ({size})"));
     let bar = ui::bytes_bar(download.file);
     let shown = |done: u64, total: Option<u64>| {
         if let Some(bar) = &bar {
@@ -119,15 +125,14 @@ fn fetch(download: &Download, set: &Set, work: &Path, origin: &Origin) -> Result
             total.into_iter().for_each(|total| bar.set_length(total));
         }
     };
-    let over_http = |url: &str, secure: bool| {
-        ui::note(&format!("fetching {url} ({size})"));
-        let (bytes, verified) = (download.bytes, download.checksum.is_some());
-        http::Request { url, secure, bytes, verified, part: &part, limits: &http::LIMITS }.run(&shown)
-    };
     let outcome = match origin {
-        Origin::Publisher => over_http(download.url, true),
-        Origin::Mirror(base) => over_http(&format!("{base}/{}", download.file), false),
         Origin::Folder(folder) => copy(&folder.join(download.file), &part, &shown),
+        _ => {
+            // A mirror is the user's choice; a publisher is known to have HTTPS.
+            let secure = matches!(origin, Origin::Publisher);
+            let (bytes, verified) = (download.bytes, download.checksum.is_some());
+            http::Request { url: &from, secure, bytes, verified, part: &part, limits: &http::LIMITS }.run(&shown)
+        }
     };
     if let Some(bar) = bar {
         bar.finish_and_clear();
