@@ -1,6 +1,7 @@
 //! The `mcdd` command. Data goes to stdout, talk to stderr.
 
 mod cmd;
+mod fetch;
 mod options;
 mod output;
 mod ui;
@@ -16,6 +17,7 @@ Examples:
   mcdd predict flowers.mcdd new.csv             a class or \"unknown\" for each row
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv
   mcdd methods                                  every method and detector, and what each needs
+  mcdd datasets --data DIR                      the paper's data sets, and what of them is in DIR
   mcdd score --detector knn --train-features f.npy --features g.npy    features from your own network
 
 Exit codes: 0 done, 1 a row was unknown (predict --fail-on-unknown), 2 error.
@@ -40,6 +42,7 @@ enum Command {
     Methods(cmd::methods::Args),
     Score(cmd::score::ScoreArgs),
     FitDetector(cmd::score::FitArgs),
+    Datasets(cmd::datasets::Args),
     Demo(cmd::demo::Args),
     Completions(cmd::completions::Args),
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Methods(args) => cmd::methods::run(args),
         Command::Score(args) => cmd::score::run_score(args),
         Command::FitDetector(args) => cmd::score::run_fit(args),
+        Command::Datasets(args) => cmd::datasets::run(args),
         Command::Demo(args) => cmd::demo::run(args),
         Command::Completions(args) => cmd::completions::run::<Cli>(args),
     };

@@ -116,6 +116,19 @@ fn bar(total: usize, members: usize) -> ProgressBar {
     bar
 }
 
+/// A bar for a file that comes in, where stderr is a terminal.
+pub fn bytes_bar(name: &str) -> Option<ProgressBar> {
+    if !io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = ProgressBar::no_length();
+    let plain = "{bar:30} {bytes}/{total_bytes}  {msg}  {bytes_per_sec}  {eta} left";
+    let template = if colour() { plain.replace("bar:30", "bar:30.cyan") } else { plain.into() };
+    bar.set_style(ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message(name.to_owned());
+    Some(bar)
+}
+
 impl Watch for Progress {
     fn notices(&self, notices: &[String]) {
         if !self.quiet {

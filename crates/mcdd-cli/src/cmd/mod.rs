@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod completions;
+pub mod datasets;
 pub mod demo;
 pub mod evaluate;
 pub mod inspect;

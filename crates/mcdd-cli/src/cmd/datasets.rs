@@ -1,0 +1,147 @@
+//! `mcdd datasets`: the data sets of the paper, what is there of them, and how to get the rest.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use mcdd::data::sets::{self, Set, thousands};
+use serde_json::{Value, json};
+
+use crate::fetch::{self, Origin, State};
+use crate::ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcdd datasets --data ~/data                       what there is, and what of it is in ~/data
+  mcdd datasets get shuttle mnist --data ~/data     fetch two, to ~/data/shuttle and ~/data/mnist
+  mcdd datasets get gas --from https://example.org/uci    from a mirror with the publisher's file names
+  mcdd datasets get gas --from ~/Downloads          from files that are here already
+
+MCDD_DATA stands for --data where that is not given.";
+
+/// List the paper's data sets and what is there of them; fetch them
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// The folder of all data sets [default: $MCDD_DATA]
+    #[arg(long, value_name = "DIR", global = true)]
+    data: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Get(GetArgs),
+}
+
+/// Fetch data sets from their publishers: resumed where it broke off, verified, unpacked
+#[derive(clap::Args)]
+struct GetArgs {
+    /// The sets, by name
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// Fetch from a mirror with the same file names: an address or a folder
+    #[arg(long, value_name = "URL|DIR")]
+    from: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let data = args.data.or_else(|| std::env::var_os("MCDD_DATA").filter(|v| !v.is_empty()).map(PathBuf::from));
+    if let Some(Command::Get(get)) = args.command {
+        return fetch_all(&get, data.as_deref());
+    }
+    if let Some(dir) = data.as_deref().filter(|dir| !dir.is_dir()) {
+        return Err(mcdd::Error::setting("there is no such folder").at_file(dir).hint("give --data DIR").into());
+    }
+    // Without a folder only what stands elsewhere on the system is found: no path with this in it exists.
+    let dir = data.as_deref().unwrap_or(Path::new("\0"));
+    let text = if args.json {
+        format!("{:#}\n", sets::ALL.iter().map(|set| entry(set, dir)).collect::<Value>())
+    } else {
+        table(data.as_deref(), dir)?
+    };
+    ui::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fetch_all(args: &GetArgs, data: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let mut chosen: Vec<&'static Set> = Vec::new();
+    for name in &args.names {
+        chosen.push(sets::find(name).ok_or_else(|| {
+            let names: Vec<&str> = sets::ALL.iter().map(|set| set.name).collect();
+            mcdd::Error::setting(format!("there is no data set {name:?}"))
+                .hint(format!("the sets are {}; mcdd datasets tells about them", names.join(", ")))
+        })?);
+    }
+    let Some(dir) = data else {
+        return Err(mcdd::Error::setting("no folder for the data is given")
+            .hint("give --data DIR, or set MCDD_DATA to the folder")
+            .into());
+    };
+    let origin = args.from.as_deref().map_or(Origin::Publisher, Origin::parse);
+    for set in chosen {
+        fetch::get(set, dir, &origin)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A word and a line about what is there, and where.
+fn found(set: &'static Set, dir: &Path) -> (&'static str, String, Option<mcdd::data::sets::Found>) {
+    match fetch::state(set, dir) {
+        State::Missing => ("missing", format!("{}: not there", set.title), None),
+        State::Complete(found, line) => ("found", line, Some(found)),
+        State::Incomplete(found, line) => ("incomplete", line, Some(found)),
+        State::Wrong(found, line) => ("wrong", line, Some(found)),
+    }
+}
+
+fn entry(set: &'static Set, dir: &Path) -> Value {
+    let (state, line, found) = found(set, dir);
+    let downloads = |d: &sets::Download| json!({ "url": d.url, "file": d.file, "bytes": d.bytes });
+    json!({
+        "name": set.name,
+        "title": set.title,
+        "what": set.what,
+        "rows": set.rows,
+        "features": set.features,
+        "classes": set.classes,
+        "licence": set.licence,
+        "page": set.page,
+        "downloads": set.downloads.iter().map(downloads).collect::<Value>(),
+        "state": state,
+        "coverage": line,
+        "folder": found.as_ref().map(|f| f.folder.to_string_lossy()),
+        "missing": found.map_or_else(Vec::new, |f| f.missing),
+    })
+}
+
+fn table(data: Option<&Path>, dir: &Path) -> anyhow::Result<String> {
+    let mut out = String::new();
+    match data {
+        Some(dir) => writeln!(out, "Data sets in {}", dir.display())?,
+        None => writeln!(out, "Data sets (--data DIR or MCDD_DATA says where they are)")?,
+    }
+    for set in sets::ALL {
+        let (state, line, found) = found(set, dir);
+        let place = found.map_or(String::new(), |f| format!(" ({})", f.folder.display()));
+        writeln!(out, "\n  {:<15}{state:<11} {line}{place}", set.name)?;
+        writeln!(out, "  {:<15}{}", "", set.what)?;
+        let classes = if set.classes > 0 { format!("{} classes", set.classes) } else { "no labels".into() };
+        let rows = thousands(set.rows);
+        let bytes: Option<u64> = set.downloads.iter().map(|d| d.bytes).sum();
+        let fetch = bytes.map_or(String::new(), |b| format!("; {:.1} MB to fetch", b as f64 / 1e6));
+        writeln!(out, "  {:<15}{rows} rows x {} features, {classes}{fetch}", "", set.features)?;
+        writeln!(out, "  {:<15}licence: {}", "", set.licence)?;
+        writeln!(out, "  {:<15}{}", "", set.page)?;
+    }
+    writeln!(out, "\nmcdd datasets get NAME fetches one.")?;
+    Ok(out)
+}
