@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use mcdd::data::sets::{Loaded, Set};
 use mcdd::data::{Label, ReadOptions};
 
 /// How files are read.
@@ -56,12 +57,25 @@ impl Reading {
 }
 
 /// The folder of the data sets: what is given, or `MCDD_DATA`.
-pub fn data_folder(given: Option<&Path>) -> mcdd::Result<PathBuf> {
-    let folder = given.map(Path::to_owned).or_else(|| std::env::var_os("MCDD_DATA").map(PathBuf::from));
-    folder.filter(|f| !f.as_os_str().is_empty()).ok_or_else(|| {
-        mcdd::Error::setting("it is not said where the data sets are")
-            .hint("give --data DIR or set MCDD_DATA; mcdd datasets get NAME --data DIR fetches them")
-    })
+pub fn data_folder(given: Option<PathBuf>) -> Option<PathBuf> {
+    given.or_else(|| std::env::var_os("MCDD_DATA").filter(|v| !v.is_empty()).map(PathBuf::from))
+}
+
+/// In place of a folder that is not given: nothing is in it, and what stands elsewhere on the system is still found.
+pub const NO_FOLDER: &str = "\0";
+
+/// What to say where a folder must be given.
+pub fn no_data_folder() -> mcdd::Error {
+    mcdd::Error::setting("no folder for the data sets is given").hint("give --data DIR, or set MCDD_DATA to the folder")
+}
+
+/// Reads a data set; `given` is its folder.
+pub fn read_set(set: &'static Set, given: Option<PathBuf>) -> mcdd::Result<Loaded> {
+    match data_folder(given) {
+        Some(folder) => set.read(&folder),
+        None if set.locate(Path::new(NO_FOLDER)).is_none() => Err(no_data_folder()),
+        None => set.read(Path::new(NO_FOLDER)),
+    }
 }
 
 /// The number of threads: all cores unless told.

@@ -195,7 +195,7 @@ impl Args {
         if let [name] = self.data.as_slice()
             && let Some(set) = sets::find(name)
         {
-            let loaded = set.read(&options::data_folder(self.data_dir.as_deref())?)?;
+            let loaded = options::read_set(set, self.data_dir.clone())?;
             let about = About::new(&loaded.table, set.title, Some(&loaded.coverage))?;
             return Ok((loaded.table, about, set.name.to_owned()));
         }

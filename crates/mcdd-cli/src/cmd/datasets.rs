@@ -8,7 +8,7 @@ use mcdd::data::sets::{self, Set, thousands};
 use serde_json::{Value, json};
 
 use crate::fetch::{self, Origin, State};
-use crate::ui;
+use crate::{options, ui};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,15 +54,14 @@ struct GetArgs {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let data = args.data.or_else(|| std::env::var_os("MCDD_DATA").filter(|v| !v.is_empty()).map(PathBuf::from));
+    let data = options::data_folder(args.data);
     if let Some(Command::Get(get)) = args.command {
         return fetch_all(&get, data.as_deref());
     }
     if let Some(dir) = data.as_deref().filter(|dir| !dir.is_dir()) {
         return Err(mcdd::Error::setting("there is no such folder").at_file(dir).hint("give --data DIR").into());
     }
-    // Without a folder only what stands elsewhere on the system is found: no path with this in it exists.
-    let dir = data.as_deref().unwrap_or(Path::new("\0"));
+    let dir = data.as_deref().unwrap_or(Path::new(options::NO_FOLDER));
     let text = if args.json {
         format!("{:#}\n", sets::ALL.iter().map(|set| entry(set, dir)).collect::<Value>())
     } else {
@@ -82,9 +81,7 @@ fn fetch_all(args: &GetArgs, data: Option<&Path>) -> anyhow::Result<ExitCode> {
         })?);
     }
     let Some(dir) = data else {
-        return Err(mcdd::Error::setting("no folder for the data is given")
-            .hint("give --data DIR, or set MCDD_DATA to the folder")
-            .into());
+        return Err(options::no_data_folder().into());
     };
     let origin = args.from.as_deref().map_or(Origin::Publisher, Origin::parse);
     for set in chosen {

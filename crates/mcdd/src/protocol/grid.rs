@@ -11,7 +11,7 @@ use std::time::Instant;
 use sha2::{Digest, Sha256};
 
 use super::results::{About, Cell, Results};
-use super::{Method, Split, class_sizes};
+use super::{Method, Part, Split};
 use crate::data::sets::{Coverage, thousands};
 use crate::data::{Column, Table};
 use crate::detector::Detect;
@@ -74,7 +74,7 @@ impl About {
             title: coverage.map_or(title, |c| c.set.title).to_owned(),
             set: coverage.map(|c| c.set.name.to_owned()),
             coverage: coverage.map_or_else(|| format!("{title}: {}", whole()), Coverage::to_string),
-            classes: table.classes().iter().cloned().zip(class_sizes(table)).collect(),
+            classes: table.classes().iter().cloned().zip(table.class_sizes()).collect(),
             sha256: digest(table),
         })
     }
@@ -132,31 +132,23 @@ impl Grid {
 
     /// What users should know about the data before they look at results.
     pub fn notices(&self, table: &Table) -> Vec<String> {
-        let sizes = class_sizes(table);
+        let sizes = table.class_sizes();
         let named = |test: &dyn Fn(usize) -> bool| {
-            let all: Vec<String> = table
-                .classes()
-                .iter()
-                .zip(&sizes)
-                .filter(|(_, n)| test(**n))
-                .map(|(c, n)| format!("{c} ({n})"))
-                .collect();
-            all.join(", ")
+            let all = table.classes().iter().zip(&sizes).filter(|(_, n)| test(**n)).map(|(c, n)| format!("{c} ({n})"));
+            all.collect::<Vec<_>>().join(", ")
         };
-        let mut notices = Vec::new();
-        let small = named(&|n| n < self.folds);
-        if !small.is_empty() {
-            notices.push(format!(
-                "classes with fewer rows than folds are never tested, all their rows stay in training: {small}"
-            ));
-        }
-        let few = named(&|n| n >= self.folds && n < 10 * self.folds);
-        if !few.is_empty() {
-            notices.push(format!(
-                "classes with fewer than ten test rows in a fold, so that their numbers are coarse: {few}"
-            ));
-        }
+        let part = |part: Part| named(&|n| Part::of(n, self.folds) == part);
+        let few = named(&|n| Part::of(n, self.folds) == Part::Tested && n < 10 * self.folds);
+        let notices = [
+            ("these classes have too few rows to be learned and are only shown as left out", part(Part::Unknown)),
+            ("these classes have too few rows to be tested, all of them stay in training", part(Part::Learned)),
+            ("these classes have fewer than ten test rows in a fold", few),
+        ];
         notices
+            .into_iter()
+            .filter(|(_, which)| !which.is_empty())
+            .map(|(what, which)| format!("{what}: {which}"))
+            .collect()
     }
 
     /// Does what is missing in `results`, with `jobs` threads of one cell each. What comes out does not depend on them.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::Table;
 use crate::error::{Error, Result};
 use crate::metrics::{self, Detection};
-use crate::model::{Model, Predictions};
+use crate::model::{MIN_CLASS_ROWS, Model, Predictions};
 use crate::net::cpu::pool::Pool;
 use crate::train::{Run, Settings, in_parallel};
 
@@ -41,21 +41,28 @@ pub struct Split {
 impl Split {
     /// Leaves out `class`, and fold `fold` of `folds` of the others. `seed` deals the rows.
     ///
-    /// A class with fewer rows than there are folds is never tested: all its rows stay in training, so that it is learned in
-    /// each fold.
+    /// Small classes ([`Part`]) are not tested, or not known either.
     ///
     /// # Errors
     /// If there is no such class or fold, or nothing to test.
     pub fn new(table: &Table, class: &str, fold: usize, folds: usize, seed: u64) -> Result<Split> {
-        let (known, unknown) = table.leave_out(class)?;
+        let (mut known, unknown) = table.leave_out(class)?;
+        let sizes = known.class_sizes();
+        let tiny = |i: &usize| Part::of(sizes[*i], folds) == Part::Unknown;
+        let too_small: Vec<String> = (0..sizes.len()).filter(tiny).map(|i| known.classes()[i].clone()).collect();
+        for class in &too_small {
+            known = known.leave_out(class)?.0;
+        }
         let mut parts = known.folds(folds, seed);
         if fold >= parts.len() {
             return Err(Error::setting(format!("there is no fold {fold}"))
                 .hint(format!("folds are 0 to {}", folds.saturating_sub(1))));
         }
-        let sizes = class_sizes(&known);
+        let sizes = known.class_sizes();
+        let tested =
+            |&row: &usize| known.label(row).is_some_and(|c| Part::of(sizes[c as usize], folds) == Part::Tested);
         let mut test_rows = parts.swap_remove(fold);
-        test_rows.retain(|&r| known.label(r).is_some_and(|c| sizes[c as usize] >= folds));
+        test_rows.retain(tested);
         if test_rows.is_empty() || unknown.rows() == 0 {
             return Err(Error::data(format!("without class {class:?}, fold {fold} has no rows to test"))
                 .hint("give fewer folds, or more rows"));
@@ -82,11 +89,28 @@ impl Split {
     }
 }
 
-/// The rows of each class.
-pub fn class_sizes(table: &Table) -> Vec<usize> {
-    let mut sizes = vec![0; table.classes().len()];
-    (0..table.rows()).filter_map(|r| table.label(r)).for_each(|c| sizes[c as usize] += 1);
-    sizes
+/// What becomes of a class while others are left out, by its number of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// In every fold some of its rows are tested and enough are left to learn from.
+    Tested,
+    /// All its rows stay in training, in every fold: without some of them they were too few.
+    Learned,
+    /// It has fewer rows than training needs: it is only ever shown as the class that was left out.
+    Unknown,
+}
+
+impl Part {
+    /// Of a class with so many rows.
+    pub fn of(rows: usize, folds: usize) -> Part {
+        if rows < MIN_CLASS_ROWS {
+            Part::Unknown
+        } else if rows < folds || rows - rows.div_ceil(folds.max(1)) < MIN_CLASS_ROWS {
+            Part::Learned
+        } else {
+            Part::Tested
+        }
+    }
 }
 
 /// Trains without `class` and without fold `fold` of `folds`, and tests on both.
@@ -175,26 +199,27 @@ mod tests {
     }
 
     #[test]
-    fn small_classes_stay_in_training() {
-        // Classes of 3, 5 and 12 rows, five folds.
-        let csv: String = (0..20)
-            .map(|i| format!("{},{}\n", i * i % 7, ["a", "b", "c"][usize::from(i > 2) + usize::from(i > 7)]))
-            .collect();
+    fn small_classes_are_learned_or_left_alone() {
+        // Five folds: one class too small to learn, two to test, and two that are not.
+        let sizes = [("a", 4), ("b", 5), ("c", 6), ("d", 7), ("e", 20)];
+        let parts = sizes.map(|(_, n)| Part::of(n, 5));
+        assert_eq!(parts, [Part::Unknown, Part::Learned, Part::Learned, Part::Tested, Part::Tested]);
+        let rows = sizes.iter().flat_map(|(c, n)| (0..*n).map(move |i| format!("{},{c}\n", i * i % 7)));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.csv");
-        std::fs::write(&path, format!("x,label\n{csv}")).unwrap();
+        std::fs::write(&path, format!("x,label\n{}", rows.collect::<String>())).unwrap();
         let table = Table::read(&[path], &crate::data::ReadOptions::default()).unwrap();
-        assert_eq!(class_sizes(&table), [3, 5, 12]);
         let mut tested = 0;
         for fold in 0..5 {
-            let split = Split::new(&table, "c", fold, 5, 0).unwrap();
-            assert_eq!(class_sizes(&split.test), [0, 1]);
-            assert_eq!(class_sizes(&split.train), [3, 4]);
+            let split = Split::new(&table, "e", fold, 5, 0).unwrap();
+            let [train, test] = [&split.train, &split.test].map(Table::class_sizes);
+            assert_eq!(split.train.classes(), ["b", "c", "d"]);
+            assert!(train[..2] == [5, 6] && test[..2] == [0, 0] && train[2] >= 5 && train[2] + test[2] == 7);
             tested += split.test.rows();
             // As the class left out it is whole.
-            assert_eq!(Split::new(&table, "a", fold, 5, 0).unwrap().unknown.rows(), 3);
+            assert_eq!(Split::new(&table, "a", fold, 5, 0).unwrap().unknown.rows(), 4);
         }
-        assert_eq!(tested, 5);
-        assert!(Split::new(&table, "c", 0, 20, 0).is_err());
+        assert_eq!(tested, 7);
+        assert!(Split::new(&table, "e", 0, 20, 0).is_err());
     }
 }

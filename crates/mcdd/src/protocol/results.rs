@@ -195,20 +195,22 @@ pub fn load(folder: &Path) -> Result<(About, Vec<Cell>)> {
     if !path.is_file() {
         return Err(Error::data("there are no results").at_file(&path).hint("give the folder of mcdd bench -o"));
     }
-    let (Some((about, mut cells)), _) = read(&path)? else {
+    let (Some((about, cells)), _) = read(&path)? else {
         return Err(Error::data("there are no results yet").at_file(&path).hint("let mcdd bench go on"));
     };
-    let mut keyed = Vec::with_capacity(cells.len());
-    for cell in cells.drain(..) {
-        keyed.push((key(&about, &cell)?, cell));
-    }
     // Of a cell that was done again the later one counts.
-    let sorted: BTreeMap<Key, Cell> = keyed.into_iter().collect();
+    let mut sorted = BTreeMap::new();
+    for cell in cells {
+        sorted.insert(key(&about, &cell)?, cell);
+    }
     Ok((about, sorted.into_values().collect()))
 }
 
-/// The first line and the cells, and how long the whole lines are.
-fn read(path: &Path) -> Result<(Option<(About, Vec<Cell>)>, u64)> {
+/// What is in a file: none if not even its first line.
+type Contents = Option<(About, Vec<Cell>)>;
+
+/// The contents, and how long the whole lines are.
+fn read(path: &Path) -> Result<(Contents, u64)> {
     let io = |e| Error::io(e, path);
     if fs::metadata(path).map_err(io)?.len() > LONGEST {
         return Err(Error::format("is longer than any results file").at_file(path).hint("give another folder with -o"));

@@ -67,6 +67,9 @@ impl Stat {
     }
 }
 
+/// What was measured, by seed and fold.
+type Runs<'a> = BTreeMap<(u64, usize), &'a Scenario>;
+
 /// The cells of a grid, to be asked.
 pub struct Study<'a> {
     /// The data.
@@ -80,8 +83,8 @@ pub struct Study<'a> {
     /// How many seeds.
     pub seeds: usize,
     cells: &'a [Cell],
-    /// By method, class, and fold and seed.
-    measured: BTreeMap<(&'a str, &'a str), BTreeMap<(u64, usize), &'a Scenario>>,
+    /// By method and class.
+    measured: BTreeMap<(&'a str, &'a str), Runs<'a>>,
 }
 
 impl<'a> Study<'a> {
@@ -92,7 +95,7 @@ impl<'a> Study<'a> {
         methods.dedup();
         let there: BTreeSet<&str> = cells.iter().map(|c| c.ood.as_str()).collect();
         let classes = about.classes.iter().map(|(name, _)| name.as_str()).filter(|c| there.contains(c)).collect();
-        let mut measured: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        let mut measured: BTreeMap<_, Runs> = BTreeMap::new();
         for cell in cells {
             if let Some(m) = &cell.measured {
                 let of = measured.entry((cell.method.as_str(), cell.ood.as_str())).or_default();
