@@ -313,16 +313,15 @@ fn write(folder: &Path, study: &Study) -> mcdd::Result<()> {
 
 /// The means of each method, in columns.
 fn summary(study: &Study) -> String {
-    let titles = ["accuracy", "TNR85", "TNR95", "AUROC", "AUPR", "AUPR-OOD", "det.acc."];
     let width = study.methods.iter().map(|m| m.chars().count()).max().unwrap_or(0).max(6);
     let mut out = format!("{:width$}", "method");
-    titles.iter().for_each(|t| out.push_str(&format!("  {t:>8}")));
+    METRICS.iter().for_each(|m| out.push_str(&format!("  {:>9}", m.short)));
     out.push_str(&format!("  {:>11}  folds\n", "paper AUROC"));
     for method in &study.methods {
         out.push_str(&format!("{:width$}", ui::plain(method)));
         for metric in &METRICS {
             let mean = study.mean(method, metric).map_or("n/a".into(), |s| format!("{:.2}", s.mean));
-            out.push_str(&format!("  {mean:>8}"));
+            out.push_str(&format!("  {mean:>9}"));
         }
         let paper = METRICS.iter().find(|m| m.key == "auroc").and_then(|m| study.paper(method, None, m));
         let paper = paper.map_or(String::new(), |p| format!("{p:.2}"));

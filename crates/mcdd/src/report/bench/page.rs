@@ -63,7 +63,7 @@ pub fn page(study: &Study, figures: &[(String, String)]) -> String {
     out.push_str(if paper { " Below a number: what the paper prints, and ours less it." } else { "" });
     out.push_str("</p>\n<h2>Mean over the classes</h2>\n<div class=wide><table>\n<thead><tr><th>method</th>");
     METRICS.iter().for_each(|m| {
-        let _ = write!(out, "<th>{}</th>", html(m.title));
+        let _ = write!(out, "<th title=\"{}\">{}</th>", html(m.title), html(m.short));
     });
     out.push_str("<th>folds</th></tr></thead>\n<tbody>\n");
     let columns: Vec<Vec<Option<Stat>>> = METRICS.iter().map(|m| row(study, None, m)).collect();
@@ -79,7 +79,9 @@ pub fn page(study: &Study, figures: &[(String, String)]) -> String {
     for (caption, svg) in figures {
         let _ = writeln!(out, "<figure>{svg}<figcaption>{}</figcaption></figure>", html(caption));
     }
-    for m in &METRICS {
+    // What most look for first.
+    let (first, rest): (Vec<_>, Vec<_>) = METRICS.iter().partition(|m| m.key == "auroc");
+    for m in first.into_iter().chain(rest) {
         let _ = write!(out, "<h2>{}</h2>\n<div class=wide><table>\n<thead><tr><th>left out</th>", html(&title(m)));
         study.methods.iter().for_each(|method| {
             let _ = write!(out, "<th>{}</th>", html(method));
