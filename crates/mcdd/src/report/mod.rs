@@ -1,0 +1,3 @@
+//! What people look at: figures of what methods do.
+
+pub mod figure;
