@@ -58,7 +58,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let series = names(&["ID accuracy", "TNR at 85% TPR", "AUROC", "Detection accuracy", "AUPR in", "AUPR out"]);
     let caption = "Made-up numbers. Means over classes, folds and seeds; bands: one standard deviation to each side.";
-    write(&folder, "lines", &lines("All metrics against ν on GasSensor", caption, &series, &[panel("GasSensor", 0.0)])?)?;
+    write(
+        &folder,
+        "lines",
+        &lines("All metrics against ν on GasSensor", caption, &series, &[panel("GasSensor", 0.0)])?,
+    )?;
     let panels: Vec<LinePanel> = (0..4).map(|i| panel(&format!("Data set {i}"), f64::from(i) * 3.0)).collect();
     write(&folder, "lines-many", &lines("All metrics against ν", caption, &series, &panels)?)?;
     Ok(())

@@ -3,6 +3,7 @@
 pub mod completions;
 pub mod demo;
 pub mod evaluate;
+pub mod figure;
 pub mod inspect;
 pub mod methods;
 pub mod metrics;

@@ -1,9 +1,9 @@
 //! Bars: methods beside each other, group by group.
 
-use super::axis::{Along, Axis, short};
+use super::axis::{Along, Axis, plain, short};
 use super::colour::Paint;
-use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, TINY, WIDTH};
-use super::scene::{Anchor, Area, Scene, Style, Text};
+use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, TINY, WIDTH, y_name_width};
+use super::scene::{Anchor, Area, Scene, Shape, Style, Text};
 use super::{Figure, Value, check_numbers, font};
 use crate::error::{Error, Result};
 
@@ -44,29 +44,43 @@ pub fn bars(title: &str, caption: &str, series: &[String], panels: &[BarPanel]) 
     let inner = |columns: usize| (WIDTH - 2.0 * MARGIN - (columns as f64 - 1.0) * 20.0) / columns as f64;
     let wide = |columns: usize| (inner(columns) - 50.0) / most as f64 >= 13.0;
     let columns = (1..=3.min(panels.len().max(1))).rev().find(|&c| wide(c)).unwrap_or(1);
+    let left = panels.iter().map(|p| axis(p).0.label_width(SMALL) + y_name_width(&p.unit)).fold(0.0, f64::max);
     for row in panels.chunks(columns) {
         let heights = row.iter().enumerate().map(|(i, p)| {
             let x = MARGIN + i as f64 * (inner(columns) + 20.0);
-            draw(&mut page.scene, p, x, page.y, inner(columns))
+            draw(&mut page.scene, p, x, page.y, inner(columns), left)
         });
         page.y += heights.fold(0.0, f64::max);
     }
     Ok(page.finish(caption))
 }
 
-/// Draws a panel and returns its height.
-fn draw(scene: &mut Scene, p: &BarPanel, x: f64, y: f64, width: f64) -> f64 {
-    let high = 230.0;
+/// The height of the bars' place.
+const HIGH: f64 = 230.0;
+
+/// The axis of a panel, and the highest that it shows.
+fn axis(p: &BarPanel) -> (Axis, f64) {
     let most = p.values.iter().flatten().flatten().map(|v| v.mean + v.deviation.unwrap_or(0.0)).fold(0.0, f64::max);
     // A percentage is seen against the whole.
-    let top = if most > 50.0 && most <= 100.0 { 100.0 } else if most > 0.0 { most } else { 1.0 };
+    let top = if most > 50.0 && most <= 100.0 {
+        100.0
+    } else if most > 0.0 {
+        most
+    } else {
+        1.0
+    };
+    (Axis::new(0.0, top, false, HIGH, SMALL, Along::Y), most)
+}
+
+/// Draws a panel and returns its height.
+fn draw(scene: &mut Scene, p: &BarPanel, x: f64, y: f64, width: f64, left: f64) -> f64 {
+    let high = HIGH;
     let (series, groups) = (p.values.len().max(1), p.groups.len().max(1));
-    let axis = Axis::new(0.0, top, false, high, SMALL, Along::Y);
-    let left = axis.label_width(SMALL) + 30.0;
+    let (axis, most) = axis(p);
     let group = (width - left) / groups as f64;
     let bar = (group / (series as f64 + 1.0)).min(34.0);
     // Numbers above bars lie where they fit, and stand where not.
-    let number = |v: &Value| short(v.mean, if v.mean >= 10.0 { 3 } else { 2 });
+    let number = |v: &Value| if most >= 10.0 { plain(v.mean, 1) } else { short(v.mean, 2) };
     let all = || p.values.iter().flatten().flatten();
     let size = TINY;
     let lie = all().all(|v| font::width(&number(v), size, false) <= bar - 2.0);
@@ -77,10 +91,7 @@ fn draw(scene: &mut Scene, p: &BarPanel, x: f64, y: f64, width: f64) -> f64 {
     let room = area.w;
     scene.text(Text::new(area.x, y + 13.0, font::fitted(&p.title, HEADING, true, room), HEADING).bold());
     panel.grid(scene);
-    let unit = font::fitted(&p.unit, SMALL, false, high);
-    scene.text(
-        Text::new(x + 10.0, area.y + high / 2.0, unit, SMALL).at(Anchor::Middle).upwards().paint(Paint::Muted),
-    );
+    panel.y_name(scene, &p.unit);
     let mut lines = 0;
     for (g, name) in p.groups.iter().enumerate() {
         let middle = area.x + (g as f64 + 0.5) * group;
@@ -114,10 +125,12 @@ fn column(scene: &mut Scene, panel: &Panel, value: Option<(&Value, String)>, s: 
     if let Some(d) = v.deviation.filter(|d| *d > 0.0) {
         let (up, down) = (panel.at_y(v.mean + d), panel.at_y((v.mean - d).max(0.0)));
         above = up;
-        let (line, cap) = (Style::line(Paint::Ink, 1.2), (0.18 * w).min(4.0));
-        scene.line([middle, up], [middle, down], line);
-        for y in [up, down] {
-            scene.line([middle - cap, y], [middle + cap, y], line);
+        let cap = (0.18 * w).min(4.0);
+        // With a rim, so that it is seen on any colour.
+        for (line, more) in [(Style::line(Paint::Surface, 3.0).alpha(0.55), 0.9), (Style::line(Paint::Ink, 1.2), 0.0)] {
+            let whisker = vec![[middle, up], [middle, down]];
+            let cap = |y: f64| vec![[middle - cap - more, y], [middle + cap + more, y]];
+            scene.shapes.push(Shape::Path { lines: vec![whisker, cap(up), cap(down)], closed: false, style: line });
         }
     }
     let text = if lie {
@@ -125,5 +138,5 @@ fn column(scene: &mut Scene, panel: &Panel, value: Option<(&Value, String)>, s: 
     } else {
         Text::new(middle + font::CAPITAL * TINY / 2.0, above - 4.0, number, TINY).upwards()
     };
-    scene.text(text);
+    scene.text(text.halo());
 }

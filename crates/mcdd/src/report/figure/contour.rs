@@ -104,7 +104,14 @@ pub(super) fn simplified(line: &[[f64; 2]], tolerance: f64) -> Loop {
         return line.to_vec();
     }
     let square = |a: [f64; 2], b: [f64; 2]| (a[0] - b[0]) * (a[0] - b[0]) + (a[1] - b[1]) * (a[1] - b[1]);
-    let far = (0..n).fold(0, |best, i| if square(line[i], line[0]) > square(line[best], line[0]) { i } else { best });
+    let furthest = |line: &[[f64; 2]]| {
+        (0..n).fold(0, |best, i| if square(line[i], line[0]) > square(line[best], line[0]) { i } else { best })
+    };
+    // What is furthest from anything is a corner: a good place to begin.
+    let mut line = line.to_vec();
+    let corner = furthest(&line);
+    line.rotate_left(corner);
+    let far = furthest(&line);
     let mut keep = vec![false; n];
     (keep[0], keep[far]) = (true, true);
     let mut open = vec![(0, far), (far, n)];
@@ -143,7 +150,10 @@ mod tests {
 
     /// Twice the area inside, with its sign.
     fn area(line: &[[f64; 2]]) -> f64 {
-        (0..line.len()).map(|i| (line[i], line[(i + 1) % line.len()])).map(|(p, q)| p[0] * q[1] - q[0] * p[1]).sum::<f64>()
+        (0..line.len())
+            .map(|i| (line[i], line[(i + 1) % line.len()]))
+            .map(|(p, q)| p[0] * q[1] - q[0] * p[1])
+            .sum::<f64>()
             / 2.0
     }
 

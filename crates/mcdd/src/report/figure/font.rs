@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn lines_are_wrapped_at_words() {
         assert_eq!(wrapped("TNR at 95% TPR", 10.0, false, 40.0, 3), ["TNR at", "95%", "TPR"]);
-        assert_eq!(wrapped("one two three", 10.0, false, 40.0, 1), ["one t…"]);
+        assert_eq!(wrapped("one two three", 10.0, false, 40.0, 1), ["one tw…"]);
         assert!(wrapped("  ", 10.0, false, 40.0, 2).is_empty());
     }
 

@@ -2,7 +2,7 @@
 
 use super::axis::{Along, Axis};
 use super::colour::Paint;
-use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, WIDTH};
+use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, WIDTH, y_name_width};
 use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
 use super::{Figure, Value, check_numbers, font};
 use crate::error::{Error, Result};
@@ -47,14 +47,19 @@ pub fn lines(title: &str, caption: &str, series: &[String], panels: &[LinePanel]
     if !direct {
         page.legend(&keys);
     }
-    let columns = panels.len().clamp(1, 3);
+    let columns = if panels.len() == 4 { 2 } else { panels.len().clamp(1, 3) };
     let gap = 24.0;
     let whole = (WIDTH - 2.0 * MARGIN - (columns as f64 - 1.0) * gap) / columns as f64;
     let high = [380.0, 290.0, 220.0][columns - 1];
+    let needed = |p: &LinePanel| {
+        let (low, top) = range(p);
+        Axis::new(low, top, false, high, SMALL, Along::Y).label_width(SMALL) + y_name_width(&p.y_name)
+    };
+    let left = panels.iter().map(needed).fold(0.0, f64::max);
     for row in panels.chunks(columns) {
         for (i, p) in row.iter().enumerate() {
             let place = Area { x: MARGIN + i as f64 * (whole + gap), y: page.y, w: whole, h: high };
-            draw(&mut page.scene, p, series, place, direct);
+            draw(&mut page.scene, p, series, place, left, direct);
         }
         page.y += high + 78.0;
     }
@@ -74,10 +79,9 @@ fn range(p: &LinePanel) -> (f64, f64) {
     (low - air, high + air)
 }
 
-fn draw(scene: &mut Scene, p: &LinePanel, series: &[String], place: Area, direct: bool) {
+fn draw(scene: &mut Scene, p: &LinePanel, series: &[String], place: Area, left: f64, direct: bool) {
     let (low, high) = range(p);
     let y = Axis::new(low, high, false, place.h, SMALL, Along::Y);
-    let left = y.label_width(SMALL) + 32.0;
     let names = series.iter().map(|s| font::width(&font::fitted(s, SMALL, true, 180.0), SMALL, true));
     let right = if direct { names.fold(0.0, f64::max) + 30.0 } else { 10.0 };
     let area = Area { x: place.x + left, y: place.y + 28.0, w: place.w - left - right, h: place.h };
@@ -86,13 +90,10 @@ fn draw(scene: &mut Scene, p: &LinePanel, series: &[String], place: Area, direct
     let panel = Panel { area, x: Some(x), y };
     scene.text(Text::new(area.x, place.y + 13.0, font::fitted(&p.title, HEADING, true, area.w), HEADING).bold());
     panel.grid(scene);
-    let middle = [area.x + area.w / 2.0, area.y + area.h / 2.0];
+    let middle = area.x + area.w / 2.0;
     let below = area.y + area.h + 7.0 + 2.6 * SMALL;
-    scene.text(
-        Text::new(middle[0], below, font::fitted(&p.x_name, SMALL, false, area.w), SMALL).at(Anchor::Middle),
-    );
-    let y_name = font::fitted(&p.y_name, SMALL, false, area.h);
-    scene.text(Text::new(place.x + 10.0, middle[1], y_name, SMALL).at(Anchor::Middle).upwards());
+    scene.text(Text::new(middle, below, font::fitted(&p.x_name, SMALL, false, area.w), SMALL).at(Anchor::Middle));
+    panel.y_name(scene, &p.y_name);
     let mut inside = Vec::new();
     for (s, values) in p.values.iter().enumerate() {
         bands(&panel, &p.x, values, s, &mut inside);
@@ -123,9 +124,8 @@ fn pieces<'a>(x: &'a [f64], values: &'a [Option<Value>]) -> Vec<Vec<(f64, &'a Va
 fn bands(panel: &Panel, x: &[f64], values: &[Option<Value>], s: usize, out: &mut Vec<Shape>) {
     for piece in pieces(x, values) {
         let edge = |sign: f64| {
-            let at = move |&(x, v): &(f64, &Value)| {
-                [panel.at_x(x), panel.at_y(v.mean + sign * v.deviation.unwrap_or(0.0))]
-            };
+            let at =
+                move |&(x, v): &(f64, &Value)| [panel.at_x(x), panel.at_y(v.mean + sign * v.deviation.unwrap_or(0.0))];
             piece.iter().map(at).collect::<Vec<_>>()
         };
         if piece.iter().all(|(_, v)| v.deviation.unwrap_or(0.0) == 0.0) {

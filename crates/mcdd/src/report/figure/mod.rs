@@ -20,7 +20,7 @@ pub use bars::{BarPanel, bars};
 pub use colour::Theme;
 pub use latent::{LatentSpace, Point, STEPS, Sphere, View, latent_spaces};
 pub use lines::{LinePanel, lines};
-pub use samples::{ClassSamples, Looks, MOST_TEXTS, Sample, samples};
+pub use samples::{Cell, ClassSamples, Looks, MOST_CELLS, Sample, samples};
 
 use self::scene::Scene;
 use crate::error::{Error, Result};

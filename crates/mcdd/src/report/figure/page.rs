@@ -26,7 +26,7 @@ pub(super) enum Key {
     Hollow,
     /// The mean of a class.
     Mean,
-    /// A circle of dashes.
+    /// A circle.
     Sphere,
     /// A filled square.
     Square(usize),
@@ -47,11 +47,7 @@ pub(super) struct Page {
 impl Page {
     /// Begins with the title.
     pub fn new(title: &str) -> Page {
-        let mut page = Page {
-            scene: Scene { width: WIDTH, ..Scene::default() },
-            title: font::clean(title),
-            y: MARGIN,
-        };
+        let mut page = Page { scene: Scene { width: WIDTH, ..Scene::default() }, title: font::clean(title), y: MARGIN };
         for line in font::wrapped(title, TITLE, true, WIDTH - 2.0 * MARGIN, 2) {
             page.scene.text(Text::new(MARGIN, page.y + font::ASCENT * TITLE, line, TITLE).bold());
             page.y += 1.3 * TITLE;
@@ -66,7 +62,7 @@ impl Page {
         let mut x = MARGIN;
         let line = 1.7 * BODY;
         for (name, key) in entries {
-            let mark = if matches!(key, Key::Diverging(_)) { 150.0 } else { 24.0 };
+            let mark = if matches!(key, Key::Diverging(_)) { 142.0 } else { 24.0 };
             let name = font::fitted(name, BODY, false, room - mark);
             let width = mark + font::width(&name, BODY, false);
             if x > MARGIN && x + width > WIDTH - MARGIN {
@@ -88,8 +84,7 @@ impl Page {
             Key::Hollow => self.scene.point(at, 4.5, Marker::Circle, hollow()),
             Key::Mean => self.scene.point(at, 6.0, Marker::Cross, mean()),
             Key::Sphere => {
-                let style = Style::line(Paint::Ink, 1.5).dashed(4.0, 3.0);
-                self.scene.point(at, 7.0, Marker::Circle, style);
+                self.scene.point(at, 7.0, Marker::Circle, Style::line(Paint::Muted, 1.8));
             }
             Key::Square(s) => {
                 self.scene.rect(Area { x: x + 3.0, y: y - 6.0, w: 12.0, h: 12.0 }, Style::fill(Paint::Series(s)))
@@ -143,6 +138,14 @@ pub(super) fn mean() -> Style {
     Style { fill: Style::fill(Paint::Ink).fill, ..Style::line(Paint::Surface, 1.2) }
 }
 
+/// A name of the y axis that is no longer than this stands above it.
+const SHORT: f64 = 20.0;
+
+/// The room that ticks and the name of the y axis need beside the numbers themselves.
+pub(super) fn y_name_width(name: &str) -> f64 {
+    if font::width(name, SMALL, false) <= SHORT { 14.0 } else { 30.0 }
+}
+
 /// A panel: the place for the data, and its axes.
 pub(super) struct Panel {
     pub area: Area,
@@ -176,6 +179,19 @@ impl Panel {
             let base = y + h + 7.0 + font::ASCENT * SMALL;
             scene.text(Text::new(at, base, &tick.label, SMALL).at(Anchor::Middle).paint(Paint::Muted));
         }
+    }
+
+    /// What the y axis is: above it where that is a word, else along it.
+    pub fn y_name(&self, scene: &mut Scene, name: &str) {
+        let Area { x, y, h, .. } = self.area;
+        let name = font::fitted(name, SMALL, false, h);
+        let text = if font::width(&name, SMALL, false) <= SHORT {
+            Text::new(x - 7.0, y - 12.0, name, SMALL).at(Anchor::End)
+        } else {
+            let at = x - 7.0 - self.y.label_width(SMALL) - 9.0;
+            Text::new(at, y + h / 2.0, name, SMALL).at(Anchor::Middle).upwards()
+        };
+        scene.text(text.paint(Paint::Muted));
     }
 
     /// The line that bars stand on, or the frame of a plane.

@@ -2,7 +2,7 @@
 
 use tiny_skia::{
     Color, FillRule, FilterQuality, LineJoin, Mask, Paint as SkiaPaint, Path, PathBuilder, Pixmap, PixmapPaint,
-    PremultipliedColorU8, Rect, Stroke as SkiaStroke, StrokeDash, Transform,
+    PremultipliedColorU8, Rect, Stroke as SkiaStroke, Transform,
 };
 
 use super::colour::{Paint, Theme};
@@ -15,7 +15,8 @@ const SCALE: f32 = 2.0;
 
 /// The file's bytes.
 pub(super) fn write(scene: &Scene, theme: Theme) -> Result<Vec<u8>> {
-    let failed = || Error::new(Kind::Data, "the figure is too large for a PNG").hint("draw fewer panels, rows or classes");
+    let failed =
+        || Error::new(Kind::Data, "the figure is too large for a PNG").hint("draw fewer panels, rows or classes");
     let size = |v: f64| (v * f64::from(SCALE)).ceil().clamp(1.0, 30_000.0) as u32;
     let pixels = Pixmap::new(size(scene.width), size(scene.height)).ok_or_else(failed)?;
     let mut canvas = Canvas { pixels, theme, mask: None };
@@ -86,11 +87,9 @@ impl Canvas {
             let paint = self.colour(paint, alpha);
             self.pixels.fill_path(&path, &paint, FillRule::EvenOdd, place, self.mask.as_ref());
         }
-        if let Some(Stroke { paint, alpha, width, dash }) = style.stroke {
+        if let Some(Stroke { paint, alpha, width }) = style.stroke {
             let paint = self.colour(paint, alpha);
-            let dash = dash.and_then(|d| StrokeDash::new(d.map(|v| v as f32).to_vec(), 0.0));
-            let stroke =
-                SkiaStroke { width: width as f32, line_join: LineJoin::Round, dash, ..SkiaStroke::default() };
+            let stroke = SkiaStroke { width: width as f32, line_join: LineJoin::Round, ..SkiaStroke::default() };
             self.pixels.stroke_path(&path, &paint, &stroke, place, self.mask.as_ref());
         }
     }

@@ -1,6 +1,6 @@
 //! Rows by their confidence: the highest and the lowest of each class, as pictures or as strips of their features.
 
-use super::axis::short;
+use super::axis::{plain, short};
 use super::colour::{Paint, Theme};
 use super::page::{BODY, HEADING, Key, MARGIN, Page, TINY, WIDTH};
 use super::scene::{Anchor, Area, Raster, Scene, Shape, Style, Text};
@@ -19,8 +19,30 @@ pub struct Sample {
     /// Of a picture the brightness of each pixel from 0 to 1, row by row; else how many deviations each feature is from its
     /// mean.
     pub values: Vec<f64>,
-    /// The features as they stand in the data, where they have a short text each.
-    pub texts: Vec<String>,
+    /// The features as they stand in the data, where there are at most [`MOST_CELLS`]; else empty.
+    pub cells: Vec<Cell>,
+}
+
+/// A feature as it stands in the data.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A number, which is written as exactly as there is room for.
+    Number(f64),
+    /// A word.
+    Word(String),
+}
+
+impl Cell {
+    fn fitted(&self, room: f64) -> String {
+        let number = match self {
+            Cell::Word(word) => return font::fitted(word, TINY, false, room),
+            Cell::Number(number) => *number,
+        };
+        let power = |digits: usize| format!("{number:.digits$e}").replace('-', "−");
+        let ways = [short(number, 4), short(number, 3), short(number, 2), power(1), power(0)];
+        let fits = |text: &&String| font::width(text, TINY, false) <= room;
+        ways.iter().find(fits).cloned().unwrap_or_else(|| "…".into())
+    }
 }
 
 /// The rows of a class.
@@ -48,8 +70,8 @@ pub enum Looks {
     Features(Vec<String>),
 }
 
-/// Features that are shown with their texts, at the most.
-pub const MOST_TEXTS: usize = 10;
+/// Features that are shown as they stand in the data, at the most.
+pub const MOST_CELLS: usize = 10;
 
 const GAP: f64 = 26.0;
 
@@ -72,17 +94,19 @@ pub fn samples(title: &str, caption: &str, looks: &Looks, classes: &[ClassSample
     let block = (WIDTH - 2.0 * MARGIN - name - GAP) / 2.0;
     let left = [MARGIN + name, MARGIN + name + block + GAP];
     let most = all_sizes(classes).max(1);
+    let decimals = decimals(all().map(|s| s.confidence));
     match looks {
         Looks::Picture { width, height } => {
             heads(&mut page, left);
-            pictures(&mut page, classes, [*width, *height], left, block, most);
+            let place = Pictures { size: [*width, *height], left, block, most, decimals };
+            place.draw(&mut page, classes);
         }
         Looks::Features(names) => {
-            let with_texts = names.len() <= MOST_TEXTS && all().all(|s| s.texts.len() == names.len());
+            let with_texts = names.len() <= MOST_CELLS && all().all(|s| s.cells.len() == names.len());
             let strength = if with_texts { 0.55 } else { 1.0 };
             page.legend(&[("deviations from the mean of the training rows".into(), Key::Diverging(strength))]);
             heads(&mut page, left);
-            let strips = Strips { names, with_texts, strength, left, block };
+            let strips = Strips { names, with_texts, strength, left, block, decimals };
             strips.draw(&mut page, classes);
         }
     }
@@ -91,6 +115,15 @@ pub fn samples(title: &str, caption: &str, looks: &Looks, classes: &[ClassSample
 
 fn all_sizes(classes: &[ClassSamples]) -> usize {
     classes.iter().map(|c| c.highest.len().max(c.lowest.len())).max().unwrap_or(0)
+}
+
+/// Three digits of the largest, and at least two decimals where that is not long.
+fn decimals(confidences: impl Iterator<Item = f64>) -> usize {
+    let largest = confidences.fold(0.0, |most: f64, c| most.max(c.abs()));
+    if largest >= 1000.0 || largest == 0.0 {
+        return 0;
+    }
+    (2.0 - libm::floor(libm::log10(largest))).clamp(2.0, 6.0) as usize
 }
 
 fn heads(page: &mut Page, left: [f64; 2]) {
@@ -105,30 +138,43 @@ fn class_name(scene: &mut Scene, name: &str, middle: f64) {
     scene.text(Text::new(MARGIN, middle + font::CAPITAL * BODY / 2.0, text, BODY).bold());
 }
 
-fn pictures(page: &mut Page, classes: &[ClassSamples], size: [usize; 2], left: [f64; 2], block: f64, most: usize) {
-    let cell = (block / most as f64).min(88.0);
-    let wide = cell - 8.0;
-    // Tall pictures are made narrower, so that classes stay on a page.
-    let scale = (wide / size[0] as f64).min(120.0 / size[1] as f64);
-    let (w, h) = (scale * size[0] as f64, scale * size[1] as f64);
-    let notes = classes.iter().flat_map(|c| c.highest.iter().chain(&c.lowest)).any(|s| !s.note.is_empty());
-    let line = 1.25 * TINY;
-    let high = h + 5.0 + line * if notes { 2.0 } else { 1.0 } + 9.0;
-    for class in classes {
-        class_name(&mut page.scene, &class.name, page.y + h / 2.0);
-        for (side, x) in [&class.highest, &class.lowest].into_iter().zip(left) {
-            for (i, s) in side.iter().enumerate() {
-                let at = x + i as f64 * cell;
-                let area = Area { x: at, y: page.y, w, h };
-                page.scene.shapes.push(Shape::Image { area, raster: grey(&s.values, size) });
-                page.scene.rect(area, Style::line(Paint::Muted, 0.7));
-                let base = page.y + h + 5.0 + font::ASCENT * TINY;
-                let text = |t: &str, y: f64| Text::new(at, y, font::fitted(t, TINY, false, cell - 4.0), TINY);
-                page.scene.text(text(&short(s.confidence, 3), base).paint(Paint::Muted));
-                page.scene.text(text(&s.note, base + line));
+/// Rows as pictures.
+struct Pictures {
+    size: [usize; 2],
+    left: [f64; 2],
+    block: f64,
+    /// Pictures beside each other.
+    most: usize,
+    /// Of confidences.
+    decimals: usize,
+}
+
+impl Pictures {
+    fn draw(&self, page: &mut Page, classes: &[ClassSamples]) {
+        let [columns, rows] = self.size.map(|n| n as f64);
+        let cell = (self.block / self.most as f64).min(88.0);
+        // Tall pictures are made narrower, so that classes stay on a page.
+        let scale = ((cell - 8.0) / columns).min(120.0 / rows);
+        let (w, h) = (scale * columns, scale * rows);
+        let notes = classes.iter().flat_map(|c| c.highest.iter().chain(&c.lowest)).any(|s| !s.note.is_empty());
+        let line = 1.25 * TINY;
+        let high = h + 5.0 + line * if notes { 2.0 } else { 1.0 } + 9.0;
+        for class in classes {
+            class_name(&mut page.scene, &class.name, page.y + h / 2.0);
+            for (side, x) in [&class.highest, &class.lowest].into_iter().zip(self.left) {
+                for (i, s) in side.iter().enumerate() {
+                    let at = x + i as f64 * cell;
+                    let area = Area { x: at, y: page.y, w, h };
+                    page.scene.shapes.push(Shape::Image { area, raster: grey(&s.values, self.size) });
+                    page.scene.rect(area, Style::line(Paint::Muted, 0.7));
+                    let base = page.y + h + 5.0 + font::ASCENT * TINY;
+                    let text = |t: &str, y: f64| Text::new(at, y, font::fitted(t, TINY, false, cell - 4.0), TINY);
+                    page.scene.text(text(&plain(s.confidence, self.decimals), base).paint(Paint::Muted));
+                    page.scene.text(text(&s.note, base + line));
+                }
             }
+            page.y += high;
         }
-        page.y += high;
     }
 }
 
@@ -147,6 +193,8 @@ struct Strips<'a> {
     strength: f64,
     left: [f64; 2],
     block: f64,
+    /// Of confidences.
+    decimals: usize,
 }
 
 /// The room for the number of a row, and for its confidence and note.
@@ -211,15 +259,15 @@ impl Strips<'_> {
         let name = font::fitted(&s.name, TINY, false, ROW - 8.0);
         scene.text(Text::new(area.x - 6.0, base, name, TINY).at(Anchor::End).paint(Paint::Muted));
         let x = area.x + area.w + 6.0;
-        let number = short(s.confidence, 3);
+        let number = plain(s.confidence, self.decimals);
         let after = font::width(&number, TINY, false) + 6.0;
         scene.text(Text::new(x, base, number, TINY));
         let note = font::fitted(&s.note, TINY, false, WORDS - 8.0 - after);
         scene.text(Text::new(x + after, base, note, TINY).paint(Paint::Muted));
         if self.with_texts {
-            let cell = area.w / s.texts.len() as f64;
-            for (i, text) in s.texts.iter().enumerate() {
-                let text = font::fitted(text, TINY, false, cell - 3.0);
+            let cell = area.w / s.cells.len() as f64;
+            for (i, text) in s.cells.iter().enumerate() {
+                let text = text.fitted(cell - 3.0);
                 scene.text(Text::new(area.x + (i as f64 + 0.5) * cell, base, text, TINY).at(Anchor::Middle));
             }
         }
@@ -239,8 +287,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn numbers_are_as_exact_as_there_is_room() {
+        let cell = |v: f64, room: f64| Cell::Number(v).fitted(room);
+        assert_eq!(cell(12345.6, 40.0), "12,346");
+        assert_eq!(cell(12345.6, 25.0), "1.2e4");
+        assert_eq!(cell(-0.123456, 40.0), "−0.1235");
+        assert_eq!(cell(0.0, 10.0), "0");
+        assert_eq!(cell(1e-300, 5.0), "…");
+        assert_eq!(decimals([0.5, -12.0].into_iter()), 2);
+        assert_eq!(decimals([0.005].into_iter()), 5);
+        assert_eq!(decimals([12345.0].into_iter()), 0);
+    }
+
+    #[test]
     fn values_must_fit() {
-        let sample = Sample { name: "1".into(), confidence: 1.0, note: String::new(), values: vec![0.5; 6], texts: vec![] };
+        let sample =
+            Sample { name: "1".into(), confidence: 1.0, note: String::new(), values: vec![0.5; 6], cells: vec![] };
         let class = ClassSamples { name: "a".into(), highest: vec![sample.clone()], lowest: vec![sample] };
         let draw = |looks| samples("t", "", &looks, std::slice::from_ref(&class));
         assert!(draw(Looks::Picture { width: 3, height: 2 }).is_ok());

@@ -16,8 +16,6 @@ pub(super) struct Stroke {
     pub paint: Paint,
     pub alpha: f64,
     pub width: f64,
-    /// On and off.
-    pub dash: Option<[f64; 2]>,
 }
 
 /// How a shape looks.
@@ -35,7 +33,7 @@ impl Style {
 
     /// A line, with nothing inside.
     pub fn line(paint: Paint, width: f64) -> Style {
-        Style { fill: None, stroke: Some(Stroke { paint, alpha: 1.0, width, dash: None }) }
+        Style { fill: None, stroke: Some(Stroke { paint, alpha: 1.0, width }) }
     }
 
     /// The same with a line.
@@ -47,12 +45,6 @@ impl Style {
     pub fn alpha(mut self, alpha: f64) -> Style {
         self.fill.iter_mut().for_each(|f| f.alpha = alpha);
         self.stroke.iter_mut().for_each(|s| s.alpha = alpha);
-        self
-    }
-
-    /// With a line of dashes.
-    pub fn dashed(mut self, on: f64, off: f64) -> Style {
-        self.stroke.iter_mut().for_each(|s| s.dash = Some([on, off]));
         self
     }
 }

@@ -88,12 +88,10 @@ impl Writer {
         if let Some(stroke) = style.stroke {
             self.used.insert((stroke.paint, true));
             classes.push(format!("{}k-{}", self.prefix, stroke.paint.name()));
-            text += &format!(" stroke=\"{}\" stroke-width=\"{}\"", stroke.paint.css(Theme::Light), number(stroke.width));
+            text +=
+                &format!(" stroke=\"{}\" stroke-width=\"{}\"", stroke.paint.css(Theme::Light), number(stroke.width));
             if stroke.alpha < 1.0 {
                 text += &format!(" stroke-opacity=\"{}\"", number(stroke.alpha));
-            }
-            if let Some([on, off]) = stroke.dash {
-                text += &format!(" stroke-dasharray=\"{} {}\"", number(on), number(off));
             }
         }
         if !classes.is_empty() {
@@ -108,7 +106,9 @@ impl Writer {
                 Shape::Path { lines, closed, style } => {
                     let style = self.style(style);
                     let d: String = lines.iter().map(|line| path(line, *closed)).collect();
-                    self.put(format_args!("<path{style} stroke-linejoin=\"round\" fill-rule=\"evenodd\" d=\"{d}\"/>\n"));
+                    self.put(format_args!(
+                        "<path{style} stroke-linejoin=\"round\" fill-rule=\"evenodd\" d=\"{d}\"/>\n"
+                    ));
                 }
                 Shape::Points { at, r, marker, style } => self.points(at, *r, *marker, style),
                 Shape::Rect { area, style } => {

@@ -5,12 +5,23 @@ use super::scene::{Area, Text};
 use super::*;
 
 fn names(n: usize) -> Vec<String> {
-    ["Ethanol", "Ethylene", "Acetaldehyde", "Acetone", "Toluene", "a very long name of a class indeed", "<&>", "7", "8", "ν"]
-        .iter()
-        .cycle()
-        .take(n)
-        .map(|s| s.to_string())
-        .collect()
+    [
+        "Ethanol",
+        "Ethylene",
+        "Acetaldehyde",
+        "Acetone",
+        "Toluene",
+        "a very long name of a class indeed",
+        "<&>",
+        "7",
+        "8",
+        "ν",
+    ]
+    .iter()
+    .cycle()
+    .take(n)
+    .map(|s| s.to_string())
+    .collect()
 }
 
 fn value(mean: f64) -> Option<Value> {
@@ -19,7 +30,8 @@ fn value(mean: f64) -> Option<Value> {
 
 fn bar_panel(title: &str, series: usize, groups: usize) -> BarPanel {
     let metrics = ["ID accuracy", "TNR at 85% TPR", "AUROC", "Detection accuracy", "AUPR in", "AUPR out"];
-    let number = |s: usize, g: usize| if s == 2 && g == 0 { None } else { value(40.0 + ((s * 7 + g * 13) % 57) as f64) };
+    let number =
+        |s: usize, g: usize| if s == 2 && g == 0 { None } else { value(40.0 + ((s * 7 + g * 13) % 57) as f64) };
     BarPanel {
         title: title.into(),
         unit: "%".into(),
@@ -50,7 +62,7 @@ fn sample_figure(looks: &Looks) -> Figure {
         confidence: -12.3456 * i as f64,
         note: if i.is_multiple_of(2) { "says another class".into() } else { String::new() },
         values: (0..count).map(|v| ((v * i) % 7) as f64 / 3.0 - 1.0).collect(),
-        texts: (0..count).map(|v| (1000 * v).to_string()).collect(),
+        cells: (0..count).map(|v| Cell::Number(1234.5 * v as f64)).collect(),
     };
     let class = |name: String| ClassSamples {
         name,
