@@ -35,7 +35,7 @@ Ctrl-C or a crash the same command goes on where it was.
 
 Methods: best, fast (the presets of mcdd train), a method (deep-mcdd, deep-mcdd:nu=0.1, protonet, ...: see mcdd methods) with
 the network and the training of the paper, or a method and a detector (softmax+mahalanobis, softmax+knn:k=10). paper: the
-eight that the paper compares. all: everything that can be put together.
+eight that the paper compares. nu: deep-mcdd with nu from 0.001 to 1,000. all: everything that can be put together.
 
 A file that ends in .toml has the same words as the options:
   data = \"gas\"            # or [\"a.csv\", \"b.csv\"]
@@ -302,7 +302,7 @@ fn write(folder: &Path, study: &Study) -> mcdd::Result<()> {
         ("table.md", bench::markdown(study)),
         ("table.csv", bench::csv(study)),
         ("table.tex", bench::latex(study)),
-        ("index.html", bench::page(study, &[])),
+        ("index.html", bench::page(study)),
     ];
     for (name, text) in files {
         let path = folder.join(name);

@@ -12,6 +12,9 @@ const PAPER: [&str; 8] =
 /// Without a wish: the default, the paper's, and the two that everybody knows.
 const USUAL: [&str; 4] = ["softmax+msp", "softmax+mahalanobis", "deep-mcdd", "best"];
 
+/// Weights of the distance in the paper's loss that its figure goes over.
+const NU: [&str; 7] = ["0.001", "0.01", "0.1", "1", "10", "100", "1000"];
+
 /// A way to train and to score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Method {
@@ -46,7 +49,8 @@ impl Method {
         Ok(Method { name: name.to_owned(), settings })
     }
 
-    /// Several: `paper` stands for the paper's eight, `usual` for a few, `all` for everything that can be put together. What
+    /// Several: `paper` stands for the paper's eight, `usual` for a few, `nu` for the paper's at several
+    /// values of nu, `all` for everything that can be put together. What
     /// comes twice counts once.
     ///
     /// # Errors
@@ -57,6 +61,7 @@ impl Method {
             match name {
                 "paper" => all.extend(PAPER.map(str::to_owned)),
                 "usual" => all.extend(USUAL.map(str::to_owned)),
+                "nu" => all.extend(NU.map(|nu| format!("deep-mcdd:nu={nu}"))),
                 "all" => all.extend(everything()),
                 one => all.push(one.to_owned()),
             }

@@ -4,11 +4,13 @@
 //! mean over classes has the standard deviation of the folds' means. What is here depends on the cells alone, not on when
 //! or in which order they were made.
 
+mod figures;
 mod page;
 mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use figures::{against_nu, comparison};
 pub use page::page;
 pub use tables::{csv, latex, markdown};
 

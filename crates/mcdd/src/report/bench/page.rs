@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::figures::figures;
 use super::tables::{difference, row, title};
 use super::{METRICS, Stat, Study};
 
@@ -41,8 +42,8 @@ fn cell(stat: Option<Stat>, paper: Option<f64>, bold: bool) -> String {
     out
 }
 
-/// A page that stands alone, with `figures`: captions and SVG.
-pub fn page(study: &Study, figures: &[(String, String)]) -> String {
+/// A page that stands alone, with its figures.
+pub fn page(study: &Study) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<meta name=color-scheme content=\"light dark\">\n<title>{0}: classes never seen</title>\n<style>\n{STYLE}</style>\n<main>\n<h1>{0}</h1>\n<p class=lead>How well would each method notice a class that it has never seen? {1}.</p>\n",
         html(&study.about.title),
@@ -76,8 +77,8 @@ pub fn page(study: &Study, figures: &[(String, String)]) -> String {
         let _ = writeln!(out, "<td>{}</td></tr>", study.tested(method));
     }
     out.push_str("</tbody></table></div>\n");
-    for (caption, svg) in figures {
-        let _ = writeln!(out, "<figure>{svg}<figcaption>{}</figcaption></figure>", html(caption));
+    for (caption, svg) in figures(study) {
+        let _ = writeln!(out, "<figure>{svg}<figcaption>{}</figcaption></figure>", html(&caption));
     }
     // What most look for first.
     let (first, rest): (Vec<_>, Vec<_>) = METRICS.iter().partition(|m| m.key == "auroc");

@@ -66,13 +66,13 @@ fn means_and_deviations_are_those_of_the_definition() {
     assert!(text.contains("| a< | **85.00** | **85.00** ± 7.07 |"), "both are best: {text}");
     assert!(text.contains("| n/a | **55.00**"), "{text}");
     assert!(text.contains("without a<, fold 1, seed 0: no   <luck>"), "{text}");
-    let page = page(&study, &[("a caption <".into(), "<svg></svg>".into())]);
+    let page = page(&study);
     assert!(page.contains("<h1>A &amp; B</h1>") && page.contains("no | &lt;luck&gt;"), "{page}");
     assert!(
         page.contains("<th>a&lt;</th><td><b>85.00</b></td><td><b>85.00</b><span class=std> ± 7.07</span></td>"),
         "{page}"
     );
-    assert!(page.contains("<figure><svg></svg><figcaption>a caption &lt;</figcaption></figure>"), "{page}");
+    assert_eq!(page.matches("<figure><svg").count(), 1);
     assert!(!page.contains("NaN") && !text.contains("NaN"));
     let csv = csv(&study);
     assert!(csv.lines().any(|l| l == "A & B,best,mean,auroc,80.0000,7.0711,2,,"), "{csv}");
@@ -101,4 +101,22 @@ fn the_papers_numbers_stand_beside() {
     // With a class missing the means are not of the same thing.
     let some = Study::new(&about, &cells[1..2]);
     assert_eq!(some.paper("deep-mcdd", None, metric("auroc")), None);
+}
+
+#[test]
+fn figures_show_what_there_is() {
+    let about = about(None, &["a", "b"]);
+    let nu = ["deep-mcdd:nu=10", "deep-mcdd:nu=0.1", "deep-mcdd:nu=1"];
+    let mut cells: Vec<Cell> = nu.iter().flat_map(|m| ["a", "b"].map(|c| cell(m, c, 0, 80, Some(0.9)))).collect();
+    let study = Study::new(&about, &cells);
+    let svg = against_nu(&study).unwrap().svg();
+    assert!(svg.contains("nu") && svg.contains("accuracy") && svg.contains("TNR85"), "{svg}");
+    assert!(page(&study).contains("Every metric against nu"));
+    assert!(comparison("x", &[study], &["alad", "deep-svdd"]).is_err());
+    cells.truncate(4);
+    cells.extend(["a", "b"].map(|c| cell("alad", c, 0, 70, None)));
+    let study = Study::new(&about, &cells);
+    assert!(against_nu(&study).is_err());
+    let svg = comparison("Bars", &[study], &["alad", "deep-svdd"]).unwrap().svg();
+    assert!(svg.contains("ALAD") && svg.contains("Deep-SVDD"), "{svg}");
 }

@@ -1,0 +1,213 @@
+//! `mcdd figure latent` and `nu-latent`: networks with two latent features, drawn as planes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use mcdd::data::Table;
+use mcdd::head::{HeadConfig, Sigma};
+use mcdd::model::Model;
+use mcdd::report::figure::{LatentSpace, latent_spaces, short_number};
+use mcdd::report::{Shown, latent_space, method_name};
+use mcdd::train::{Preset, Run, Settings};
+
+use super::Output;
+use crate::options::{self, Reading};
+use crate::ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcdd figure latent batch*.dat --ood 3                       softmax, Deep-NCM and Deep-MCDD (the paper's Figure 1)
+  mcdd figure latent flowers.csv --label species --ood tulip --methods deep-mcdd,deep-mcdd:sigma=learned
+
+Each method is trained with two latent features and else as published, without the class and without a fifth of the
+other rows. Those rows are drawn in the colour of their class, rows of the class that was left out hollow.";
+
+/// Draw the 2-D latent spaces of methods, with one class left out of training
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    common: Common,
+
+    /// Methods to compare; settings follow a name, as in deep-mcdd:nu=0.1
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "softmax,deep-ncm,deep-mcdd")]
+    methods: Vec<String>,
+}
+
+const NU_EXAMPLES: &str = "\
+Examples:
+  mcdd figure nu-latent batch*.dat --ood 3
+  mcdd figure nu-latent train-images-idx3-ubyte.gz --ood 7 --limit 10000 --nu 0.001,0.1,10";
+
+/// Draw the 2-D latent spaces of Deep-MCDD for several nu, with one class left out of training
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = NU_EXAMPLES)]
+pub struct NuArgs {
+    #[command(flatten)]
+    common: Common,
+
+    /// Weights of the distance term against the classification term
+    #[arg(long, value_name = "NU,…", value_delimiter = ',', default_value = "0.001,0.01,0.1,1")]
+    nu: Vec<f64>,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+struct Common {
+    /// Files: CSV, TSV, Parquet, NPY, NPZ, IDX or "label index:value", also gzipped; several are put together
+    #[arg(required = true, value_name = "DATA")]
+    data: Vec<PathBuf>,
+
+    /// The class that training does not see
+    #[arg(long, value_name = "CLASS")]
+    ood: String,
+
+    /// Use no more than so many rows, drawn at random and class by class [default: all]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+
+    /// Passes over the training rows
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    epochs: usize,
+
+    /// Fixes everything random
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    #[command(flatten)]
+    reading: Reading,
+
+    /// Threads; they do not change the result [default: all cores]
+    #[arg(long, value_name = "N", value_parser = options::thread_count)]
+    threads: Option<usize>,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// More planes than this are no figure any more.
+const MOST: usize = 12;
+
+/// Runs `latent`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let heads = args.methods.iter().map(|m| Ok((title(m), HeadConfig::parse(m.trim())?)));
+    let heads = heads.collect::<mcdd::Result<Vec<_>>>()?;
+    let names: Vec<&str> = heads.iter().map(|(title, _)| title.as_str()).collect();
+    let title = format!("Latent spaces of {}", listed(&names));
+    draw(&args.common, "latent", &title, &heads)
+}
+
+/// Runs `nu-latent`.
+pub fn run_nu(args: NuArgs) -> anyhow::Result<ExitCode> {
+    let heads = args.nu.iter().map(|&nu| (format!("ν = {nu}"), HeadConfig::DeepMcdd { nu, sigma: Sigma::One }));
+    let heads: Vec<_> = heads.collect();
+    draw(&args.common, "nu-latent", "Latent spaces of Deep-MCDD for several ν", &heads)
+}
+
+/// `Deep-MCDD (nu=0.1)` for `deep-mcdd:nu=0.1`.
+fn title(method: &str) -> String {
+    let (name, settings) = method.trim().split_once(':').unwrap_or((method.trim(), ""));
+    let name = method_name(name);
+    if settings.is_empty() { name.into() } else { format!("{name} ({})", settings.replace(':', ", ")) }
+}
+
+fn listed(names: &[&str]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]) -> anyhow::Result<ExitCode> {
+    if heads.is_empty() || heads.len() > MOST {
+        let e = mcdd::Error::setting(format!("{} planes cannot be drawn", heads.len()));
+        return Err(e.hint(format!("give 1 to {MOST}")).into());
+    }
+    let quiet = common.output.quiet;
+    let all = heads.iter().map(|(title, head)| {
+        let settings = Settings {
+            latent: 2,
+            head: head.clone(),
+            epochs: common.epochs,
+            seed: common.seed,
+            ..Preset::Paper.settings()
+        };
+        settings.check()?;
+        if head.classifies() && head.trained_by() == mcdd::head::Loop::Gradients {
+            return Ok((title, settings));
+        }
+        Err(mcdd::Error::setting(format!("{title} has no latent space with classes in it"))
+            .hint("take methods such as softmax, deep-ncm, protonet, soft-mcdd and deep-mcdd"))
+    });
+    let all = all.collect::<mcdd::Result<Vec<_>>>()?;
+    common.output.check(name)?;
+    let table = Table::read(&common.data, &common.reading.options())?;
+    let found = table.rows();
+    let table = limited(table, common)?;
+    let (known, unknown) = table.leave_out(&common.ood)?;
+    let test_rows = known.folds(5, common.seed).swap_remove(0);
+    let train_rows: Vec<usize> = (0..known.rows()).filter(|r| test_rows.binary_search(r).is_err()).collect();
+    let (train, test) = (known.select(&train_rows), known.select(&test_rows));
+    let (mut panels, mut shown) = (Vec::new(), None);
+    for (i, (title, settings)) in all.iter().enumerate() {
+        if !quiet {
+            ui::note(&format!("training {title} ({} of {}) on {} rows", i + 1, all.len(), train.rows()));
+        }
+        let progress = ui::Progress::new(quiet);
+        let run = Run { threads: options::threads(common.threads), watch: &progress, ..Run::default() };
+        let fitted = Model::fit_with(&train, settings, &run);
+        progress.finish();
+        let (panel, counts) = latent_space(&fitted?.model, title, &test, &unknown)?;
+        panels.push(panel);
+        shown = Some(counts);
+    }
+    let mut caption = caption(common, found, table.rows(), train.rows(), shown);
+    let circles = |p: &LatentSpace| p.spheres.iter().any(|s| s.radius.is_some());
+    if panels.iter().any(circles) {
+        caption += " Outside of all circles a row is called unknown, which keeps 95% of held-out known rows.";
+    }
+    if !panels.iter().all(circles) {
+        caption += " Where there are no circles, no distance to a mean decides.";
+    }
+    let hollow = format!("{} (left out)", common.ood);
+    let figure = latent_spaces(title, &caption, known.classes(), &hollow, &panels)?;
+    common.output.write(name, &figure)
+}
+
+/// Some rows of each class, if that is asked for.
+fn limited(table: Table, common: &Common) -> mcdd::Result<Table> {
+    match common.limit {
+        Some(0) => {
+            Err(mcdd::Error::setting("a limit of 0 rows leaves nothing").hint("give more, or leave --limit out"))
+        }
+        Some(limit) if limit < table.rows() => {
+            table.split(limit as f64 / table.rows() as f64, common.seed).map(|(_, some)| some)
+        }
+        _ => Ok(table),
+    }
+}
+
+fn caption(common: &Common, found: usize, used: usize, trained: usize, shown: Option<Shown>) -> String {
+    let n = |count: usize| short_number(count as f64, 12);
+    let of = |some: usize, all: usize| if some == all { n(all) } else { format!("{} of {}", n(some), n(all)) };
+    let mut text = String::new();
+    if used < found {
+        text += &format!("A random {} of {} rows are used. ", n(used), n(found));
+    }
+    text += &format!(
+        "Each network was trained on {} rows ({} epochs, seed {}) without class {}. ",
+        n(trained),
+        n(common.epochs),
+        common.seed,
+        common.ood
+    );
+    if let Some(s) = shown {
+        text += &format!(
+            "Drawn are {} known rows that training did not see, in the colour of their class, and {} rows of class {}, \
+             hollow. ",
+            of(s.known, s.of_known),
+            of(s.unknown, s.of_unknown),
+            common.ood
+        );
+    }
+    text + "The ground has the colour of the class that is decided for."
+}

@@ -1,0 +1,128 @@
+//! `mcdd figure`: one file a figure.
+
+mod latent;
+mod results;
+mod samples;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Subcommand, ValueEnum};
+use mcdd::files::write_beside;
+use mcdd::report::figure::{Figure, Theme};
+
+use super::train::check_place;
+use crate::ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcdd figure latent flowers.csv --label species --ood tulip -o planes    planes.svg and planes.png
+  mcdd figure nu-latent flowers.csv --label species --ood tulip
+  mcdd figure samples flowers.mcdd test.csv --rows 3 --theme dark
+  mcdd figure bars gas shuttle            from folders of mcdd bench
+  mcdd figure nu gas-nu                   from mcdd bench gas --methods nu -o gas-nu";
+
+/// Draw what a method does, as SVG (right on light and on dark pages) and as PNG
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    figure: Name,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Name {
+    Latent(latent::Args),
+    NuLatent(latent::NuArgs),
+    Samples(samples::Args),
+    Bars(results::BarsArgs),
+    Nu(results::NuArgs),
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.figure {
+        Name::Latent(args) => latent::run(args),
+        Name::NuLatent(args) => latent::run_nu(args),
+        Name::Samples(args) => samples::run(args),
+        Name::Bars(args) => results::bars(args),
+        Name::Nu(args) => results::nu(args),
+    }
+}
+
+/// Where a figure goes.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct Output {
+    /// Where the figure goes: NAME.svg and NAME.png [default: the figure's own name]
+    #[arg(short, long, value_name = "NAME")]
+    output: Option<PathBuf>,
+
+    /// Ground of the PNG; the SVG follows its viewer
+    #[arg(long, value_enum, default_value = "light")]
+    theme: ThemeName,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ThemeName {
+    Light,
+    Dark,
+}
+
+impl Output {
+    /// The two files.
+    fn files(&self, default: &str) -> [PathBuf; 2] {
+        let name = self.output.clone().unwrap_or_else(|| default.into());
+        // Who names one of the files means both.
+        let ends = name.extension().is_some_and(|e| e == "svg" || e == "png");
+        let name = if ends { name.with_extension("") } else { name };
+        [".svg", ".png"].map(|end| {
+            let mut file = name.clone().into_os_string();
+            file.push(end);
+            file.into()
+        })
+    }
+
+    /// For one of several figures: its name is put behind the one that was given.
+    fn named(&self, figure: &str) -> Output {
+        let output = self.output.as_ref().map(|o| {
+            let mut name = o.clone().into_os_string();
+            name.push(format!("-{figure}"));
+            name.into()
+        });
+        Output { output, ..self.clone() }
+    }
+
+    /// Finds out before long work that the files have no place to go.
+    ///
+    /// # Errors
+    /// If they have none.
+    pub fn check(&self, default: &str) -> mcdd::Result<()> {
+        self.files(default).iter().try_for_each(|f| check_place(f))
+    }
+
+    /// Writes the figure.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn write(&self, default: &str, figure: &Figure) -> anyhow::Result<ExitCode> {
+        let theme = match self.theme {
+            ThemeName::Light => Theme::Light,
+            ThemeName::Dark => Theme::Dark,
+        };
+        let [svg, png] = self.files(default);
+        let put = |path: &Path, bytes: &[u8]| {
+            write_beside(path, |to| to.write_all(bytes).map_err(|e| mcdd::Error::io(e, path)))
+        };
+        put(&svg, figure.svg().as_bytes())?;
+        put(&png, &figure.png(theme)?)?;
+        if !self.quiet {
+            ui::note(&format!("wrote {} and {}", svg.display(), png.display()));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,94 @@
+//! `mcdd figure samples`: the rows that a model is most and least sure of.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use mcdd::data::{Label, ReadOptions, Table};
+use mcdd::model::Model;
+use mcdd::report::choose_samples;
+use mcdd::report::figure::{samples, short_number};
+
+use super::Output;
+use crate::options::Reading;
+use crate::ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcdd figure samples flowers.mcdd test.csv
+  mcdd figure samples digits.mcdd t10k-images-idx3-ubyte.gz --image 28x28 -o digits
+
+Rows are put in classes by their labels, or by the model where there are none (--label none). A note under a row
+says what it was taken for, and whether it was called unknown.";
+
+/// Draw the rows or images with the highest and the lowest confidence of each class
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The model
+    model: PathBuf,
+
+    /// Files with the columns that the model was trained on
+    #[arg(required = true, value_name = "DATA")]
+    data: Vec<PathBuf>,
+
+    /// Rows of each class at either end
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = rows)]
+    rows: usize,
+
+    /// A row is a picture of so many pixels
+    #[arg(long, value_name = "WxH", value_parser = size)]
+    image: Option<[usize; 2]>,
+
+    #[command(flatten)]
+    reading: Reading,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+fn rows(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=10).contains(n)).ok_or_else(|| "give a number from 1 to 10".into())
+}
+
+fn size(text: &str) -> Result<[usize; 2], String> {
+    let side = |s: &str| s.parse().ok().filter(|n| (1..=4096).contains(n));
+    let both = text.split_once('x').and_then(|(w, h)| Some([side(w)?, side(h)?]));
+    both.ok_or_else(|| "give width and height in pixels, such as 28x28".into())
+}
+
+const MOST_CLASSES: usize = 60;
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    args.output.check("samples")?;
+    let model = Model::load(&args.model)?;
+    let asked = args.reading.options();
+    // Labels are used where they are; the column that training had them in is known.
+    let column = model.schema().label.as_ref().and_then(|l| Some((l.name.clone(), l.position?)));
+    let label = match (asked.label.clone(), column) {
+        (Label::Auto, Some((name, _))) if model.schema().named => Label::Name(name),
+        (Label::Auto, Some((_, position))) => Label::Index(position + 1),
+        (label, _) => label,
+    };
+    let table = Table::read(&args.data, &ReadOptions { label, ..asked })?;
+    let mut chosen = choose_samples(&model, &table, args.rows, args.image)?;
+    if !args.output.quiet && chosen.foreign > 0 {
+        ui::note(&format!("{} rows have a label that is no class of the model, and are not shown", chosen.foreign));
+    }
+    if chosen.classes.len() > MOST_CLASSES {
+        if !args.output.quiet {
+            ui::warning(&format!("the first {MOST_CLASSES} of {} classes are drawn", chosen.classes.len()));
+        }
+        chosen.classes.truncate(MOST_CLASSES);
+    }
+    let by = if chosen.by_label { "by label" } else { "as the model sees it" };
+    let counted = if args.data.len() > 1 { "; rows are counted over all files" } else { "" };
+    let caption = format!(
+        "Of {} rows, the {} of each class ({by}) with the highest and the lowest confidence; the number is the confidence. \
+         An arrow: the class that the row was taken for; unknown: the confidence is below the model's threshold{counted}.",
+        short_number(table.rows() as f64, 12),
+        args.rows,
+    );
+    let figure = samples("Rows with the highest and the lowest confidence", &caption, &chosen.looks, &chosen.classes)?;
+    args.output.write("samples", &figure)
+}

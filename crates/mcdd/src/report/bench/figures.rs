@@ -1,0 +1,100 @@
+//! Figures of a grid's results.
+
+use super::{METRICS, Metric, Stat, Study, metric};
+use crate::error::{Error, Result};
+use crate::report::figure::{BarPanel, Figure, LinePanel, Value, bars, lines};
+use crate::report::method_name;
+
+/// What figures show; accuracy is another question.
+const SHOWN: [&str; 5] = ["tnr85", "tnr95", "auroc", "aupr_id", "detection_accuracy"];
+/// More bars would be too thin.
+const MOST_BARS: usize = 12;
+
+fn value(stat: Option<Stat>) -> Option<Value> {
+    stat.map(|s| Value { mean: s.mean, deviation: s.std })
+}
+
+/// A method as papers write it.
+fn name(method: &str) -> String {
+    let (first, rest) = method.split_at(method.find([':', '+']).unwrap_or(method.len()));
+    match (first, rest) {
+        ("best", "") => "default".into(),
+        _ => format!("{}{rest}", method_name(first)),
+    }
+}
+
+/// Bars of some methods, a panel for each study: means over the classes, with deviations over folds.
+///
+/// # Errors
+/// If a study has none of the methods.
+pub fn comparison(title: &str, studies: &[Study], methods: &[&str]) -> Result<Figure> {
+    let panel = |study: &Study| {
+        let number = |method: &&str| SHOWN.iter().map(|key| value(study.mean(method, metric(key)))).collect::<Vec<_>>();
+        let values: Vec<Vec<Option<Value>>> = methods.iter().map(number).collect();
+        if values.iter().flatten().all(Option::is_none) {
+            return Err(Error::data(format!("{} has no results of {}", study.about.title, methods.join(", ")))
+                .hint("run mcdd bench with these --methods first"));
+        }
+        Ok(BarPanel {
+            title: study.about.title.clone(),
+            unit: "%".into(),
+            groups: SHOWN.iter().map(|key| metric(key).short.to_owned()).collect(),
+            values,
+        })
+    };
+    let panels: Vec<BarPanel> = studies.iter().map(panel).collect::<Result<_>>()?;
+    let names: Vec<String> = methods.iter().map(|m| name(m)).collect();
+    bars(title, &caption(studies), &names, &panels)
+}
+
+/// The data in words, and what whiskers are.
+fn caption(studies: &[Study]) -> String {
+    let data: Vec<String> = studies.iter().map(|s| s.about.coverage.clone()).collect();
+    format!(
+        "{}. Each class left out in turn; mean over the classes, whiskers: standard deviation over folds.",
+        data.join("; ")
+    )
+}
+
+/// Every metric against nu of Deep-MCDD.
+///
+/// # Errors
+/// If there are not three values of nu at least.
+pub fn against_nu(study: &Study) -> Result<Figure> {
+    let nu = |method: &&str| method.strip_prefix("deep-mcdd:nu=")?.parse::<f64>().ok().filter(|v| *v > 0.0);
+    let mut found: Vec<(f64, &str)> = study.methods.iter().filter_map(|m| Some((nu(m)?, *m))).collect();
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    found.dedup_by(|a, b| a.0 == b.0);
+    if found.len() < 3 {
+        return Err(Error::data(format!("{} has no results for three values of nu", study.about.title))
+            .hint("run mcdd bench DATA --methods nu -o DIR first"));
+    }
+    let all: Vec<&Metric> = METRICS.iter().filter(|m| m.key == "accuracy" || SHOWN.contains(&m.key)).collect();
+    let values = all.iter().map(|m| found.iter().map(|(_, method)| value(study.mean(method, m))).collect()).collect();
+    let panel = LinePanel {
+        title: study.about.title.clone(),
+        x_name: "nu".into(),
+        y_name: "%".into(),
+        log_x: true,
+        x: found.iter().map(|(v, _)| *v).collect(),
+        values,
+    };
+    let names: Vec<String> = all.iter().map(|m| m.short.to_owned()).collect();
+    lines("Deep-MCDD against nu", &caption(std::slice::from_ref(study)), &names, &[panel])
+}
+
+/// What the page shows: captions and SVG.
+pub fn figures(study: &Study) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    let whole: Vec<&str> = study.methods.iter().copied().filter(|m| study.mean(m, metric("auroc")).is_some()).collect();
+    if let Ok(nu) = against_nu(study) {
+        all.push(("Every metric against nu, the weight of the distance in the loss".to_owned(), nu));
+    }
+    let others: Vec<&str> = whole.into_iter().filter(|m| !m.starts_with("deep-mcdd:nu=")).take(MOST_BARS).collect();
+    if others.len() > 1
+        && let Ok(bars) = comparison("Classes never seen", std::slice::from_ref(study), &others)
+    {
+        all.push(("Means over the classes; whiskers are standard deviations over folds".to_owned(), bars));
+    }
+    all.into_iter().map(|(caption, figure)| (caption, figure.svg())).collect()
+}

@@ -1,0 +1,334 @@
+//! Latent spaces of two features: who lies where, and what the classifier makes of each place.
+
+use super::axis::{Along, Axis};
+use super::colour::Paint;
+use super::contour;
+use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, TINY, WIDTH, hollow, mean};
+use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
+use super::{Figure, check_numbers, font};
+use crate::error::{Error, Result};
+
+/// A row in the plane.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Its latent features.
+    pub at: [f64; 2],
+    /// Its class; none for a row that is out of distribution.
+    pub class: Option<usize>,
+}
+
+/// A class in the plane.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sphere {
+    /// Its mean.
+    pub centre: [f64; 2],
+    /// How far from the mean a row is still known, where the method has such a distance.
+    pub radius: Option<f64>,
+}
+
+/// The square of the plane that is seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct View {
+    /// The corner with the smallest numbers.
+    pub corner: [f64; 2],
+    /// The length of a side, above 0.
+    pub side: f64,
+}
+
+/// Steps of the grid that decisions are looked at on, along each side.
+pub const STEPS: usize = 160;
+
+impl View {
+    /// A square that shows the classes with their spheres, and all rows but the few that lie furthest out.
+    pub fn around(points: &[Point], spheres: &[Sphere]) -> View {
+        let range = |axis: usize| {
+            let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+            let mut add = |a: f64, b: f64| (low, high) = (low.min(a), high.max(b));
+            for (known, share) in [(true, 0.005), (false, 0.04)] {
+                let of = points.iter().filter(|p| p.class.is_some() == known);
+                let mut values: Vec<f64> = of.map(|p| p.at[axis]).filter(|v| v.is_finite()).collect();
+                values.sort_unstable_by(f64::total_cmp);
+                let cut = (values.len() as f64 * share) as usize;
+                if let [first, .., last] | [first @ last] = values[cut..values.len() - cut] {
+                    add(first, last);
+                }
+            }
+            for s in spheres.iter().filter(|s| s.centre[axis].is_finite()) {
+                let r = s.radius.filter(|r| r.is_finite()).unwrap_or(0.0);
+                add(s.centre[axis] - r, s.centre[axis] + r);
+            }
+            if low > high { (-1.0, 1.0) } else { (low, high) }
+        };
+        let (x, y) = (range(0), range(1));
+        let longest = (x.1 - x.0).max(y.1 - y.0);
+        let side = 1.12 * if longest > 0.0 { longest } else { 1.0 };
+        View { corner: [(x.0 + x.1 - side) / 2.0, (y.0 + y.1 - side) / 2.0], side }
+    }
+
+    /// The nodes of the grid, row by row from the corner: `STEPS + 1` in each.
+    pub fn nodes(&self) -> impl Iterator<Item = [f64; 2]> + '_ {
+        let step = self.side / STEPS as f64;
+        let line = 0..=STEPS;
+        line.clone().flat_map(move |j| {
+            let y = self.corner[1] + j as f64 * step;
+            line.clone().map(move |i| [self.corner[0] + i as f64 * step, y])
+        })
+    }
+}
+
+/// One latent space.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatentSpace {
+    /// Above it: the method, say.
+    pub title: String,
+    /// Below that: how well it does, say.
+    pub note: String,
+    /// The rows to draw.
+    pub points: Vec<Point>,
+    /// The classes.
+    pub spheres: Vec<Sphere>,
+    /// What is seen.
+    pub view: View,
+    /// The logit of each class at each of [`View::nodes`].
+    pub logits: Vec<f64>,
+}
+
+/// Several latent spaces of the same classes side by side: rows in the colour of their class, `unknown` ones hollow, decisions
+/// as the colour of the ground, class means as crosses, and as a circle what is still known.
+///
+/// # Errors
+/// If the numbers are not finite, or do not fit each other.
+pub fn latent_spaces(
+    title: &str,
+    caption: &str,
+    classes: &[String],
+    unknown: &str,
+    panels: &[LatentSpace],
+) -> Result<Figure> {
+    for p in panels {
+        check(p, classes.len())?;
+    }
+    let mut page = Page::new(title);
+    let mut keys: Vec<(String, Key)> = classes.iter().enumerate().map(|(i, c)| (c.clone(), Key::Dot(i))).collect();
+    keys.push((unknown.to_owned(), Key::Hollow));
+    keys.push(("class mean".into(), Key::Mean));
+    if panels.iter().any(|p| p.spheres.iter().any(|s| s.radius.is_some())) {
+        keys.push(("known inside".into(), Key::Sphere));
+    }
+    page.legend(&keys);
+    let columns = match panels.len() {
+        n @ 0..=3 => n.max(1),
+        4 => 2,
+        _ => 3,
+    };
+    let (left, gap) = (46.0, 14.0);
+    let whole = (WIDTH - 2.0 * MARGIN - (columns as f64 - 1.0) * gap) / columns as f64;
+    // A single plane need not be as high as it could be wide.
+    let side = (whole - left).min(520.0);
+    for row in panels.chunks(columns) {
+        for (i, space) in row.iter().enumerate() {
+            let corner = [MARGIN + i as f64 * (whole + gap) + left, page.y + 42.0];
+            draw(&mut page.scene, space, classes, Area { x: corner[0], y: corner[1], w: side, h: side });
+        }
+        page.y += 42.0 + side + 46.0;
+    }
+    Ok(page.finish(caption))
+}
+
+fn check(space: &LatentSpace, classes: usize) -> Result<()> {
+    let nodes = (STEPS + 1) * (STEPS + 1);
+    if space.logits.len() != nodes * classes || space.spheres.len() != classes {
+        return Err(Error::data(format!("{}: the numbers do not fit {classes} classes", space.title)));
+    }
+    if space.points.iter().any(|p| p.class.is_some_and(|c| c >= classes)) {
+        return Err(Error::data(format!("{}: a row has a class that is not there", space.title)));
+    }
+    let points = space.points.iter().flat_map(|p| p.at);
+    let spheres = space.spheres.iter().flat_map(|s| [s.centre[0], s.centre[1], s.radius.unwrap_or(0.0)]);
+    check_numbers(points.chain(spheres).chain(space.view.corner).chain([space.view.side]))?;
+    if space.view.side > 0.0 { Ok(()) } else { Err(Error::data("a view must have a side above 0")) }
+}
+
+fn draw(scene: &mut Scene, space: &LatentSpace, classes: &[String], area: Area) {
+    let View { corner, side } = space.view;
+    let axis = |from: f64, along| Axis::new(from, from + side, false, area.w, SMALL, along);
+    let panel = Panel { area, x: Some(axis(corner[0], Along::X)), y: axis(corner[1], Along::Y) };
+    let title = font::fitted(&space.title, HEADING, true, area.w);
+    scene.text(Text::new(area.x, area.y - 25.0, title, HEADING).bold());
+    let note = font::fitted(&space.note, SMALL, false, area.w);
+    scene.text(Text::new(area.x, area.y - 9.0, note, SMALL).paint(Paint::Muted));
+    panel.grid(scene);
+    let mut inside = regions(space, &panel);
+    inside.extend(rows(space, &panel));
+    scene.shapes.push(Shape::Clip { area, shapes: inside });
+    panel.frame(scene);
+    let middle = [area.x + area.w / 2.0, area.y + area.h / 2.0];
+    let base = area.y + area.h + 7.0 + 2.3 * SMALL;
+    scene.text(Text::new(middle[0], base, "z₁", SMALL).at(Anchor::Middle));
+    scene.text(Text::new(area.x - 35.0, middle[1], "z₂", SMALL).at(Anchor::Middle).upwards());
+    let outside = space.points.iter().filter(|p| !sees(&space.view, p.at)).count();
+    let mut taken = Vec::new();
+    if outside > 0 {
+        let text = if outside == 1 { "1 row outside".into() } else { format!("{outside} rows outside") };
+        let (x, y) = (area.x + area.w - 6.0, area.y + area.h - 6.0);
+        let text = Text::new(x, y, text, TINY + 0.5).at(Anchor::End).halo().paint(Paint::Muted);
+        taken.push(text.area());
+        scene.text(text);
+    }
+    names(scene, space, classes, &panel, taken);
+}
+
+fn sees(view: &View, at: [f64; 2]) -> bool {
+    (0..2).all(|i| (view.corner[i]..=view.corner[i] + view.side).contains(&at[i]))
+}
+
+/// Where each class is decided for.
+fn regions(space: &LatentSpace, panel: &Panel) -> Vec<Shape> {
+    let classes = space.spheres.len();
+    let n = STEPS + 1;
+    let cell = panel.area.w / STEPS as f64;
+    let mut fills = Vec::new();
+    let mut edges = Vec::new();
+    for class in 0..classes {
+        let ahead = |logits: &[f64]| {
+            let others = logits.iter().enumerate().filter(|&(k, _)| k != class).map(|(_, &v)| v);
+            let ahead = logits[class] - others.fold(f64::NEG_INFINITY, f64::max);
+            if ahead.is_nan() { -1.0 } else { ahead }
+        };
+        let values: Vec<f64> = space.logits.chunks_exact(classes).map(ahead).collect();
+        let lines: Vec<Vec<[f64; 2]>> = contour::positive(n, n, &values)
+            .iter()
+            .map(|line| {
+                let placed: Vec<[f64; 2]> = line
+                    .iter()
+                    .map(|&[i, j]| [panel.area.x + i * cell, panel.area.y + panel.area.h - j * cell])
+                    .collect();
+                contour::simplified(&placed, 0.2)
+            })
+            .collect();
+        let line = Style::line(Paint::Muted, 0.8).alpha(0.7);
+        edges.push(Shape::Path { lines: lines.clone(), closed: true, style: line });
+        fills.push(Shape::Path { lines, closed: true, style: Style::fill(Paint::Series(class)).alpha(0.13) });
+    }
+    fills.extend(edges);
+    fills
+}
+
+/// Rows, means and spheres.
+fn rows(space: &LatentSpace, panel: &Panel) -> Vec<Shape> {
+    let place = |at: [f64; 2]| [panel.at_x(at[0]), panel.at_y(at[1])];
+    let seen = |class: Option<usize>| {
+        let of = space.points.iter().filter(|p| p.class == class && sees(&space.view, p.at));
+        of.map(|p| place(p.at)).collect::<Vec<_>>()
+    };
+    let mut out = Vec::new();
+    for class in 0..space.spheres.len() {
+        let style = Style::fill(Paint::Series(class)).alpha(0.6);
+        out.push(Shape::Points { at: seen(Some(class)), r: 2.3, marker: Marker::Circle, style });
+    }
+    out.push(Shape::Points { at: seen(None), r: 2.4, marker: Marker::Circle, style: hollow().alpha(0.6) });
+    let per_unit = panel.area.w / space.view.side;
+    for (class, s) in space.spheres.iter().enumerate() {
+        // A circle of less than a pixel is not seen, and one far beyond the panel is all that there is.
+        if let Some(r) = s.radius.map(|r| r * per_unit).filter(|r| (1.0..1e4).contains(r)) {
+            // In the colour of the class, with a rim that parts it from rows of that colour.
+            for style in [Style::line(Paint::Surface, 3.6).alpha(0.75), Style::line(Paint::Series(class), 1.8)] {
+                out.push(Shape::Points { at: vec![place(s.centre)], r, marker: Marker::Circle, style });
+            }
+        }
+    }
+    let means = space.spheres.iter().filter(|s| sees(&space.view, s.centre)).map(|s| place(s.centre)).collect();
+    out.push(Shape::Points { at: means, r: 6.0, marker: Marker::Cross, style: mean() });
+    out
+}
+
+/// The names of the classes beside their means, where there is room.
+fn names(scene: &mut Scene, space: &LatentSpace, classes: &[String], panel: &Panel, mut taken: Vec<Area>) {
+    let place = |at: [f64; 2]| [panel.at_x(at[0]), panel.at_y(at[1])];
+    let means: Vec<[f64; 2]> = space.spheres.iter().map(|s| place(s.centre)).collect();
+    taken.extend(means.iter().map(|&[x, y]| Area { x: x - 6.0, y: y - 6.0, w: 12.0, h: 12.0 }));
+    let shown = classes.iter().zip(&means).zip(&space.spheres).filter(|(_, s)| sees(&space.view, s.centre));
+    for ((name, &[x, y]), _) in shown {
+        let name = font::fitted(name, SMALL, true, 90.0);
+        let high = font::CAPITAL * SMALL / 2.0;
+        let rings = [1.0, 1.7, 2.6].into_iter().flat_map(|f| {
+            let (d, e) = (9.0 * f, 7.0 * f);
+            [
+                (0.0, -d, Anchor::Middle),
+                (d, high, Anchor::Start),
+                (-d, high, Anchor::End),
+                (0.0, d + 2.0 * high, Anchor::Middle),
+                (e, -e, Anchor::Start),
+                (-e, -e, Anchor::End),
+                (e, e + 2.0 * high, Anchor::Start),
+                (-e, e + 2.0 * high, Anchor::End),
+            ]
+        });
+        let texts = rings.map(|(dx, dy, anchor)| Text::new(x + dx, y + dy, &name, SMALL).bold().at(anchor).halo());
+        let free = |t: &Text| panel.area.holds(&t.area()) && !taken.iter().any(|a| a.meets(&t.area()));
+        if let Some(text) = texts.into_iter().find(free) {
+            taken.push(text.area());
+            scene.text(text);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::seed::Stream;
+
+    /// Classes around a circle, or all on one spot.
+    pub fn example(classes: usize, spread: f64) -> LatentSpace {
+        let mut random = Stream::new(1, "figure");
+        let spheres: Vec<Sphere> = (0..classes)
+            .map(|k| {
+                let angle = k as f64 * 6.283 / classes as f64;
+                Sphere { centre: [spread * angle.cos(), spread * angle.sin()], radius: (k != 1).then_some(2.0) }
+            })
+            .collect();
+        let mut points = Vec::new();
+        for i in 0..400 {
+            let class = (i % 5 != 0).then_some(i % classes);
+            let [x, y] = class.map_or([0.0, 0.0], |c| spheres[c].centre);
+            points.push(Point { at: [x + random.normal(), y + random.normal()], class });
+        }
+        points.push(Point { at: [1e6, 0.0], class: None });
+        let view = View::around(&points, &spheres);
+        let logits = view.nodes().flat_map(|[x, y]| {
+            let distance = |s: &Sphere| (x - s.centre[0]).powi(2) + (y - s.centre[1]).powi(2);
+            spheres.iter().map(|s| -distance(s)).collect::<Vec<_>>()
+        });
+        let logits = logits.collect();
+        LatentSpace { title: "Deep-MCDD".into(), note: "AUROC 99.1%".into(), points, spheres, view, logits }
+    }
+
+    #[test]
+    fn the_view_shows_nearly_all_and_far_rows_do_not_rule_it() {
+        let space = example(5, 6.0);
+        assert!(space.view.side < 25.0);
+        assert!((1..6).contains(&space.points.iter().filter(|p| !sees(&space.view, p.at)).count()));
+        assert_eq!(space.view.nodes().count(), (STEPS + 1) * (STEPS + 1));
+        let none = View::around(&[], &[]);
+        assert!(none.side > 0.0);
+        let one = View::around(&[Point { at: [3.0, 4.0], class: None }], &[]);
+        assert!(sees(&one, [3.0, 4.0]));
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_are_refused() {
+        let names: Vec<String> = (0..5).map(|i| i.to_string()).collect();
+        let good = example(5, 6.0);
+        let figure = |space: LatentSpace| latent_spaces("t", "c", &names, "u", &[space]);
+        assert!(figure(good.clone()).is_ok());
+        let mut bad = good.clone();
+        bad.points[0].at[0] = f64::NAN;
+        assert!(figure(bad).is_err());
+        let mut bad = good.clone();
+        bad.points[0].class = Some(5);
+        assert!(figure(bad).is_err());
+        let mut bad = good;
+        bad.logits.pop();
+        assert!(figure(bad).is_err());
+    }
+}

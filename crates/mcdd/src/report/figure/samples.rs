@@ -1,0 +1,314 @@
+//! Rows by their confidence: the highest and the lowest of each class, as pictures or as strips of their features.
+
+use super::axis::{plain, short};
+use super::colour::{Paint, Theme};
+use super::page::{BODY, HEADING, Key, MARGIN, Page, TINY, WIDTH};
+use super::scene::{Anchor, Area, Raster, Scene, Shape, Style, Text};
+use super::{Figure, check_numbers, font};
+use crate::error::{Error, Result};
+
+/// A row to show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Which it is: its number, say.
+    pub name: String,
+    /// The confidence.
+    pub confidence: f64,
+    /// What else is to be said: what it was taken for, say; may be empty.
+    pub note: String,
+    /// Of a picture the brightness of each pixel from 0 to 1, row by row; else how many deviations each feature is from its
+    /// mean.
+    pub values: Vec<f64>,
+    /// The features as they stand in the data, where there are at most [`MOST_CELLS`]; else empty.
+    pub cells: Vec<Cell>,
+}
+
+/// A feature as it stands in the data.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A number, which is written as exactly as there is room for.
+    Number(f64),
+    /// A word.
+    Word(String),
+}
+
+impl Cell {
+    fn fitted(&self, room: f64) -> String {
+        let number = match self {
+            Cell::Word(word) => return font::fitted(word, TINY, false, room),
+            Cell::Number(number) => *number,
+        };
+        let power = |digits: usize| format!("{number:.digits$e}").replace('-', "−");
+        let ways = [short(number, 4), short(number, 3), short(number, 2), power(1), power(0)];
+        let fits = |text: &&String| font::width(text, TINY, false) <= room;
+        ways.iter().find(fits).cloned().unwrap_or_else(|| "…".into())
+    }
+}
+
+/// The rows of a class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassSamples {
+    /// The class.
+    pub name: String,
+    /// Those with the highest confidence, the highest first.
+    pub highest: Vec<Sample>,
+    /// Those with the lowest confidence, the lowest first.
+    pub lowest: Vec<Sample>,
+}
+
+/// What the values of a row are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Looks {
+    /// A picture of so many columns and rows of pixels.
+    Picture {
+        /// Pixels in a row.
+        width: usize,
+        /// Pixels in a column.
+        height: usize,
+    },
+    /// Features with these names.
+    Features(Vec<String>),
+}
+
+/// Features that are shown as they stand in the data, at the most.
+pub const MOST_CELLS: usize = 10;
+
+const GAP: f64 = 26.0;
+
+/// For each class the rows with the highest confidence on the left and with the lowest on the right.
+///
+/// # Errors
+/// If the numbers are not finite, or do not fit each other.
+pub fn samples(title: &str, caption: &str, looks: &Looks, classes: &[ClassSamples]) -> Result<Figure> {
+    let all = || classes.iter().flat_map(|c| c.highest.iter().chain(&c.lowest));
+    let wanted = match looks {
+        Looks::Picture { width, height } => width.checked_mul(*height).unwrap_or(0),
+        Looks::Features(names) => names.len(),
+    };
+    if wanted == 0 || all().any(|s| s.values.len() != wanted) {
+        return Err(Error::data(format!("each row must have {wanted} values, and at least one")));
+    }
+    check_numbers(all().flat_map(|s| s.values.iter().copied().chain([s.confidence])))?;
+    let mut page = Page::new(title);
+    let name = classes.iter().map(|c| font::width(&c.name, BODY, true)).fold(0.0, f64::max).min(110.0) + 14.0;
+    let block = (WIDTH - 2.0 * MARGIN - name - GAP) / 2.0;
+    let left = [MARGIN + name, MARGIN + name + block + GAP];
+    let most = all_sizes(classes).max(1);
+    let decimals = decimals(all().map(|s| s.confidence));
+    match looks {
+        Looks::Picture { width, height } => {
+            heads(&mut page, left);
+            let place = Pictures { size: [*width, *height], left, block, most, decimals };
+            place.draw(&mut page, classes);
+        }
+        Looks::Features(names) => {
+            let with_texts = names.len() <= MOST_CELLS && all().all(|s| s.cells.len() == names.len());
+            let strength = if with_texts { 0.55 } else { 1.0 };
+            page.legend(&[("deviations from the mean of the training rows".into(), Key::Diverging(strength))]);
+            heads(&mut page, left);
+            let strips = Strips { names, with_texts, strength, left, block, decimals };
+            strips.draw(&mut page, classes);
+        }
+    }
+    Ok(page.finish(caption))
+}
+
+fn all_sizes(classes: &[ClassSamples]) -> usize {
+    classes.iter().map(|c| c.highest.len().max(c.lowest.len())).max().unwrap_or(0)
+}
+
+/// Three digits of the largest, and at least two decimals where that is not long.
+fn decimals(confidences: impl Iterator<Item = f64>) -> usize {
+    let largest = confidences.fold(0.0, |most: f64, c| most.max(c.abs()));
+    if largest >= 1000.0 || largest == 0.0 {
+        return 0;
+    }
+    (2.0 - libm::floor(libm::log10(largest))).clamp(2.0, 6.0) as usize
+}
+
+fn heads(page: &mut Page, left: [f64; 2]) {
+    for (x, text) in left.into_iter().zip(["Highest confidence", "Lowest confidence"]) {
+        page.scene.text(Text::new(x, page.y + 14.0, text, HEADING).bold());
+    }
+    page.y += 26.0;
+}
+
+fn class_name(scene: &mut Scene, name: &str, middle: f64) {
+    let text = font::fitted(name, BODY, true, 110.0);
+    scene.text(Text::new(MARGIN, middle + font::CAPITAL * BODY / 2.0, text, BODY).bold());
+}
+
+/// Rows as pictures.
+struct Pictures {
+    size: [usize; 2],
+    left: [f64; 2],
+    block: f64,
+    /// Pictures beside each other.
+    most: usize,
+    /// Of confidences.
+    decimals: usize,
+}
+
+impl Pictures {
+    fn draw(&self, page: &mut Page, classes: &[ClassSamples]) {
+        let [columns, rows] = self.size.map(|n| n as f64);
+        let cell = (self.block / self.most as f64).min(88.0);
+        // Tall pictures are made narrower, so that classes stay on a page.
+        let scale = ((cell - 8.0) / columns).min(120.0 / rows);
+        let (w, h) = (scale * columns, scale * rows);
+        let notes = classes.iter().flat_map(|c| c.highest.iter().chain(&c.lowest)).any(|s| !s.note.is_empty());
+        let line = 1.25 * TINY;
+        let high = h + 5.0 + line * if notes { 2.0 } else { 1.0 } + 9.0;
+        for class in classes {
+            class_name(&mut page.scene, &class.name, page.y + h / 2.0);
+            for (side, x) in [&class.highest, &class.lowest].into_iter().zip(self.left) {
+                for (i, s) in side.iter().enumerate() {
+                    let at = x + i as f64 * cell;
+                    let area = Area { x: at, y: page.y, w, h };
+                    page.scene.shapes.push(Shape::Image { area, raster: grey(&s.values, self.size) });
+                    page.scene.rect(area, Style::line(Paint::Muted, 0.7));
+                    let base = page.y + h + 5.0 + font::ASCENT * TINY;
+                    let text = |t: &str, y: f64| Text::new(at, y, font::fitted(t, TINY, false, cell - 4.0), TINY);
+                    page.scene.text(text(&plain(s.confidence, self.decimals), base).paint(Paint::Muted));
+                    page.scene.text(text(&s.note, base + line));
+                }
+            }
+            page.y += high;
+        }
+    }
+}
+
+fn grey(values: &[f64], [columns, rows]: [usize; 2]) -> Raster {
+    let rgba = values.iter().flat_map(|v| {
+        let v = (v.clamp(0.0, 1.0) * 255.0).round() as u8;
+        [v, v, v, 255]
+    });
+    Raster { columns: columns as u32, rows: rows as u32, rgba: rgba.collect() }
+}
+
+/// Rows as strips of their features.
+struct Strips<'a> {
+    names: &'a [String],
+    with_texts: bool,
+    strength: f64,
+    left: [f64; 2],
+    block: f64,
+    /// Of confidences.
+    decimals: usize,
+}
+
+/// The room for the number of a row, and for its confidence and note.
+const ROW: f64 = 62.0;
+const WORDS: f64 = 104.0;
+
+impl Strips<'_> {
+    fn strip_width(&self) -> f64 {
+        self.block - ROW - WORDS
+    }
+
+    fn draw(&self, page: &mut Page, classes: &[ClassSamples]) {
+        self.columns(page);
+        let (thick, step) = if self.with_texts { (15.0, 17.0) } else { (12.0, 15.0) };
+        for class in classes {
+            let rows = class.highest.len().max(class.lowest.len()).max(1) as f64;
+            class_name(&mut page.scene, &class.name, page.y + (rows - 1.0) * step / 2.0 + thick / 2.0);
+            for (side, x) in [&class.highest, &class.lowest].into_iter().zip(self.left) {
+                for (i, s) in side.iter().enumerate() {
+                    let y = page.y + i as f64 * step;
+                    self.row(&mut page.scene, s, Area { x: x + ROW, y, w: self.strip_width(), h: thick });
+                }
+            }
+            page.y += rows * step + 9.0;
+        }
+    }
+
+    /// The names of the features above their columns; of many, how many they are.
+    fn columns(&self, page: &mut Page) {
+        let cell = self.strip_width() / self.names.len() as f64;
+        let lie = self.names.iter().all(|n| font::width(n, TINY, false) <= cell - 3.0);
+        let longest = self.names.iter().map(|n| font::width(n, TINY, false)).fold(0.0, f64::max).min(90.0);
+        let high = if !self.with_texts || lie { 1.2 * TINY } else { longest };
+        let base = page.y + high;
+        for x in self.left.map(|x| x + ROW) {
+            let right = x + self.strip_width() + 6.0;
+            page.scene.text(Text::new(right, base, "confidence", TINY).paint(Paint::Muted));
+            if !self.with_texts {
+                let text = format!("{} features, in the order of the data", self.names.len());
+                let text = font::fitted(&text, TINY, false, self.strip_width());
+                page.scene.text(Text::new(x, base, text, TINY).paint(Paint::Muted));
+                continue;
+            }
+            for (i, name) in self.names.iter().enumerate() {
+                let middle = x + (i as f64 + 0.5) * cell;
+                let text = if lie {
+                    Text::new(middle, base, name, TINY).at(Anchor::Middle)
+                } else {
+                    let name = font::fitted(name, TINY, false, 90.0);
+                    Text::new(middle + font::CAPITAL * TINY / 2.0, base, name, TINY).upwards()
+                };
+                page.scene.text(text.paint(Paint::Muted));
+            }
+        }
+        page.y = base + 6.0;
+    }
+
+    fn row(&self, scene: &mut Scene, s: &Sample, area: Area) {
+        scene.shapes.push(Shape::Image { area, raster: self.strip(&s.values) });
+        scene.rect(area, Style::line(Paint::Grid, 1.0));
+        let base = area.y + area.h / 2.0 + font::CAPITAL * TINY / 2.0;
+        let name = font::fitted(&s.name, TINY, false, ROW - 8.0);
+        scene.text(Text::new(area.x - 6.0, base, name, TINY).at(Anchor::End).paint(Paint::Muted));
+        let x = area.x + area.w + 6.0;
+        let number = plain(s.confidence, self.decimals);
+        let after = font::width(&number, TINY, false) + 6.0;
+        scene.text(Text::new(x, base, number, TINY));
+        let note = font::fitted(&s.note, TINY, false, WORDS - 8.0 - after);
+        scene.text(Text::new(x + after, base, note, TINY).paint(Paint::Muted));
+        if self.with_texts {
+            let cell = area.w / s.cells.len() as f64;
+            for (i, text) in s.cells.iter().enumerate() {
+                let text = text.fitted(cell - 3.0);
+                scene.text(Text::new(area.x + (i as f64 + 0.5) * cell, base, text, TINY).at(Anchor::Middle));
+            }
+        }
+    }
+
+    fn strip(&self, values: &[f64]) -> Raster {
+        let rgba = values.iter().flat_map(|&z| {
+            let [r, g, b] = (if z < 0.0 { Paint::Below } else { Paint::Above }).rgb(Theme::Light);
+            [r, g, b, ((z.abs() / 3.0).min(1.0) * self.strength * 255.0).round() as u8]
+        });
+        Raster { columns: values.len() as u32, rows: 1, rgba: rgba.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_as_exact_as_there_is_room() {
+        let cell = |v: f64, room: f64| Cell::Number(v).fitted(room);
+        assert_eq!(cell(12345.6, 40.0), "12,346");
+        assert_eq!(cell(12345.6, 25.0), "1.2e4");
+        assert_eq!(cell(-0.123456, 40.0), "−0.1235");
+        assert_eq!(cell(0.0, 10.0), "0");
+        assert_eq!(cell(1e-300, 5.0), "…");
+        assert_eq!(decimals([0.5, -12.0].into_iter()), 2);
+        assert_eq!(decimals([0.005].into_iter()), 5);
+        assert_eq!(decimals([12345.0].into_iter()), 0);
+    }
+
+    #[test]
+    fn values_must_fit() {
+        let sample =
+            Sample { name: "1".into(), confidence: 1.0, note: String::new(), values: vec![0.5; 6], cells: vec![] };
+        let class = ClassSamples { name: "a".into(), highest: vec![sample.clone()], lowest: vec![sample] };
+        let draw = |looks| samples("t", "", &looks, std::slice::from_ref(&class));
+        assert!(draw(Looks::Picture { width: 3, height: 2 }).is_ok());
+        assert!(draw(Looks::Picture { width: 3, height: 3 }).is_err());
+        assert!(draw(Looks::Picture { width: usize::MAX, height: 2 }).is_err());
+        assert!(draw(Looks::Features(vec!["f".into(); 6])).is_ok());
+        assert!(draw(Looks::Features(Vec::new())).is_err());
+    }
+}

@@ -1,0 +1,221 @@
+//! A scene as SVG: one file that is right on light and on dark ground.
+//!
+//! Colours are attributes, those of the light theme; a style sheet inside puts the dark ones in their place where the viewer
+//! prefers them, so that programs without style sheets show the light figure. Names of classes and clips begin with
+//! a hash of the drawing: several figures in one page do not meet, and the same figure twice means the same.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use base64::Engine;
+use sha2::{Digest, Sha256};
+
+use super::colour::{Paint, Theme};
+use super::font::FAMILY;
+use super::png;
+use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
+
+/// The file's text.
+pub(super) fn write(scene: &Scene, title: &str) -> String {
+    let draft = Writer::new(String::new()).document(scene, title);
+    let hash = Sha256::digest(draft.as_bytes());
+    let prefix = hash.iter().take(4).fold(String::from("f"), |s, b| format!("{s}{b:02x}"));
+    Writer::new(prefix).document(scene, title)
+}
+
+/// A number to a hundredth of a pixel, as short as it gets.
+fn number(v: f64) -> String {
+    let text = format!("{v:.2}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".into() } else { text.into() }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+struct Writer {
+    prefix: String,
+    out: String,
+    /// What the style sheet must speak of: a colour, and whether it is a line's.
+    used: BTreeSet<(Paint, bool)>,
+    clips: usize,
+}
+
+impl Writer {
+    fn new(prefix: String) -> Writer {
+        Writer { prefix, out: String::new(), used: BTreeSet::new(), clips: 0 }
+    }
+
+    fn put(&mut self, text: std::fmt::Arguments) {
+        // A string takes whatever is written.
+        let _ = self.out.write_fmt(text);
+    }
+
+    fn document(mut self, scene: &Scene, title: &str) -> String {
+        let ground = Area { x: 0.0, y: 0.0, w: scene.width, h: scene.height };
+        self.shapes(&[Shape::Rect { area: ground, style: Style::fill(Paint::Surface) }]);
+        self.shapes(&scene.shapes);
+        let (w, h) = (number(scene.width), number(scene.height));
+        let mut head = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" role=\"img\" \
+             aria-label=\"{}\" font-family=\"{FAMILY}\" style=\"max-width:100%;height:auto\">\n<style>@media (prefers-color-scheme:dark){{",
+            escaped(&super::font::clean(title))
+        );
+        for &(paint, line) in &self.used {
+            let (letter, property) = if line { ('k', "stroke") } else { ('f', "fill") };
+            let (name, colour) = (paint.name(), paint.css(Theme::Dark));
+            head.push_str(&format!(".{}{letter}-{name}{{{property}:{colour}}}", self.prefix));
+        }
+        head + "}</style>\n" + &self.out + "</svg>\n"
+    }
+
+    /// The attributes of a style.
+    fn style(&mut self, style: &Style) -> String {
+        let mut classes = Vec::new();
+        let mut text = String::new();
+        match style.fill {
+            Some(fill) => {
+                self.used.insert((fill.paint, false));
+                classes.push(format!("{}f-{}", self.prefix, fill.paint.name()));
+                text += &format!(" fill=\"{}\"", fill.paint.css(Theme::Light));
+                if fill.alpha < 1.0 {
+                    text += &format!(" fill-opacity=\"{}\"", number(fill.alpha));
+                }
+            }
+            None => text += " fill=\"none\"",
+        }
+        if let Some(stroke) = style.stroke {
+            self.used.insert((stroke.paint, true));
+            classes.push(format!("{}k-{}", self.prefix, stroke.paint.name()));
+            text +=
+                &format!(" stroke=\"{}\" stroke-width=\"{}\"", stroke.paint.css(Theme::Light), number(stroke.width));
+            if stroke.alpha < 1.0 {
+                text += &format!(" stroke-opacity=\"{}\"", number(stroke.alpha));
+            }
+        }
+        if !classes.is_empty() {
+            text += &format!(" class=\"{}\"", classes.join(" "));
+        }
+        text
+    }
+
+    fn shapes(&mut self, shapes: &[Shape]) {
+        for shape in shapes {
+            match shape {
+                Shape::Path { lines, closed, style } => {
+                    let style = self.style(style);
+                    let d: String = lines.iter().map(|line| path(line, *closed)).collect();
+                    self.put(format_args!(
+                        "<path{style} stroke-linejoin=\"round\" fill-rule=\"evenodd\" d=\"{d}\"/>\n"
+                    ));
+                }
+                Shape::Points { at, r, marker, style } => self.points(at, *r, *marker, style),
+                Shape::Rect { area, style } => {
+                    let style = self.style(style);
+                    let Area { x, y, w, h } = *area;
+                    let [x, y, w, h] = [x, y, w, h].map(number);
+                    self.put(format_args!("<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"{style}/>\n"));
+                }
+                Shape::Text(text) => self.text(text),
+                Shape::Image { area, raster } => {
+                    let [x, y, w, h] = [area.x, area.y, area.w, area.h].map(number);
+                    let data = base64::engine::general_purpose::STANDARD.encode(png::raster(raster));
+                    self.put(format_args!(
+                        "<image x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" preserveAspectRatio=\"none\" \
+                         style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{data}\"/>\n"
+                    ));
+                }
+                Shape::Clip { area, shapes } => {
+                    self.clips += 1;
+                    let id = format!("{}-{}", self.prefix, self.clips);
+                    let [x, y, w, h] = [area.x, area.y, area.w, area.h].map(number);
+                    self.put(format_args!(
+                        "<clipPath id=\"{id}\"><rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"/></clipPath>\n\
+                         <g clip-path=\"url(#{id})\">\n"
+                    ));
+                    self.shapes(shapes);
+                    self.put(format_args!("</g>\n"));
+                }
+            }
+        }
+    }
+
+    fn points(&mut self, at: &[[f64; 2]], r: f64, marker: Marker, style: &Style) {
+        let style = self.style(style);
+        if marker == Marker::Circle {
+            let r = number(r);
+            let circles = at.iter().map(|&[x, y]| {
+                let (x, y) = (number(x), number(y));
+                format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\"/>")
+            });
+            let circles = circles.collect::<String>();
+            self.put(format_args!("<g{style}>{circles}</g>\n"));
+        } else {
+            // Each its own path, so that they cover one another as circles do.
+            let paths = at.iter().map(|&p| format!("<path d=\"{}\"/>", path(&marker.corners(p, r), true)));
+            let paths = paths.collect::<String>();
+            self.put(format_args!("<g{style}>{paths}</g>\n"));
+        }
+    }
+
+    fn text(&mut self, t: &Text) {
+        let mut style = Style::fill(t.paint);
+        let mut more = String::new();
+        if t.halo {
+            style = style.with_line(Paint::Surface, 3.0);
+            more += " paint-order=\"stroke\" stroke-linejoin=\"round\"";
+        }
+        if t.bold {
+            more += " font-weight=\"bold\"";
+        }
+        match t.anchor {
+            Anchor::Start => {}
+            Anchor::Middle => more += " text-anchor=\"middle\"",
+            Anchor::End => more += " text-anchor=\"end\"",
+        }
+        let (x, y, size) = (number(t.x), number(t.y), number(t.size));
+        if t.upwards {
+            more += &format!(" transform=\"rotate(-90 {x} {y})\"");
+        }
+        let style = self.style(&style);
+        self.put(format_args!(
+            "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\"{style}{more}>{}</text>\n",
+            escaped(&t.text)
+        ));
+    }
+}
+
+fn path(line: &[[f64; 2]], closed: bool) -> String {
+    let mut out = String::new();
+    for (i, &[x, y]) in line.iter().enumerate() {
+        let letter = if i == 0 { 'M' } else { 'L' };
+        let _ = write!(out, "{letter}{} {}", number(x), number(y));
+    }
+    if closed && !line.is_empty() {
+        out.push('Z');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([1.0, -0.001, 2.5, 100.0, 0.126].map(number), ["1", "0", "2.5", "100", "0.13"]);
+    }
+
+    #[test]
+    fn text_is_escaped_and_classes_have_a_prefix() {
+        let mut scene = Scene { width: 10.0, height: 10.0, ..Scene::default() };
+        scene.text(Text::new(0.0, 5.0, "a<b & \"c\"\u{1}", 5.0));
+        let svg = write(&scene, "x<y");
+        assert!(svg.contains("a&lt;b &amp; &quot;c&quot;\u{fffd}") && svg.contains("aria-label=\"x&lt;y\""));
+        let other = write(&scene, "another");
+        let prefix = |s: &str| s.split("class=\"").nth(1).unwrap()[..9].to_owned();
+        assert_ne!(prefix(&svg), prefix(&other));
+        assert_eq!(svg, write(&scene, "x<y"));
+    }
+}

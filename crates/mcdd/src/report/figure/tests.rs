@@ -1,0 +1,170 @@
+//! Whole figures: well-formed, without overlaps, the same each time.
+
+use super::latent::tests::example;
+use super::scene::{Area, Text};
+use super::*;
+
+fn names(n: usize) -> Vec<String> {
+    [
+        "Ethanol",
+        "Ethylene",
+        "Acetaldehyde",
+        "Acetone",
+        "Toluene",
+        "a very long name of a class indeed",
+        "<&>",
+        "7",
+        "8",
+        "ν",
+    ]
+    .iter()
+    .cycle()
+    .take(n)
+    .map(|s| s.to_string())
+    .collect()
+}
+
+fn value(mean: f64) -> Option<Value> {
+    Some(Value { mean, deviation: Some(0.03 * mean) })
+}
+
+fn bar_panel(title: &str, series: usize, groups: usize) -> BarPanel {
+    let metrics = ["ID accuracy", "TNR at 85% TPR", "AUROC", "Detection accuracy", "AUPR in", "AUPR out"];
+    let number =
+        |s: usize, g: usize| if s == 2 && g == 0 { None } else { value(40.0 + ((s * 7 + g * 13) % 57) as f64) };
+    BarPanel {
+        title: title.into(),
+        unit: "%".into(),
+        groups: (0..groups).map(|g| metrics[g % 6].to_owned()).collect(),
+        values: (0..series).map(|s| (0..groups).map(|g| number(s, g)).collect()).collect(),
+    }
+}
+
+fn line_panel(series: usize) -> LinePanel {
+    let number = |s: usize, i: usize| value(90.0 + ((s * 3 + i * 5) % 10) as f64);
+    LinePanel {
+        title: "Gas".into(),
+        x_name: "ν".into(),
+        y_name: "%".into(),
+        log_x: true,
+        x: (-3..=3).map(|e| 10f64.powi(e)).collect(),
+        values: (0..series).map(|s| (0..7).map(|i| number(s, i)).collect()).collect(),
+    }
+}
+
+fn sample_figure(looks: &Looks) -> Figure {
+    let count = match looks {
+        Looks::Picture { width, height } => width * height,
+        Looks::Features(names) => names.len(),
+    };
+    let sample = |i: usize| Sample {
+        name: format!("row {}", 1000 * i),
+        confidence: -12.3456 * i as f64,
+        note: if i.is_multiple_of(2) { "says another class".into() } else { String::new() },
+        values: (0..count).map(|v| ((v * i) % 7) as f64 / 3.0 - 1.0).collect(),
+        cells: (0..count).map(|v| Cell::Number(1234.5 * v as f64)).collect(),
+    };
+    let class = |name: String| ClassSamples {
+        name,
+        highest: (0..5).map(sample).collect(),
+        lowest: (5..10).map(sample).collect(),
+    };
+    samples("Samples", "A caption.", looks, &names(6).into_iter().map(class).collect::<Vec<_>>()).unwrap()
+}
+
+fn all() -> Vec<(String, Figure)> {
+    let mut out = Vec::new();
+    for panels in 1..=5 {
+        let spaces: Vec<_> = (0..panels).map(|i| example(10, 0.5 + 3.0 * i as f64)).collect();
+        let figure = latent_spaces("Latent", &"words ".repeat(60), &names(10), "unknown", &spaces).unwrap();
+        out.push((format!("latent {panels}"), figure));
+    }
+    for (series, groups, panels) in [(1, 1, 1), (4, 6, 1), (4, 3, 4), (9, 9, 2), (4, 6, 3)] {
+        let panels: Vec<_> = (0..panels).map(|p| bar_panel(&format!("set {p}"), series, groups)).collect();
+        out.push((format!("bars {series} {groups}"), bars("Bars", "Caption.", &names(series), &panels).unwrap()));
+    }
+    for (series, panels) in [(1, 1), (9, 1), (4, 2), (5, 7)] {
+        let panels: Vec<_> = (0..panels).map(|_| line_panel(series)).collect();
+        out.push((format!("lines {series}"), lines("Lines", "Caption.", &names(series), &panels).unwrap()));
+    }
+    let few = Looks::Features(names(8));
+    for looks in [Looks::Picture { width: 8, height: 8 }, few, Looks::Features(vec!["f".into(); 128])] {
+        out.push((format!("samples {looks:?}"), sample_figure(&looks)));
+    }
+    out
+}
+
+#[test]
+fn texts_lie_on_the_sheet_and_not_on_each_other() {
+    for (name, figure) in all() {
+        let sheet = Area { x: 0.0, y: 0.0, w: figure.scene.width, h: figure.scene.height };
+        let texts = figure.scene.texts();
+        assert!(!texts.is_empty());
+        for (i, a) in texts.iter().enumerate() {
+            assert!(sheet.holds(&a.area()), "{name}: {a:?} leaves the sheet");
+            let meets = |b: &&&Text| {
+                // Letters of one line may come as near to the next as a line of text does.
+                let (mut p, q) = (a.area(), b.area());
+                (p.x, p.y, p.w, p.h) = (p.x + 0.5, p.y + 0.5, p.w - 1.0, p.h - 1.0);
+                p.meets(&q)
+            };
+            if let Some(b) = texts[i + 1..].iter().find(meets) {
+                panic!("{name}: {:?} at {:?} lies on {:?} at {:?}", a.text, a.area(), b.text, b.area());
+            }
+        }
+    }
+}
+
+#[test]
+fn svg_is_well_formed_and_without_nan() {
+    for (name, figure) in all() {
+        let svg = figure.svg();
+        let document = roxmltree::Document::parse(&svg).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(document.root_element().tag_name().name(), "svg");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
+        assert_eq!(svg, figure.clone().svg());
+        // Every class that is used has a colour for dark ground.
+        let style = document.descendants().find(|n| n.has_tag_name("style")).unwrap().text().unwrap().to_owned();
+        for class in document.descendants().filter_map(|n| n.attribute("class")).flat_map(|c| c.split(' ')) {
+            assert!(style.contains(&format!(".{class}{{")), "{name}: {class}");
+        }
+    }
+}
+
+#[test]
+fn png_is_the_same_each_time_and_has_the_theme_s_ground() {
+    let figure = bars("Bars", "Caption.", &names(3), &[bar_panel("set", 3, 4)]).unwrap();
+    for (theme, ground) in [(Theme::Light, [255, 255, 255]), (Theme::Dark, [0x15, 0x18, 0x1c])] {
+        let bytes = figure.png(theme).unwrap();
+        assert_eq!(bytes, figure.png(theme).unwrap());
+        let pixels = tiny_skia::Pixmap::decode_png(&bytes).unwrap();
+        assert_eq!(f64::from(pixels.width()), 2.0 * figure.scene.width);
+        let corner = pixels.pixel(3, 3).unwrap();
+        assert_eq!([corner.red(), corner.green(), corner.blue()], ground);
+        // Something is drawn.
+        assert!(pixels.pixels().iter().filter(|p| **p != corner).count() > 10_000);
+    }
+}
+
+#[test]
+fn odd_numbers_are_refused_or_drawn() {
+    let mut panel = bar_panel("set", 2, 2);
+    panel.values[0][0] = value(f64::NAN);
+    assert!(bars("b", "", &names(2), &[panel]).is_err());
+    let mut panel = bar_panel("set", 2, 2);
+    panel.values[0].pop();
+    assert!(bars("b", "", &names(2), &[panel]).is_err());
+    let mut panel = line_panel(2);
+    panel.x[0] = 0.0;
+    assert!(lines("l", "", &names(2), &[panel]).is_err());
+    // All the same, all absent, or tiny: still a figure.
+    for v in [value(0.0), value(7.0), value(1e-90), value(1e90), None] {
+        let mut panel = line_panel(2);
+        panel.values.iter_mut().flatten().for_each(|x| *x = v);
+        let svg = lines("l", "", &names(2), &[panel]).unwrap().svg();
+        assert!(!svg.contains("NaN"));
+        let mut panel = bar_panel("set", 2, 2);
+        panel.values.iter_mut().flatten().for_each(|x| *x = v);
+        assert!(!bars("b", "", &names(2), &[panel]).unwrap().svg().contains("NaN"));
+    }
+}

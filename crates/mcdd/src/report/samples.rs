@@ -1,0 +1,213 @@
+//! Which rows of a table a model is most and least sure of, class by class.
+
+use super::figure::{Cell, ClassSamples, Looks, MOST_CELLS, Sample, short_number};
+use crate::data::{Column, ColumnKind, Schema, Table};
+use crate::error::{Error, Result};
+use crate::model::{Model, Predictions, Threshold};
+
+/// The rows to show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    /// What their values are.
+    pub looks: Looks,
+    /// The rows of each class that has any.
+    pub classes: Vec<ClassSamples>,
+    /// Rows whose label is no class of the model; they are left out.
+    pub foreign: usize,
+    /// Whether rows were put in classes by their labels; else by the model.
+    pub by_label: bool,
+}
+
+/// The `each` rows with the highest and the lowest confidence of each class; a row is not shown twice. With `picture`, a row
+/// is a picture of so many columns and rows of pixels, one feature each.
+///
+/// # Errors
+/// If the table does not fit the model, or its features are no such picture.
+pub fn choose_samples(model: &Model, table: &Table, each: usize, picture: Option<[usize; 2]>) -> Result<Chosen> {
+    if let Some(size) = picture {
+        check_picture(table, size)?;
+    }
+    let predictions = model.predict(table)?;
+    let by_label = table.labels.is_some();
+    let (groups, foreign) = groups(model, table, &predictions);
+    let chosen: Vec<(String, [Vec<usize>; 2])> = groups
+        .into_iter()
+        .filter(|(_, rows)| !rows.is_empty())
+        .map(|(name, rows)| (name, ends(rows, &predictions.confidence, each)))
+        .collect();
+    let all: Vec<usize> = chosen.iter().flat_map(|(_, ends)| ends.iter().flatten().copied()).collect();
+    if all.is_empty() {
+        return Err(Error::data("no row has a class of this model")
+            .hint("check the file and --label; mcdd inspect lists the classes"));
+    }
+    let (looks, mut contents) = match picture {
+        Some([width, height]) => (Looks::Picture { width, height }, pixels(table, &all)),
+        None => features(model.schema(), table, &all)?,
+    };
+    let threshold = model.threshold()?;
+    let mut sample = |row: usize| {
+        let (values, cells) = contents.next().unwrap_or_default();
+        let confidence = predictions.confidence[row].clamp(-1e100, 1e100);
+        let note = note(model, table, &predictions, threshold, row);
+        Sample { name: format!("row {}", short_number((row + 1) as f64, 12)), confidence, note, values, cells }
+    };
+    let mut classes = Vec::new();
+    for (name, [highest, lowest]) in chosen {
+        let mut samples = |rows: Vec<usize>| rows.into_iter().map(&mut sample).collect();
+        classes.push(ClassSamples { name, highest: samples(highest), lowest: samples(lowest) });
+    }
+    Ok(Chosen { looks, classes, foreign, by_label })
+}
+
+type Content = (Vec<f64>, Vec<Cell>);
+
+fn check_picture(table: &Table, [width, height]: [usize; 2]) -> Result<()> {
+    let columns = table.columns.len();
+    if width.checked_mul(height) != Some(columns) {
+        return Err(Error::setting(format!("{width}x{height} pixels are not {columns} features"))
+            .hint("give --image WIDTHxHEIGHT with as many pixels as there are features, or leave it out"));
+    }
+    match table.columns.iter().position(|c| matches!(c, Column::Text { .. })) {
+        None => Ok(()),
+        Some(at) => Err(Error::data("a pixel is a number, and this column holds text")
+            .at_column(&table.names[at])
+            .hint("leave --image out")),
+    }
+}
+
+/// The classes with their rows, and how many rows belong to none.
+fn groups(model: &Model, table: &Table, predictions: &Predictions) -> (Vec<(String, Vec<usize>)>, usize) {
+    let classes = model.classes();
+    let names = if classes.is_empty() { table.classes() } else { classes };
+    let mut groups: Vec<(String, Vec<usize>)> = names.iter().map(|c| (c.clone(), Vec::new())).collect();
+    let mut foreign = 0;
+    if table.labels.is_none() && predictions.class.is_empty() {
+        return (vec![("all rows".into(), (0..table.rows()).collect())], 0);
+    }
+    for row in 0..table.rows() {
+        let class = match table.label_name(row) {
+            Some(label) => names.iter().position(|c| c == label),
+            None => predictions.class.get(row).map(|&c| c as usize),
+        };
+        match class.and_then(|c| groups.get_mut(c)) {
+            Some((_, rows)) => rows.push(row),
+            None => foreign += 1,
+        }
+    }
+    (groups, foreign)
+}
+
+/// The rows with the highest confidence, and those with the lowest; rows in their order where it is the same.
+fn ends(mut rows: Vec<usize>, confidence: &[f64], each: usize) -> [Vec<usize>; 2] {
+    rows.sort_by(|&a, &b| confidence[b].total_cmp(&confidence[a]).then(a.cmp(&b)));
+    let high = each.min(rows.len().div_ceil(2));
+    let low = each.min(rows.len() / 2);
+    [rows[..high].to_vec(), rows.iter().rev().take(low).copied().collect()]
+}
+
+/// What is wrong with a row: another class than its own, or none.
+fn note(model: &Model, table: &Table, predictions: &Predictions, threshold: Threshold, row: usize) -> String {
+    let said = predictions.class.get(row).and_then(|&c| model.classes().get(c as usize));
+    let wrong = said.filter(|&s| table.label_name(row).is_some_and(|label| label != s));
+    let unknown = !threshold.known(predictions.confidence[row]);
+    match (wrong, unknown) {
+        (Some(class), _) => format!("→ {class}{}", if unknown { ", unknown" } else { "" }),
+        (None, true) => "unknown".into(),
+        (None, false) => String::new(),
+    }
+}
+
+/// The brightness of the pixels of some rows, from the least of all of them to the greatest.
+fn pixels(table: &Table, rows: &[usize]) -> Box<dyn Iterator<Item = Content>> {
+    let value = |c: &Column, row: usize| match c {
+        Column::Number(values) if values[row].is_finite() => values[row],
+        _ => 0.0,
+    };
+    let rows: Vec<Vec<f64>> = rows.iter().map(|&r| table.columns.iter().map(|c| value(c, r)).collect()).collect();
+    let all = || rows.iter().flatten().copied();
+    let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+    let span = if high > low { high / 2.0 - low / 2.0 } else { 1.0 };
+    let scaled = move |v: f64| (v / 2.0 - low / 2.0) / span;
+    Box::new(rows.into_iter().map(move |r| (r.into_iter().map(scaled).collect(), Vec::new())))
+}
+
+/// The inputs of some rows in deviations, and where they are few as they stand in the data.
+fn features(schema: &Schema, table: &Table, rows: &[usize]) -> Result<(Looks, Box<dyn Iterator<Item = Content>>)> {
+    let x = schema.transform(table, Some(rows))?;
+    let width = schema.width();
+    // From an input back to its cell.
+    let mut back: Vec<Option<(f64, f64)>> = Vec::with_capacity(width);
+    for column in &schema.columns {
+        let numeric = match column.kind {
+            ColumnKind::Numeric { mean, std, .. } => vec![Some((mean, std))],
+            _ => Vec::new(),
+        };
+        let others = column.kind.width() - numeric.len();
+        back.extend(numeric.into_iter().chain(std::iter::repeat_n(None, others)));
+    }
+    let cell = |z: f64, of: Option<(f64, f64)>| match of {
+        Some((mean, std)) => Cell::Number(without_noise(mean + z * std, std)),
+        None => Cell::Word(if z > 0.5 { "yes" } else { "no" }.into()),
+    };
+    let rows: Vec<Content> = x
+        .chunks_exact(width.max(1))
+        .map(|x| {
+            let z: Vec<f64> = x.iter().map(|&v| f64::from(v)).collect();
+            let few = width <= MOST_CELLS;
+            let cells = if few { z.iter().zip(&back).map(|(&z, &b)| cell(z, b)).collect() } else { Vec::new() };
+            (z, cells)
+        })
+        .collect();
+    Ok((Looks::Features(schema.input_names()), Box::new(rows.into_iter())))
+}
+
+/// A number that went through single precision, without what that added.
+fn without_noise(value: f64, deviation: f64) -> f64 {
+    let unit = deviation * 1e-6;
+    if !(value.is_finite() && unit > 0.0) {
+        return 0.0;
+    }
+    if value.abs() < 2.0 * unit { 0.0 } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::digits;
+    use crate::report::figure;
+    use crate::train::{Preset, Settings};
+
+    #[test]
+    fn ends_do_not_share_a_row() {
+        let confidence = [0.5, 2.0, -1.0, 0.5, 1.0];
+        assert_eq!(ends(vec![0, 1, 2, 3, 4], &confidence, 2), [vec![1, 4], vec![2, 3]]);
+        assert_eq!(ends(vec![0, 1, 2], &confidence, 5), [vec![1, 0], vec![2]]);
+        assert_eq!(ends(vec![3], &confidence, 5), [vec![3], vec![]]);
+    }
+
+    #[test]
+    fn rows_of_a_model_are_chosen_and_drawn() {
+        let table = digits().select(&(0..400).collect::<Vec<_>>());
+        let settings = Settings { hidden: vec![16], latent: 4, epochs: 3, ..Preset::Paper.settings() };
+        let (known, _) = table.leave_out("3").unwrap();
+        let model = Model::fit(&known, &settings).unwrap();
+        for picture in [Some([8, 8]), None] {
+            let chosen = choose_samples(&model, &table, 3, picture).unwrap();
+            assert_eq!(chosen.classes.len(), 9);
+            assert_eq!(chosen.foreign, table.rows() - known.rows());
+            for class in &chosen.classes {
+                let lowest = class.highest.iter().map(|s| s.confidence).fold(f64::INFINITY, f64::min);
+                assert!(class.lowest.iter().all(|s| s.confidence <= lowest));
+            }
+            let drawn = figure::samples("Samples", "", &chosen.looks, &chosen.classes).unwrap();
+            assert!(drawn.svg().contains("Highest confidence"));
+        }
+        assert_eq!((without_noise(1e-9, 1.0), without_noise(-0.5, 1.0), without_noise(1.0, 0.0)), (0.0, -0.5, 0.0));
+        assert!(choose_samples(&model, &table, 3, Some([8, 7])).is_err());
+        // Without labels the model's own classes count.
+        let mut bare = table;
+        bare.labels = None;
+        let chosen = choose_samples(&model, &bare, 2, None).unwrap();
+        assert!(!chosen.by_label && chosen.foreign == 0);
+    }
+}
