@@ -204,10 +204,10 @@ def print_quality(group):
 
 
 def print_group(group):
-    print(f"\n### Grid: GasSensor, {group['left_out']} classes left out one by one x {group['folds']} of {FOLDS} folds x "
-          f"{len(METHODS)} methods = {group['cells']} cells of {group['epochs']} epochs, {group['cores']} cores\n")
-    print(f"PyTorch {group['torch']}; 2 x 1 is two processes with one thread each. The first losses of all its variants "
-          f"agree to {group['trace_gap']:.0e}.\n")
+    print(f"\n### Grid: GasSensor, {group['left_out']} classes left out one by one x {group['folds']} of {FOLDS} folds "
+          f"x {len(METHODS)} methods = {group['cells']} cells of {group['epochs']} epochs, {group['cores']} cores\n")
+    print(f"PyTorch {group['torch']}; 2 x 1 is two processes with one thread each. The first losses of all its "
+          f"variants agree to {group['trace_gap']:.0e}.\n")
     print_speed(group)
     if group["best_torch"]:
         best = group["contenders"][group["best_torch"]]["times_faster"]
