@@ -1,7 +1,7 @@
 """One PyTorch configuration in a process of its own.
 
-Started by mlp_step.py with a JSON description as the only argument (train_worker.py, which
-train_default.py starts, takes this setting up and the compiled Adam from here). It builds the
+Started by mlp_step.py with a JSON description as the only argument (train_worker.py and
+grid_worker.py, which others start, take this setting up and more from here). It builds the
 configuration, compiles it if asked to, writes one line {"ready": ...}, and then answers
 every line {"seconds": S} on standard input with one line of JSON on standard output.
 It ends when standard input does.
@@ -53,8 +53,11 @@ class Net(torch.nn.Module):
         self.b = torch.nn.Parameter(torch.zeros(classes))
         self.distance = distance
 
+    def latent(self, x):
+        return self.l3(F.relu(self.l2(F.relu(self.l1(x)))))
+
     def forward(self, x):
-        z = self.l3(F.relu(self.l2(F.relu(self.l1(x)))))
+        z = self.latent(x)
         if self.distance == "broadcast":
             return 0.5 * (z.unsqueeze(1) - self.mu).pow(2).sum(2)
         squares = 0.5 * z.square().sum(1, keepdim=True) + 0.5 * self.mu.square().sum(1)
@@ -243,14 +246,16 @@ def build_check():
     return (lambda _: result), []
 
 
-def serve(measure, trace):
+def serve(measure, trace, key="seconds"):
     """Answers requests until there are no more, and ends the process."""
     gc.collect()
+    # What is there by now stays, and need not be looked at again between requests.
+    gc.freeze()
     gc.disable()
     print(json.dumps({"ready": torch.__version__, "trace": trace}), file=answers)
     for line in sys.stdin:
         cpu = time.process_time()
-        result = measure(json.loads(line)["seconds"])
+        result = measure(json.loads(line)[key])
         result["cpu"] = time.process_time() - cpu
         print(json.dumps(result), file=answers)
         gc.collect()

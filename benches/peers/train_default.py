@@ -35,8 +35,8 @@ VARIANTS = [
 class Network(mlp_step.Torch):
     """One network in PyTorch; its worker trains it from the start for every measurement."""
 
-    def __init__(self, name, spec, options):
-        super().__init__(name, spec, options.timeout, "train_worker.py", options.python)
+    def __init__(self, name, spec, options, worker="train_worker.py"):
+        super().__init__(name, spec, options.timeout, worker, options.python)
         self.about, self.timeout = self.trace, options.timeout
         self.trace = self.about.pop("losses")
 
@@ -90,11 +90,11 @@ def start_networks(files, options, failures):
     return started
 
 
-def interleave(contenders, options, failures):
-    """{name: [(answer, quiet) per round]}; who fails is dropped."""
+def interleave(contenders, options, failures, first=-1):
+    """{name: [(answer, quiet) per round]}; who fails is dropped. The round before 0 warms up and is not counted."""
     results = {c.name: [] for c in contenders}
-    for r in range(-1, options.rounds):
-        # Turn the order every round, so that nobody always follows the same one. Round -1 warms up and is not counted.
+    for r in range(first, options.rounds):
+        # Turn the order every round, so that nobody always follows the same one.
         shift = r % len(contenders)
         for c in contenders[shift:] + contenders[:shift]:
             if c.name not in results:
@@ -168,14 +168,11 @@ def print_group(group):
         print(f"\n- left out: {failure}")
 
 
-def arguments():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def common_arguments(about, rounds):
+    """Those that every comparison on GasSensor takes."""
+    p = argparse.ArgumentParser(description=about.splitlines()[0])
     p.add_argument("folder", type=Path, help='with batch*.dat in "label index:value" format')
-    p.add_argument("--ours", default=OURS, metavar="COMMAND",
-                   help="what mcdd is asked to do; {data} stands for the files, {model} for the model [%(default)s]")
-    p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--threads", type=int, nargs="+", default=sorted({1, CPUS}, reverse=True),
-                   help="of PyTorch; mcdd takes what its command says [%(default)s]")
+    p.add_argument("--rounds", type=int, default=rounds)
     p.add_argument("--variants", default="", metavar="REGEX",
                    help="only PyTorch variants whose name matches (plain eager always runs)")
     p.add_argument("--retries", type=int, default=3, help="of a measurement others disturbed")
@@ -184,6 +181,10 @@ def arguments():
     p.add_argument("--python", type=Path, help="an interpreter that has what requirements.txt names")
     p.add_argument("--executable", help="the program mcdd, if it is built already")
     p.add_argument("--json", type=Path, metavar="FILE", help="write every figure there as well")
+    return p
+
+
+def parse(p):
     options = p.parse_args()
     options.files = sorted(str(f) for f in options.folder.glob("batch*.dat"))
     if not options.files or options.rounds < 1:
@@ -191,8 +192,16 @@ def arguments():
     return options
 
 
-def main():
-    options = arguments()
+def arguments():
+    p = common_arguments(__doc__, 5)
+    p.add_argument("--ours", default=OURS, metavar="COMMAND",
+                   help="what mcdd is asked to do; {data} stands for the files, {model} for the model [%(default)s]")
+    p.add_argument("--threads", type=int, nargs="+", default=sorted({1, CPUS}, reverse=True),
+                   help="of PyTorch; mcdd takes what its command says [%(default)s]")
+    return parse(p)
+
+
+def main(options, run, print_group):
     sys.stdout.reconfigure(line_buffering=True)
     if options.python is None:
         mlp_step.ensure_venv()
@@ -210,4 +219,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(arguments(), run, print_group)

@@ -70,20 +70,20 @@ def split(y):
     return torch.cat(train), torch.cat(held)
 
 
-def scaled(x, train):
-    """z-scores by the training rows, cut off at +-5, in f32."""
+def scaled(x, train, clip=CLIP):
+    """z-scores by the training rows, cut off at +-clip, in f32."""
     mean, deviation = x[train].mean(0), x[train].std(0, correction=0)
     deviation[deviation == 0] = 1
-    return ((x - mean) / deviation).clamp(-CLIP, CLIP).float()
+    return ((x - mean) / deviation).clamp(-clip, clip).float()
 
 
-def make_step(net, x, y):
+def make_step(net, x, y, loss_of=loss_of):
     """(step, reset): a step from the indices of a batch and a rate to its loss; reset forgets what Adam knows."""
     kind, fused = spec["kind"], spec["adam"] == "fused"
     # Batches come in two sizes; a graph for each is faster than one for any size.
     options = {"dynamic": False, "options": {"cpp_wrapper": True} if kind == "fullgraph-cpp" else None}
     if kind.startswith("fullgraph"):
-        step, state = functional_step(net, x, y)
+        step, state = functional_step(net, x, y, loss_of)
         return torch.compile(step, fullgraph=True, **options), lambda: [s.zero_() for s in state]
 
     optimizer = torch.optim.Adam(net.parameters(), lr=LR, fused=True if fused else None)
@@ -107,7 +107,7 @@ def make_step(net, x, y):
     return step, optimizer.state.clear
 
 
-def functional_step(net, x, y):
+def functional_step(net, x, y, loss_of=loss_of):
     """Gather, forward, backward, running statistics and Adam as one function that compiles to a single graph."""
     params = {name: p.detach() for name, p in net.named_parameters()}
     buffers = dict(net.named_buffers())
@@ -177,14 +177,15 @@ class Training:
         return {"seconds": seconds, "accuracy": self.accuracy()}
 
 
-training = Training()
-training.reset()
-begin = time.perf_counter()
-losses = [loss.item() for loss in training.epoch()]
-first_epoch = time.perf_counter() - begin
-begin = time.perf_counter()
-training.epoch()
-# What the first pass over the rows took beyond the second.
-compiling = first_epoch - (time.perf_counter() - begin)
-serve(training.measure, {"losses": losses[:TRACE], "compiling": compiling, "rows": training.rows,
-                         "held": len(training.held[1]), "steps": EPOCHS * training.batches})
+if __name__ == "__main__":
+    training = Training()
+    training.reset()
+    begin = time.perf_counter()
+    losses = [loss.item() for loss in training.epoch()]
+    first_epoch = time.perf_counter() - begin
+    begin = time.perf_counter()
+    training.epoch()
+    # What the first pass over the rows took beyond the second.
+    compiling = first_epoch - (time.perf_counter() - begin)
+    serve(training.measure, {"losses": losses[:TRACE], "compiling": compiling, "rows": training.rows,
+                             "held": len(training.held[1]), "steps": EPOCHS * training.batches})
