@@ -205,7 +205,8 @@ mod tests {
         assert_eq!((without_noise(1e-9, 1.0), without_noise(-0.5, 1.0), without_noise(1.0, 0.0)), (0.0, -0.5, 0.0));
         assert!(choose_samples(&model, &table, 3, Some([8, 7])).is_err());
         // Without labels the model's own classes count.
-        let bare = Table { labels: None, ..table };
+        let mut bare = table;
+        bare.labels = None;
         let chosen = choose_samples(&model, &bare, 2, None).unwrap();
         assert!(!chosen.by_label && chosen.foreign == 0);
     }

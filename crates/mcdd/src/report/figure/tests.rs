@@ -79,6 +79,11 @@ fn all() -> Vec<(String, Figure)> {
         let figure = latent_spaces("Latent", &"words ".repeat(60), &names(10), "unknown", &spaces).unwrap();
         out.push((format!("latent {panels}"), figure));
     }
+    for spread in [1e-4, 1e4, 1e9] {
+        let spaces = [example(10, spread), example(10, 3.0 * spread), example(10, 1.0)];
+        let figure = latent_spaces("Latent", "Caption.", &names(10), "unknown", &spaces).unwrap();
+        out.push((format!("latent of {spread}"), figure));
+    }
     for (series, groups, panels) in [(1, 1, 1), (4, 6, 1), (4, 3, 4), (9, 9, 2), (4, 6, 3)] {
         let panels: Vec<_> = (0..panels).map(|p| bar_panel(&format!("set {p}"), series, groups)).collect();
         out.push((format!("bars {series} {groups}"), bars("Bars", "Caption.", &names(series), &panels).unwrap()));
