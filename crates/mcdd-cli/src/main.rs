@@ -16,6 +16,7 @@ Examples:
   mcdd train flowers.csv --label species -o flowers.mcdd
   mcdd predict flowers.mcdd new.csv             a class or \"unknown\" for each row
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv
+  mcdd figure samples flowers.mcdd test.csv     the rows that it is most and least sure of
   mcdd methods                                  every method and detector, and what each needs
   mcdd datasets --data DIR                      the paper's data sets, and what of them is in DIR
   mcdd score --detector knn --train-features f.npy --features g.npy    features from your own network

@@ -12,6 +12,9 @@ use crate::seed::Stream;
 const MOST_KNOWN: usize = 1500;
 const MOST_UNKNOWN: usize = 500;
 
+/// Classes that are drawn at the most: names and colours are lost long before, and the work grows with their square.
+const MOST_CLASSES: usize = 100;
+
 /// How many rows are drawn, of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
@@ -32,7 +35,7 @@ pub struct Shown {
 /// unknown. Methods without distances have no circles, and the means of their classes are those of the known rows.
 ///
 /// # Errors
-/// If the model does not have two latent features, or does not classify.
+/// If the model does not have two latent features, does not classify, or has too many classes.
 pub fn latent_space(model: &Model, title: &str, known: &Table, unknown: &Table) -> Result<(LatentSpace, Shown)> {
     let classes = model.classes().len();
     let head = model.head(0).filter(|h| h.classes() == classes && model.graph().latent().is_ok_and(|n| n == 2));
@@ -40,6 +43,10 @@ pub fn latent_space(model: &Model, title: &str, known: &Table, unknown: &Table) 
         Error::setting("the model has no plane to draw: it needs two latent features and classes")
             .hint("train with --latent 2 and a method that classifies, such as deep-mcdd or softmax")
     })?;
+    if classes > MOST_CLASSES {
+        return Err(Error::data(format!("{classes} classes cannot be told apart in a figure"))
+            .hint(format!("draw rows of at most {MOST_CLASSES} classes")));
+    }
     let place = |table: &Table| -> Result<Vec<[f64; 2]>> {
         let x = model.schema().transform(table, None)?;
         let z = model.latents(0, &x).unwrap_or_default();

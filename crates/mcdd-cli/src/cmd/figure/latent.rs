@@ -16,22 +16,23 @@ use crate::ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  mcdd figure latent batch*.dat --ood 3                       softmax, Deep-NCM and Deep-MCDD (the paper's Figure 1)
-  mcdd figure latent flowers.csv --label species --ood tulip --methods deep-mcdd,deep-mcdd:sigma=learned
+  mcdd figure latent batch*.dat --ood 3                          the paper's Figure 1
+  mcdd figure latent flowers.csv --ood tulip --methods deep-mcdd,deep-mcdd:nu=0.01
 
-Each method is trained with two latent features and else as published, without the class and without a fifth of the
-other rows. Those rows are drawn in the colour of their class, rows of the class that was left out hollow.";
+Each method is trained with two latent features and else as published, without the class and
+without a fifth of the other rows. Those are drawn in the colour of their class, rows of the class
+that was left out hollow.";
 
 /// Draw the 2-D latent spaces of methods, with one class left out of training
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    #[command(flatten)]
-    common: Common,
-
     /// Methods to compare; settings follow a name, as in deep-mcdd:nu=0.1
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "softmax,deep-ncm,deep-mcdd")]
     methods: Vec<String>,
+
+    #[command(flatten)]
+    common: Common,
 }
 
 const NU_EXAMPLES: &str = "\
@@ -43,12 +44,12 @@ Examples:
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = NU_EXAMPLES)]
 pub struct NuArgs {
-    #[command(flatten)]
-    common: Common,
-
     /// Weights of the distance term against the classification term
     #[arg(long, value_name = "NU,…", value_delimiter = ',', default_value = "0.001,0.01,0.1,1")]
     nu: Vec<f64>,
+
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(clap::Args, Clone, Debug)]
@@ -77,7 +78,7 @@ struct Common {
     reading: Reading,
 
     /// Threads; they do not change the result [default: all cores]
-    #[arg(long, value_name = "N", value_parser = options::thread_count)]
+    #[arg(long, value_name = "N", help_heading = "Running", value_parser = options::thread_count)]
     threads: Option<usize>,
 
     #[command(flatten)]

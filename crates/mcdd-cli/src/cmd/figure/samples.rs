@@ -17,8 +17,8 @@ Examples:
   mcdd figure samples flowers.mcdd test.csv
   mcdd figure samples digits.mcdd t10k-images-idx3-ubyte.gz --image 28x28 -o digits
 
-Rows are put in classes by their labels, or by the model where there are none (--label none). A note under a row
-says what it was taken for, and whether it was called unknown.";
+Rows are put in classes by their labels, or by the model where there are none (--label none). A
+note beside a row says what it was taken for, and whether it was called unknown.";
 
 /// Draw the rows or images with the highest and the lowest confidence of each class
 #[derive(clap::Args, Clone, Debug)]

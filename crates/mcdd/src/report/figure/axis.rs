@@ -110,7 +110,7 @@ impl Axis {
     /// An axis of `length` pixels, with as many ticks as it has room for, names written in `size`.
     pub fn new(low: f64, high: f64, log: bool, length: f64, size: f64, along: Along) -> Axis {
         let (mut low, mut high) = (low.min(high), low.max(high));
-        if !(high - low > 1e-12 * high.abs().max(low.abs()).max(1e-12)) {
+        if high - low <= 1e-12 * high.abs().max(low.abs()).max(1e-12) {
             // One number is in the middle of an axis.
             let around = if low == 0.0 { 1.0 } else { 0.1 * low.abs() };
             (low, high) = if log { (low / 2.0, high * 2.0) } else { (low - around, high + around) };

@@ -83,7 +83,7 @@ fn draw(scene: &mut Scene, p: &BarPanel, x: f64, y: f64, width: f64, left: f64) 
     let number = |v: &Value| if most >= 10.0 { plain(v.mean, 1) } else { short(v.mean, 2) };
     let all = || p.values.iter().flatten().flatten();
     let size = TINY;
-    let lie = all().all(|v| font::width(&number(v), size, false) <= bar - 2.0);
+    let lie = all().all(|v| font::width(&number(v), size, false) <= bar - 5.0);
     let longest = all().map(|v| font::width(&number(v), size, false)).fold(0.0, f64::max);
     let head = if lie { size + 6.0 } else { longest + 8.0 };
     let area = Area { x: x + left, y: y + 26.0 + head, w: width - left, h: high };

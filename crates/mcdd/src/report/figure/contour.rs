@@ -136,7 +136,19 @@ pub(super) fn simplified(line: &[[f64; 2]], tolerance: f64) -> Loop {
             open.extend([(from, i), (i, to)]);
         }
     }
-    line.iter().zip(keep).filter(|(_, k)| *k).map(|(p, _)| *p).collect()
+    let mut kept: Loop = line.iter().zip(keep).filter(|(_, k)| *k).map(|(p, _)| *p).collect();
+    // Where many points are as far away as the furthest, one in the middle of a straight piece may have been kept.
+    let mut i = 0;
+    while kept.len() > 3 && i < kept.len() {
+        let (a, p, b) = (kept[(i + kept.len() - 1) % kept.len()], kept[i], kept[(i + 1) % kept.len()]);
+        let double_area = (p[0] - a[0]) * (b[1] - a[1]) - (p[1] - a[1]) * (b[0] - a[0]);
+        if double_area.abs() <= 0.1 * tolerance * libm::sqrt(square(a, b)) {
+            kept.remove(i);
+        } else {
+            i += 1;
+        }
+    }
+    kept
 }
 
 #[cfg(test)]

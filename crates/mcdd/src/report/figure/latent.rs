@@ -121,8 +121,11 @@ pub fn latent_spaces(
         4 => 2,
         _ => 3,
     };
-    let (left, gap) = (46.0, 14.0);
+    let gap = 16.0;
     let whole = (WIDTH - 2.0 * MARGIN - (columns as f64 - 1.0) * gap) / columns as f64;
+    // The room for the numbers of the y axis, in all panels alike.
+    let numbers = |p: &LatentSpace| axes(&p.view, whole - 60.0)[1].label_width(SMALL);
+    let left = panels.iter().map(numbers).fold(0.0, f64::max) + 30.0;
     // A single plane need not be as high as it could be wide.
     let side = (whole - left).min(520.0);
     for row in panels.chunks(columns) {
@@ -149,10 +152,14 @@ fn check(space: &LatentSpace, classes: usize) -> Result<()> {
     if space.view.side > 0.0 { Ok(()) } else { Err(Error::data("a view must have a side above 0")) }
 }
 
+fn axes(view: &View, length: f64) -> [Axis; 2] {
+    let axis = |from: f64, along| Axis::new(from, from + view.side, false, length, SMALL, along);
+    [axis(view.corner[0], Along::X), axis(view.corner[1], Along::Y)]
+}
+
 fn draw(scene: &mut Scene, space: &LatentSpace, classes: &[String], area: Area) {
-    let View { corner, side } = space.view;
-    let axis = |from: f64, along| Axis::new(from, from + side, false, area.w, SMALL, along);
-    let panel = Panel { area, x: Some(axis(corner[0], Along::X)), y: axis(corner[1], Along::Y) };
+    let [x, y] = axes(&space.view, area.w);
+    let panel = Panel { area, x: Some(x), y };
     let title = font::fitted(&space.title, HEADING, true, area.w);
     scene.text(Text::new(area.x, area.y - 25.0, title, HEADING).bold());
     let note = font::fitted(&space.note, SMALL, false, area.w);
@@ -162,10 +169,10 @@ fn draw(scene: &mut Scene, space: &LatentSpace, classes: &[String], area: Area) 
     inside.extend(rows(space, &panel));
     scene.shapes.push(Shape::Clip { area, shapes: inside });
     panel.frame(scene);
-    let middle = [area.x + area.w / 2.0, area.y + area.h / 2.0];
     let base = area.y + area.h + 7.0 + 2.3 * SMALL;
-    scene.text(Text::new(middle[0], base, "z₁", SMALL).at(Anchor::Middle));
-    scene.text(Text::new(area.x - 35.0, middle[1], "z₂", SMALL).at(Anchor::Middle).upwards());
+    scene.text(Text::new(area.x + area.w / 2.0, base, "z₁", SMALL).at(Anchor::Middle).paint(Paint::Muted));
+    let (beside, middle) = (area.x - 16.0 - panel.y.label_width(SMALL), area.y + area.h / 2.0);
+    scene.text(Text::new(beside, middle, "z₂", SMALL).at(Anchor::Middle).upwards().paint(Paint::Muted));
     let outside = space.points.iter().filter(|p| !sees(&space.view, p.at)).count();
     let mut taken = Vec::new();
     if outside > 0 {
@@ -283,7 +290,7 @@ pub(super) mod tests {
         let mut random = Stream::new(1, "figure");
         let spheres: Vec<Sphere> = (0..classes)
             .map(|k| {
-                let angle = k as f64 * 6.283 / classes as f64;
+                let angle = k as f64 * std::f64::consts::TAU / classes as f64;
                 Sphere { centre: [spread * angle.cos(), spread * angle.sin()], radius: (k != 1).then_some(2.0) }
             })
             .collect();

@@ -106,7 +106,8 @@ pub fn samples(title: &str, caption: &str, looks: &Looks, classes: &[ClassSample
             let strength = if with_texts { 0.55 } else { 1.0 };
             page.legend(&[("deviations from the mean of the training rows".into(), Key::Diverging(strength))]);
             heads(&mut page, left);
-            let strips = Strips { names, with_texts, strength, left, block, decimals };
+            let number = all().map(|s| font::width(&plain(s.confidence, decimals), TINY, false)).fold(0.0, f64::max);
+            let strips = Strips { names, with_texts, strength, left, block, decimals, number };
             strips.draw(&mut page, classes);
         }
     }
@@ -152,7 +153,7 @@ struct Pictures {
 impl Pictures {
     fn draw(&self, page: &mut Page, classes: &[ClassSamples]) {
         let [columns, rows] = self.size.map(|n| n as f64);
-        let cell = (self.block / self.most as f64).min(88.0);
+        let cell = (self.block / self.most as f64).min(112.0);
         // Tall pictures are made narrower, so that classes stay on a page.
         let scale = ((cell - 8.0) / columns).min(120.0 / rows);
         let (w, h) = (scale * columns, scale * rows);
@@ -193,8 +194,9 @@ struct Strips<'a> {
     strength: f64,
     left: [f64; 2],
     block: f64,
-    /// Of confidences.
+    /// Of confidences, and the widest of them.
     decimals: usize,
+    number: f64,
 }
 
 /// The room for the number of a row, and for its confidence and note.
@@ -260,8 +262,8 @@ impl Strips<'_> {
         scene.text(Text::new(area.x - 6.0, base, name, TINY).at(Anchor::End).paint(Paint::Muted));
         let x = area.x + area.w + 6.0;
         let number = plain(s.confidence, self.decimals);
-        let after = font::width(&number, TINY, false) + 6.0;
-        scene.text(Text::new(x, base, number, TINY));
+        let after = self.number + 8.0;
+        scene.text(Text::new(x + self.number, base, number, TINY).at(Anchor::End));
         let note = font::fitted(&s.note, TINY, false, WORDS - 8.0 - after);
         scene.text(Text::new(x + after, base, note, TINY).paint(Paint::Muted));
         if self.with_texts {

@@ -123,7 +123,7 @@ impl Writer {
                     let data = base64::engine::general_purpose::STANDARD.encode(png::raster(raster));
                     self.put(format_args!(
                         "<image x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" preserveAspectRatio=\"none\" \
-                         style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{data}\"/>\n"
+                         image-rendering=\"optimizeSpeed\" style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{data}\"/>\n"
                     ));
                 }
                 Shape::Clip { area, shapes } => {
@@ -180,7 +180,8 @@ impl Writer {
         }
         let style = self.style(&style);
         self.put(format_args!(
-            "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\"{style}{more}>{}</text>\n",
+            "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\"{style}{more}>{}</text>\n",
+            number(t.width()),
             escaped(&t.text)
         ));
     }

@@ -79,6 +79,11 @@ fn all() -> Vec<(String, Figure)> {
         let figure = latent_spaces("Latent", &"words ".repeat(60), &names(10), "unknown", &spaces).unwrap();
         out.push((format!("latent {panels}"), figure));
     }
+    for spread in [1e-4, 1e4, 1e9] {
+        let spaces = [example(10, spread), example(10, 3.0 * spread), example(10, 1.0)];
+        let figure = latent_spaces("Latent", "Caption.", &names(10), "unknown", &spaces).unwrap();
+        out.push((format!("latent of {spread}"), figure));
+    }
     for (series, groups, panels) in [(1, 1, 1), (4, 6, 1), (4, 3, 4), (9, 9, 2), (4, 6, 3)] {
         let panels: Vec<_> = (0..panels).map(|p| bar_panel(&format!("set {p}"), series, groups)).collect();
         out.push((format!("bars {series} {groups}"), bars("Bars", "Caption.", &names(series), &panels).unwrap()));
@@ -98,18 +103,14 @@ fn all() -> Vec<(String, Figure)> {
 fn texts_lie_on_the_sheet_and_not_on_each_other() {
     for (name, figure) in all() {
         let sheet = Area { x: 0.0, y: 0.0, w: figure.scene.width, h: figure.scene.height };
-        let texts = figure.scene.texts();
+        let texts: Vec<(&Text, Area)> = figure.scene.texts().into_iter().map(|t| (t, t.area())).collect();
         assert!(!texts.is_empty());
-        for (i, a) in texts.iter().enumerate() {
-            assert!(sheet.holds(&a.area()), "{name}: {a:?} leaves the sheet");
-            let meets = |b: &&&Text| {
-                // Letters of one line may come as near to the next as a line of text does.
-                let (mut p, q) = (a.area(), b.area());
-                (p.x, p.y, p.w, p.h) = (p.x + 0.5, p.y + 0.5, p.w - 1.0, p.h - 1.0);
-                p.meets(&q)
-            };
-            if let Some(b) = texts[i + 1..].iter().find(meets) {
-                panic!("{name}: {:?} at {:?} lies on {:?} at {:?}", a.text, a.area(), b.text, b.area());
+        for (i, (a, place)) in texts.iter().enumerate() {
+            assert!(sheet.holds(place), "{name}: {a:?} leaves the sheet");
+            // Letters of one line may come as near to the next as a line of text does.
+            let inner = Area { x: place.x + 0.5, y: place.y + 0.5, w: place.w - 1.0, h: place.h - 1.0 };
+            if let Some((b, other)) = texts[i + 1..].iter().find(|(_, other)| inner.meets(other)) {
+                panic!("{name}: {:?} at {place:?} lies on {:?} at {other:?}", a.text, b.text);
             }
         }
     }
