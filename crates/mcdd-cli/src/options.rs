@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mcdd::data::sets::{Loaded, Set};
-use mcdd::data::{Label, ReadOptions};
+use mcdd::data::sets::{self, Coverage};
+use mcdd::data::{Label, ReadOptions, Table};
 
 /// How files are read.
 #[derive(Args, Clone, Debug)]
@@ -69,13 +69,36 @@ pub fn no_data_folder() -> mcdd::Error {
     mcdd::Error::setting("no folder for the data sets is given").hint("give --data DIR, or set MCDD_DATA to the folder")
 }
 
-/// Reads a data set; `given` is its folder.
-pub fn read_set(set: &'static Set, given: Option<PathBuf>) -> mcdd::Result<Loaded> {
-    match data_folder(given) {
-        Some(folder) => set.read(&folder),
-        None if set.locate(Path::new(NO_FOLDER)).is_none() => Err(no_data_folder()),
-        None => set.read(Path::new(NO_FOLDER)),
+/// A table, and what is known of it.
+pub struct Opened {
+    pub table: Table,
+    /// Of a data set, or of the first file.
+    pub title: String,
+    /// For the names of files.
+    pub short: String,
+    /// Of a data set.
+    pub coverage: Option<Coverage>,
+}
+
+/// Reads files, or the data set of this name; `folder` is that of the data sets.
+pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading) -> mcdd::Result<Opened> {
+    if let [name] = data
+        && let Some(set) = sets::find(name)
+    {
+        let loaded = match data_folder(folder) {
+            Some(folder) => set.read(&folder),
+            None if set.locate(Path::new(NO_FOLDER)).is_none() => Err(no_data_folder()),
+            None => set.read(Path::new(NO_FOLDER)),
+        }?;
+        let (title, short) = (set.title.to_owned(), set.name.to_owned());
+        return Ok(Opened { table: loaded.table, title, short, coverage: Some(loaded.coverage) });
     }
+    let paths: Vec<PathBuf> = data.iter().map(PathBuf::from).collect();
+    let table = Table::read(&paths, &reading.options())?;
+    let name = paths.first().and_then(|p| p.file_name());
+    let title = name.map_or_else(|| "table".into(), |n| n.to_string_lossy().into_owned());
+    let short = title.split('.').next().filter(|s| !s.is_empty()).unwrap_or("table").to_owned();
+    Ok(Opened { table, title, short, coverage: None })
 }
 
 /// The number of threads: all cores unless told.

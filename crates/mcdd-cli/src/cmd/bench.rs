@@ -19,7 +19,7 @@ use mcdd::report::bench::{self, METRICS, Study};
 use mcdd::train::optim::Schedule;
 use serde::Deserialize;
 
-use crate::options::{self, Reading};
+use crate::options::{self, Opened, Reading};
 use crate::ui;
 
 const EXAMPLES: &str = "\
@@ -190,23 +190,6 @@ impl Args {
         Ok(self)
     }
 
-    /// The table, what it is, and a short name for it.
-    fn table(&self) -> mcdd::Result<(Table, About, String)> {
-        if let [name] = self.data.as_slice()
-            && let Some(set) = sets::find(name)
-        {
-            let loaded = options::read_set(set, self.data_dir.clone())?;
-            let about = About::new(&loaded.table, set.title, Some(&loaded.coverage))?;
-            return Ok((loaded.table, about, set.name.to_owned()));
-        }
-        let paths: Vec<PathBuf> = self.data.iter().map(PathBuf::from).collect();
-        let table = Table::read(&paths, &self.reading.options())?;
-        let title = paths[0].file_name().map_or_else(|| "table".into(), |n| n.to_string_lossy().into_owned());
-        let short = title.split('.').next().filter(|s| !s.is_empty()).unwrap_or("table").to_owned();
-        let about = About::new(&table, &title, None)?;
-        Ok((table, about, short))
-    }
-
     fn grid(&self, table: &Table) -> mcdd::Result<Grid> {
         let usual = || vec!["usual".to_owned()];
         let mut methods = Method::list(&self.methods.clone().unwrap_or_else(usual))?;
@@ -248,7 +231,8 @@ impl Args {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let args = args.planned()?;
-    let (table, about, short) = args.table()?;
+    let Opened { table, title, short, coverage } = options::open(&args.data, args.data_dir.clone(), &args.reading)?;
+    let about = About::new(&table, &title, coverage.as_ref())?;
     let grid = args.grid(&table)?;
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("bench-{short}")));
     let mut results = Results::open(&folder, &about, grid.folds)?;

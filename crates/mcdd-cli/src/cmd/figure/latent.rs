@@ -6,17 +6,18 @@ use std::process::ExitCode;
 use mcdd::data::Table;
 use mcdd::head::{HeadConfig, Sigma};
 use mcdd::model::Model;
+use mcdd::protocol::Split;
 use mcdd::report::figure::{LatentSpace, latent_spaces, short_number};
 use mcdd::report::{Shown, latent_space, method_name};
 use mcdd::train::{Preset, Run, Settings};
 
 use super::Output;
-use crate::options::{self, Reading};
+use crate::options::{self, Opened, Reading};
 use crate::ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  mcdd figure latent batch*.dat --ood 3                          the paper's Figure 1
+  mcdd figure latent gas --ood 3                                 the paper's Figure 1
   mcdd figure latent flowers.csv --ood tulip --methods deep-mcdd,deep-mcdd:nu=0.01
 
 Each method is trained with two latent features and else as published, without the class and
@@ -37,8 +38,8 @@ pub struct Args {
 
 const NU_EXAMPLES: &str = "\
 Examples:
-  mcdd figure nu-latent batch*.dat --ood 3
-  mcdd figure nu-latent train-images-idx3-ubyte.gz --ood 7 --limit 10000 --nu 0.001,0.1,10";
+  mcdd figure nu-latent gas --ood 3
+  mcdd figure nu-latent mnist --ood 7 --limit 10000 --nu 0.001,0.1,10";
 
 /// Draw the 2-D latent spaces of Deep-MCDD for several nu, with one class left out of training
 #[derive(clap::Args, Clone, Debug)]
@@ -54,9 +55,13 @@ pub struct NuArgs {
 
 #[derive(clap::Args, Clone, Debug)]
 struct Common {
-    /// Files: CSV, TSV, Parquet, NPY, NPZ, IDX or "label index:value", also gzipped; several are put together
+    /// Files, or the name of a data set (see mcdd datasets)
     #[arg(required = true, value_name = "DATA")]
-    data: Vec<PathBuf>,
+    data: Vec<String>,
+
+    /// Folder of the data sets [default: MCDD_DATA]
+    #[arg(long = "data", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
 
     /// The class that training does not see
     #[arg(long, value_name = "CLASS")]
@@ -141,13 +146,10 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
     });
     let all = all.collect::<mcdd::Result<Vec<_>>>()?;
     common.output.check(name)?;
-    let table = Table::read(&common.data, &common.reading.options())?;
+    let Opened { table, coverage, .. } = options::open(&common.data, common.data_dir.clone(), &common.reading)?;
     let found = table.rows();
     let table = limited(table, common)?;
-    let (known, unknown) = table.leave_out(&common.ood)?;
-    let test_rows = known.folds(5, common.seed).swap_remove(0);
-    let train_rows: Vec<usize> = (0..known.rows()).filter(|r| test_rows.binary_search(r).is_err()).collect();
-    let (train, test) = (known.select(&train_rows), known.select(&test_rows));
+    let Split { train, test, unknown } = Split::new(&table, &common.ood, 0, 5, common.seed)?;
     let (mut panels, mut shown) = (Vec::new(), None);
     for (i, (title, settings)) in all.iter().enumerate() {
         if !quiet {
@@ -161,7 +163,8 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
         panels.push(panel);
         shown = Some(counts);
     }
-    let mut caption = caption(common, found, table.rows(), train.rows(), shown);
+    let data = coverage.map_or(String::new(), |c| format!("{c}. "));
+    let mut caption = data + &caption(common, found, table.rows(), train.rows(), shown);
     let circles = |p: &LatentSpace| p.spheres.iter().any(|s| s.radius.is_some());
     if panels.iter().any(circles) {
         caption += " Outside of all circles a row is called unknown, which keeps 95% of held-out known rows.";
@@ -170,7 +173,7 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
         caption += " Where there are no circles, no distance to a mean decides.";
     }
     let hollow = format!("{} (left out)", common.ood);
-    let figure = latent_spaces(title, &caption, known.classes(), &hollow, &panels)?;
+    let figure = latent_spaces(title, &caption, train.classes(), &hollow, &panels)?;
     common.output.write(name, &figure)
 }
 
