@@ -83,18 +83,14 @@ pub fn against_nu(study: &Study) -> Result<Figure> {
     lines("Deep-MCDD against nu", &caption(std::slice::from_ref(study)), &names, &[panel])
 }
 
-/// What the page shows: captions and SVG.
-pub fn figures(study: &Study) -> Vec<(String, String)> {
+/// What the page shows, as SVG.
+pub fn figures(study: &Study) -> Vec<String> {
     let mut all = Vec::new();
-    let whole: Vec<&str> = study.methods.iter().copied().filter(|m| study.mean(m, metric("auroc")).is_some()).collect();
-    if let Ok(nu) = against_nu(study) {
-        all.push(("Every metric against nu, the weight of the distance in the loss".to_owned(), nu));
+    all.extend(against_nu(study).ok());
+    let whole = study.methods.iter().copied().filter(|m| study.mean(m, metric("auroc")).is_some());
+    let others: Vec<&str> = whole.filter(|m| !m.starts_with("deep-mcdd:nu=")).take(MOST_BARS).collect();
+    if others.len() > 1 {
+        all.extend(comparison("Classes never seen", std::slice::from_ref(study), &others).ok());
     }
-    let others: Vec<&str> = whole.into_iter().filter(|m| !m.starts_with("deep-mcdd:nu=")).take(MOST_BARS).collect();
-    if others.len() > 1
-        && let Ok(bars) = comparison("Classes never seen", std::slice::from_ref(study), &others)
-    {
-        all.push(("Means over the classes; whiskers are standard deviations over folds".to_owned(), bars));
-    }
-    all.into_iter().map(|(caption, figure)| (caption, figure.svg())).collect()
+    all.iter().map(Figure::svg).collect()
 }

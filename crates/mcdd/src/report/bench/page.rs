@@ -77,8 +77,8 @@ pub fn page(study: &Study) -> String {
         let _ = writeln!(out, "<td>{}</td></tr>", study.tested(method));
     }
     out.push_str("</tbody></table></div>\n");
-    for (caption, svg) in figures(study) {
-        let _ = writeln!(out, "<figure>{svg}<figcaption>{}</figcaption></figure>", html(&caption));
+    for svg in figures(study) {
+        let _ = writeln!(out, "<figure>{svg}</figure>");
     }
     // What most look for first.
     let (first, rest): (Vec<_>, Vec<_>) = METRICS.iter().partition(|m| m.key == "auroc");

@@ -111,7 +111,7 @@ fn figures_show_what_there_is() {
     let study = Study::new(&about, &cells);
     let svg = against_nu(&study).unwrap().svg();
     assert!(svg.contains("nu") && svg.contains("accuracy") && svg.contains("TNR85"), "{svg}");
-    assert!(page(&study).contains("Every metric against nu"));
+    assert!(page(&study).contains("Deep-MCDD against nu"));
     assert!(comparison("x", &[study], &["alad", "deep-svdd"]).is_err());
     cells.truncate(4);
     cells.extend(["a", "b"].map(|c| cell("alad", c, 0, 70, None)));
