@@ -85,6 +85,10 @@ pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading) -> mcdd
     if let [name] = data
         && let Some(set) = sets::find(name)
     {
+        if reading.label.is_some() || reading.header.is_some() || reading.separator.is_some() {
+            return Err(mcdd::Error::setting(format!("{} is a data set whose files and labels are known", set.name))
+                .hint("leave --label, --header and --separator out; a file of this name is ./NAME"));
+        }
         let loaded = match data_folder(folder) {
             Some(folder) => set.read(&folder),
             None if set.locate(Path::new(NO_FOLDER)).is_none() => Err(no_data_folder()),
@@ -93,11 +97,22 @@ pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading) -> mcdd
         let (title, short) = (set.title.to_owned(), set.name.to_owned());
         return Ok(Opened { table: loaded.table, title, short, coverage: Some(loaded.coverage) });
     }
+    let absent = |name: &&String| !Path::new(name).exists();
+    if let Some(name) = data.iter().filter(absent).find(|name| !name.contains(['.', '/', '\\'])) {
+        let names: Vec<&str> = sets::ALL.iter().filter(|s| s.is_table()).map(|s| s.name).collect();
+        return Err(match sets::find(name) {
+            Some(set) => mcdd::Error::setting(format!("{} is a data set, and stands alone", set.name))
+                .hint("give one data set, or files"),
+            None => mcdd::Error::setting(format!("there is no file and no data set {name:?}"))
+                .hint(format!("give a file, or one of {}", names.join(", "))),
+        });
+    }
     let paths: Vec<PathBuf> = data.iter().map(PathBuf::from).collect();
     let table = Table::read(&paths, &reading.options())?;
     let name = paths.first().and_then(|p| p.file_name());
-    let title = name.map_or_else(|| "table".into(), |n| n.to_string_lossy().into_owned());
-    let short = title.split('.').next().filter(|s| !s.is_empty()).unwrap_or("table").to_owned();
+    let first = name.map_or_else(|| "table".into(), |n| n.to_string_lossy().into_owned());
+    let title = if data.len() > 1 { format!("{first} and {} more", data.len() - 1) } else { first.clone() };
+    let short = first.split('.').next().filter(|s| !s.is_empty()).unwrap_or("table").to_owned();
     Ok(Opened { table, title, short, coverage: None })
 }
 

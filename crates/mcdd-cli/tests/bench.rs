@@ -146,4 +146,41 @@ fn what_is_wrong_is_said() {
     lab.ok(&bench(&["--methods", "gda", "--folds", "2", "-q", "-o", "out"]));
     lab.fails(&bench(&["--methods", "gda", "-o", "out"]), "2 folds");
     lab.fails(&["bench", "t.csv", "--label", "kind", "--methods", "softmax", "--folds", "2", "-o", "t.csv"], "t.csv");
+    // Files of others are left alone.
+    fs::create_dir(lab.path("mine")).unwrap();
+    lab.write("mine/index.html", "mine");
+    lab.fails(&bench(&["--methods", "gda", "-o", "mine"]), "has files in it");
+    lab.write("mine/results.jsonl", "{}");
+    lab.fails(&bench(&["--methods", "gda", "-o", "mine"]), "no results file");
+    assert_eq!(fs::read_to_string(lab.path("mine/results.jsonl")).unwrap(), "{}");
+    // What cannot be done at all is not begun.
+    lab.fails(&bench(&["--folds", "41"]), "too small for 41 folds");
+    lab.fails(&["bench", "shutle"], "no data set");
+    lab.fails(&["bench", "gas", "t.csv"], "stands alone");
+    lab.fails(&["bench", "gas", "--label", "x"], "known");
+}
+
+#[test]
+fn tables_say_what_was_run() {
+    let lab = Lab::new();
+    lab.write("n.csv", &help::table(90, |i| format!("{},{},{}", i % 3, i * 7 % 11, i % 3), "a,b,label"));
+    lab.write(
+        "plan.toml",
+        "data = \"n.csv\"\nlabel = \"label\"\nmethods = \"softmax+msp\"\nood = [1.0, 2]\nepochs = 2\n",
+    );
+    let out = lab.ok(&["bench", "plan.toml", "--test-folds", "1", "-o", "out"]);
+    assert!(stderr(&out).contains("2 of 2 cells"), "{}", stderr(&out));
+    lab.ok(&["bench", "n.csv", "--ood", "1.0", "2", "--test-folds", "1", "--methods", "gda", "-o", "out", "-q"]);
+    for name in ["table.md", "table.tex", "index.html"] {
+        let text = fs::read_to_string(lab.path("out").join(name)).unwrap();
+        assert!(text.contains("2 of 3 classes left out in turn, 1 of 5 folds"), "{name}: {text}");
+        assert!(text.contains("softmax+msp: epochs 2 instead of 100"), "{name}: {text}");
+    }
+    // Not the same method any more, whatever class it is.
+    lab.fails(&["bench", "n.csv", "--methods", "softmax+msp", "--ood", "0", "-o", "out"], "other settings");
+    let out = lab.ok(&["figure", "bars", "out", "-o", "b.png"]);
+    assert!(stderr(&out).contains("wrote b.svg and b.png"), "{}", stderr(&out));
+    assert!(fs::read_to_string(lab.path("b.svg")).unwrap().contains("softmax+msp"));
+    lab.fails(&["figure", "bars", "out", "--methods", "alad"], "no results of alad");
+    lab.fails(&["figure", "nu", "out"], "three values of nu");
 }

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -37,7 +38,8 @@ Methods: best, fast (the presets of mcdd train), a method (deep-mcdd, deep-mcdd:
 the network and the training of the paper, or a method and a detector (softmax+mahalanobis, softmax+knn:k=10). paper: the
 eight that the paper compares. nu: deep-mcdd with nu from 0.001 to 1,000. all: everything that can be put together.
 
-A file that ends in .toml has the same words as the options:
+A file that ends in .toml says the same: data, label, methods, folds, test-folds, ood, seeds, epochs, schedule, output, jobs.
+Options on the command line go before it:
   data = \"gas\"            # or [\"a.csv\", \"b.csv\"]
   methods = [\"paper\", \"best\"]
   folds = 5
@@ -67,7 +69,7 @@ pub struct Args {
     test_folds: Option<usize>,
 
     /// Leave out only these classes [default: each in turn]
-    #[arg(long, value_name = "CLASS", num_args = 1.., value_delimiter = ',')]
+    #[arg(long, value_name = "CLASS", num_args = 1..)]
     ood: Option<Vec<String>>,
 
     /// Do all of it with N seeds, which also deal the folds anew [default: 1]
@@ -115,19 +117,38 @@ enum ScheduleName {
     Constant,
 }
 
+/// A name, or a number that is one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Word {
+    Text(String),
+    Whole(i64),
+    Number(f64),
+}
+
 /// One word or several.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Words {
-    One(String),
-    Many(Vec<String>),
+    One(Word),
+    Many(Vec<Word>),
+}
+
+impl From<Word> for String {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Text(text) => text,
+            Word::Whole(n) => n.to_string(),
+            Word::Number(n) => n.to_string(),
+        }
+    }
 }
 
 impl From<Words> for Vec<String> {
     fn from(words: Words) -> Self {
         match words {
-            Words::One(word) => vec![word],
-            Words::Many(words) => words,
+            Words::One(word) => vec![word.into()],
+            Words::Many(words) => words.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -137,7 +158,7 @@ impl From<Words> for Vec<String> {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Plan {
     data: Words,
-    label: Option<String>,
+    label: Option<Word>,
     methods: Option<Words>,
     folds: Option<usize>,
     test_folds: Option<usize>,
@@ -177,7 +198,10 @@ impl Args {
             None => folder.join(&name).to_string_lossy().into_owned(),
         };
         self.data = Vec::from(plan.data).into_iter().map(near).collect();
-        self.reading.label = self.reading.label.or(plan.label);
+        self.reading.label = self.reading.label.or(plan.label.map(String::from).map(|l| match folder.join(&l) {
+            file if file.is_file() => file.to_string_lossy().into_owned(),
+            _ => l,
+        }));
         self.methods = self.methods.or(plan.methods.map(Into::into));
         self.folds = self.folds.or(plan.folds);
         self.test_folds = self.test_folds.or(plan.test_folds);
@@ -208,10 +232,15 @@ impl Args {
         let classes = match &self.ood {
             None => table.classes().to_vec(),
             Some(wanted) => {
-                for class in wanted {
-                    table.leave_out(class)?;
-                }
-                table.classes().iter().filter(|c| wanted.iter().any(|w| w.trim() == **c)).cloned().collect()
+                let numbers: Vec<usize> =
+                    wanted.iter().map(|c| table.class_number(c.trim())).collect::<mcdd::Result<_>>()?;
+                table
+                    .classes()
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, _)| numbers.contains(i))
+                    .map(|(_, c)| c.clone())
+                    .collect()
             }
         };
         let folds = self.folds.unwrap_or(5);
@@ -248,11 +277,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let outcome = outcome?;
     results.sort()?;
     let cells: Vec<Cell> = results.cells().cloned().collect();
+    if cells.is_empty() {
+        ui::warning("stopped before the first cell; nothing is written");
+        return Ok(ExitCode::from(130));
+    }
     let study = Study::new(&about, &cells);
     write(&folder, &study)?;
     ui::print(&summary(&study))?;
     if !args.quiet {
-        study.sentences().iter().for_each(|s| ui::note(s));
+        study.sentences().iter().for_each(|(method, sentence)| ui::note(&format!("{method}: {sentence}")));
         let seconds = start.elapsed().as_secs_f64();
         ui::note(&format!(
             "{} of {} cells in {seconds:.0} s; wrote {}",
@@ -300,16 +333,19 @@ fn summary(study: &Study) -> String {
     let width = study.methods.iter().map(|m| m.chars().count()).max().unwrap_or(0).max(6);
     let mut out = format!("{:width$}", "method");
     METRICS.iter().for_each(|m| out.push_str(&format!("  {:>9}", m.short)));
-    out.push_str(&format!("  {:>11}  folds\n", "paper AUROC"));
+    let paper = |method: &str| METRICS.iter().find(|m| m.key == "auroc").and_then(|m| study.paper(method, None, m));
+    let beside = study.methods.iter().any(|m| paper(m).is_some());
+    out.push_str(if beside { "  paper AUROC  folds\n" } else { "  folds\n" });
     for method in &study.methods {
         out.push_str(&format!("{:width$}", ui::plain(method)));
         for metric in &METRICS {
             let mean = study.mean(method, metric).map_or("n/a".into(), |s| format!("{:.2}", s.mean));
             out.push_str(&format!("  {mean:>9}"));
         }
-        let paper = METRICS.iter().find(|m| m.key == "auroc").and_then(|m| study.paper(method, None, m));
-        let paper = paper.map_or(String::new(), |p| format!("{p:.2}"));
-        out.push_str(&format!("  {paper:>11}  {}\n", study.tested(method)));
+        if beside {
+            out.push_str(&format!("  {:>11}", paper(method).map_or(String::new(), |p| format!("{p:.2}"))));
+        }
+        out.push_str(&format!("  {}\n", study.tested(method)));
     }
     out
 }
@@ -318,6 +354,7 @@ fn summary(study: &Study) -> String {
 struct Progress {
     quiet: bool,
     shown: Mutex<Option<Shown>>,
+    noticed: AtomicBool,
 }
 
 struct Shown {
@@ -342,8 +379,11 @@ impl Shown {
 
     /// A few methods a line.
     fn means(&self, separator: &str) -> String {
-        let all: Vec<String> =
-            self.means.iter().map(|((_, name), (sum, n))| format!("{name} {:.2}", 100.0 * sum / *n as f64)).collect();
+        let all: Vec<String> = self
+            .means
+            .iter()
+            .map(|((_, name), (sum, n))| format!("{} {:.2}", ui::plain(name), 100.0 * sum / *n as f64))
+            .collect();
         let lines: Vec<String> = all.chunks(4).map(|c| c.join(", ")).collect();
         lines.join(separator)
     }
@@ -351,7 +391,7 @@ impl Shown {
 
 impl Progress {
     fn new(quiet: bool) -> Progress {
-        Progress { quiet, shown: Mutex::new(None) }
+        Progress { quiet, shown: Mutex::new(None), noticed: AtomicBool::new(false) }
     }
 
     fn finish(&self) {
@@ -362,6 +402,13 @@ impl Progress {
 }
 
 impl Spectator for Progress {
+    fn notices(&self, notices: &[String]) {
+        // They are much the same for every cell.
+        if !self.quiet && !self.noticed.swap(true, Ordering::Relaxed) {
+            notices.iter().for_each(|n| ui::note(n));
+        }
+    }
+
     fn begin(&self, done: usize, total: usize, results: &Results) {
         let Ok(mut shown) = self.shown.lock() else { return };
         let bar = (!self.quiet && io::stderr().is_terminal()).then(|| {
@@ -387,7 +434,7 @@ impl Spectator for Progress {
         s.take(cell);
         s.done += 1;
         if let Some(bar) = &s.bar {
-            bar.set_message(format!("mean AUROC so far: {}", s.means("\n  ")));
+            bar.set_message(format!("mean AUROC of cells so far: {}", s.means("\n  ")));
             bar.inc(1);
             return;
         }
@@ -396,7 +443,11 @@ impl Spectator for Progress {
         if s.done == 1 || tenth || s.said.elapsed().as_secs() >= 30 {
             let left = s.start.elapsed().as_secs_f64() / s.done as f64 * s.total.saturating_sub(all) as f64;
             let means = s.means(", ");
-            let _ = writeln!(io::stderr(), "{all} of {} cells, {left:.0} s left; mean AUROC so far: {means}", s.total);
+            let _ = writeln!(
+                io::stderr(),
+                "{all} of {} cells, {left:.0} s left; mean AUROC of cells so far: {means}",
+                s.total
+            );
             s.said = Instant::now();
         }
     }

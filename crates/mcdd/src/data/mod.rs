@@ -30,7 +30,7 @@
 //! # Ok::<(), mcdd::Error>(())
 //! ```
 
-mod cell;
+pub(crate) mod cell;
 mod concat;
 mod delimited;
 mod digits;

@@ -276,34 +276,42 @@ impl Table {
         }
     }
 
+    /// The number of a class, whose name may be a number written in another way.
+    ///
+    /// # Errors
+    /// Where there is no such class.
+    pub fn class_number(&self, class: &str) -> Result<usize> {
+        let wanted = number::normal(class);
+        self.classes().iter().position(|c| c == wanted).ok_or_else(|| {
+            Error::data(format!("there is no class {}; the classes are: {}", quoted(class), list(self.classes())))
+                .hint("give the class as it stands in the data")
+        })
+    }
+
     /// Takes a class out: the other rows, without that class among the classes, and the rows of the class.
     ///
     /// # Errors
     /// Where there is no such class.
     pub fn leave_out(&self, class: &str) -> Result<(Table, Table)> {
-        let wanted = number::normal(class);
-        let Some(out) = self.classes().iter().position(|c| c == wanted) else {
-            return Err(Error::data(format!(
-                "there is no class {}; the classes are: {}",
-                quoted(class),
-                list(self.classes())
-            ))
-            .hint("give the class as it stands in the data"));
-        };
-        let (rest, held): (Vec<usize>, Vec<usize>) =
-            (0..self.rows).partition(|&row| self.label(row) != Some(out as u32));
-        let (mut rest, mut held) = (self.select(&rest), self.select(&held));
-        if let Some(labels) = &mut rest.labels {
-            labels.names.remove(out);
-            for code in &mut labels.codes {
-                *code -= u32::from(*code > out as u32);
+        let out = self.class_number(class)?;
+        Ok((self.with_classes(|c| c != out), self.with_classes(|c| c == out)))
+    }
+
+    /// The rows of some classes, and no others among the classes.
+    pub fn with_classes(&self, keep: impl Fn(usize) -> bool) -> Table {
+        let rows: Vec<usize> = (0..self.rows).filter(|&r| self.label(r).is_some_and(|c| keep(c as usize))).collect();
+        let mut table = self.select(&rows);
+        if let Some(labels) = &mut table.labels {
+            let mut numbers = vec![0; labels.names.len()];
+            let mut names = Vec::new();
+            for (old, name) in std::mem::take(&mut labels.names).into_iter().enumerate().filter(|(c, _)| keep(*c)) {
+                numbers[old] = names.len() as u32;
+                names.push(name);
             }
+            labels.codes.iter_mut().for_each(|code| *code = numbers[*code as usize]);
+            labels.names = names;
         }
-        if let Some(labels) = &mut held.labels {
-            labels.names = vec![labels.names.swap_remove(out)];
-            labels.codes.fill(0);
-        }
-        Ok((rest, held))
+        table
     }
 
     /// The rows of each class (all rows as one group without labels), each group in a random order that

@@ -12,12 +12,16 @@ use sha2::{Digest, Sha256};
 
 use super::results::{About, Cell, Results};
 use super::{Method, Part, Split};
+use crate::data::cell::list;
 use crate::data::sets::{Coverage, thousands};
 use crate::data::{Column, Table};
 use crate::detector::Detect;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::model::Model;
 use crate::train::{Preset, Run, Settings, Watch};
+
+/// What the names of folders begin with in which networks are kept for the methods that share them.
+const NETWORKS: &str = ".networks-";
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -38,6 +42,8 @@ pub struct Grid {
 
 /// Sees a grid go by, and may stop it.
 pub trait Spectator: Sync {
+    /// What was done to the data, before a network is trained.
+    fn notices(&self, _notices: &[String]) {}
     /// So many cells are there already, of so many.
     fn begin(&self, done: usize, total: usize, results: &Results);
     /// One more is done.
@@ -122,6 +128,9 @@ impl Grid {
             ((1..=self.folds).contains(&self.tested), "tested folds", self.tested, format!("1 to {}", self.folds)),
             ((1..=1000).contains(&self.seeds), "seeds", self.seeds as usize, "1 to 1,000".to_owned()),
         ];
+        if self.classes.is_empty() || self.methods.is_empty() {
+            return Err(Error::setting("there is nothing to do").hint("give methods, and classes to leave out"));
+        }
         match rules.into_iter().find(|(holds, ..)| !holds) {
             Some((_, name, value, rule)) => {
                 Err(Error::setting(format!("{name}: {value}")).hint(format!("give {rule}")))
@@ -130,12 +139,27 @@ impl Grid {
         }
     }
 
+    /// Finds out before the first cell that none can be done.
+    fn check_data(&self, table: &Table) -> Result<()> {
+        let sizes = table.class_sizes();
+        let possible = |class: &String| {
+            let out = table.class_number(class).unwrap_or(usize::MAX);
+            let others = || (0..sizes.len()).filter(|c| *c != out).map(|c| Part::of(sizes[c], self.folds));
+            others().any(|p| p == Part::Tested) && others().filter(|p| *p != Part::Unknown).count() > 1
+        };
+        if self.classes.iter().any(possible) {
+            return Ok(());
+        }
+        Err(Error::data(format!("classes are too small for {} folds: none of their rows could be tested", self.folds))
+            .hint("give fewer --folds, or more rows; if these are no classes, check --label"))
+    }
+
     /// What users should know about the data before they look at results.
     pub fn notices(&self, table: &Table) -> Vec<String> {
         let sizes = table.class_sizes();
         let named = |test: &dyn Fn(usize) -> bool| {
             let all = table.classes().iter().zip(&sizes).filter(|(_, n)| test(**n)).map(|(c, n)| format!("{c} ({n})"));
-            all.collect::<Vec<_>>().join(", ")
+            list(&all.collect::<Vec<_>>())
         };
         let part = |part: Part| named(&|n| Part::of(n, self.folds) == part);
         let few = named(&|n| Part::of(n, self.folds) == Part::Tested && n < 10 * self.folds);
@@ -164,6 +188,8 @@ impl Grid {
         spectator: &dyn Spectator,
     ) -> Result<Outcome> {
         self.check()?;
+        self.check_data(table)?;
+        self.methods.iter().try_for_each(|m| results.check(m))?;
         let mut tasks = Vec::new();
         let (mut total, mut done) = (0, 0);
         for (seed, fold) in (0..self.seeds).flat_map(|s| (0..self.tested).map(move |f| (s, f))) {
@@ -194,6 +220,7 @@ impl Grid {
                 });
             }
         });
+        clear(folder);
         let (results, failure) = shared.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(e) = failure {
             return Err(e);
@@ -225,10 +252,11 @@ impl Grid {
         spectator: &dyn Spectator,
     ) -> bool {
         let split = Split::new(table, task.class, task.fold, self.folds, task.seed);
-        let networks = folder.join(format!(".networks-{}-{}-{:x}", task.seed, task.fold, hash(task.class)));
+        let networks = folder.join(format!("{NETWORKS}{}-{}-{:x}", task.seed, task.fold, hash(task.class)));
         let mut go_on = true;
         for method in &task.methods {
-            if spectator.stop() {
+            // Where nothing can be written any more, nothing need be done.
+            if spectator.stop() || shared.lock().map_or(true, |s| s.1.is_some()) {
                 go_on = false;
                 break;
             }
@@ -240,7 +268,7 @@ impl Grid {
                 Ok(split) => {
                     let run = Run { threads: 1, checkpoint, resume: true, watch: &Stopper(spectator) };
                     let cell = AssertUnwindSafe(|| measure(split, &settings, &run, &networks, &mut seconds));
-                    catch_unwind(cell).unwrap_or_else(|_| Err(Error::data("the program failed here; please report it")))
+                    catch_unwind(cell).unwrap_or_else(|why| Err(panicked(why.as_ref())))
                 }
                 Err(e) => Err(Error::data(e.to_string())),
             };
@@ -251,6 +279,14 @@ impl Grid {
                     break;
                 }
                 Ok(some) => (some, None),
+                // The machine failed, not the method.
+                Err(e) if e.kind() == Kind::Io => {
+                    if let Ok(mut shared) = shared.lock() {
+                        shared.1 = Some(e);
+                    }
+                    go_on = false;
+                    break;
+                }
                 Err(e) => (None, Some(e.to_string())),
             };
             let Ok(mut shared) = shared.lock() else { return false };
@@ -303,10 +339,28 @@ fn measure(
     Ok(Some(scenario))
 }
 
+fn panicked(why: &(dyn std::any::Any + Send)) -> Error {
+    let text = why.downcast_ref::<String>().map(String::as_str).or_else(|| why.downcast_ref::<&str>().copied());
+    Error::data(format!("the program failed here ({}); please report it", text.unwrap_or("no reason given")))
+}
+
+/// Removes what networks were kept in, of this run and of runs that were killed.
+fn clear(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(NETWORKS) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Stops training when the whole is stopped.
 struct Stopper<'a>(&'a dyn Spectator);
 
 impl Watch for Stopper<'_> {
+    fn notices(&self, notices: &[String]) {
+        self.0.notices(notices);
+    }
+
     fn stop(&self) -> bool {
         self.0.stop()
     }
@@ -315,7 +369,8 @@ impl Watch for Stopper<'_> {
 /// The settings that make a network: methods that differ in the rest share it.
 fn network(method: &Method) -> String {
     let shared = Settings { detector: Detect::default(), preset: Preset::Best, members: 1, ..method.settings.clone() };
-    serde_json::to_string(&shared).unwrap_or_default()
+    // Another version of the program makes another network.
+    serde_json::to_string(&(env!("CARGO_PKG_VERSION"), shared)).unwrap_or_default()
 }
 
 fn hash(text: &str) -> u64 {

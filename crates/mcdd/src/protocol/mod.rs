@@ -46,13 +46,10 @@ impl Split {
     /// # Errors
     /// If there is no such class or fold, or nothing to test.
     pub fn new(table: &Table, class: &str, fold: usize, folds: usize, seed: u64) -> Result<Split> {
-        let (mut known, unknown) = table.leave_out(class)?;
-        let sizes = known.class_sizes();
-        let tiny = |i: &usize| Part::of(sizes[*i], folds) == Part::Unknown;
-        let too_small: Vec<String> = (0..sizes.len()).filter(tiny).map(|i| known.classes()[i].clone()).collect();
-        for class in &too_small {
-            known = known.leave_out(class)?.0;
-        }
+        let out = table.class_number(class)?;
+        let sizes = table.class_sizes();
+        let known = table.with_classes(|c| c != out && Part::of(sizes[c], folds) != Part::Unknown);
+        let unknown = table.with_classes(|c| c == out);
         let mut parts = known.folds(folds, seed);
         if fold >= parts.len() {
             return Err(Error::setting(format!("there is no fold {fold}"))

@@ -14,6 +14,8 @@ use crate::train::Settings;
 
 /// The name of the file in its folder.
 pub const FILE: &str = "results.jsonl";
+/// Held by the program that writes.
+const LOCK: &str = ".lock";
 /// Longer files are not ours.
 const LONGEST: u64 = 1 << 30;
 
@@ -61,6 +63,19 @@ pub struct Cell {
     pub version: String,
 }
 
+impl Cell {
+    /// Whether its numbers can be what they say they are.
+    fn is_sound(&self) -> bool {
+        let share = |v: f64| (0.0..=1.0).contains(&v);
+        self.fold < self.folds
+            && self.measured.is_some() != self.error.is_some()
+            && self
+                .measured
+                .as_ref()
+                .is_none_or(|m| m.accuracy.is_none_or(share) && m.detection.rows().iter().all(|row| share(row.value)))
+    }
+}
+
 /// What makes a cell: sorted as tables are.
 pub type Key = (u64, usize, usize, (usize, String));
 
@@ -68,8 +83,27 @@ pub type Key = (u64, usize, usize, (usize, String));
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Line {
-    About { about: About },
+    About {
+        /// Of this format; files of before there was a number are of the first.
+        #[serde(default = "first")]
+        format: u32,
+        about: About,
+    },
     Cell(Box<Cell>),
+}
+
+/// The format that is written.
+const FORMAT: u32 = 1;
+
+fn first() -> u32 {
+    1
+}
+
+impl About {
+    /// Whether it is the same data; names do not count.
+    fn same(&self, other: &About) -> bool {
+        (&self.sha256, &self.set, &self.classes) == (&other.sha256, &other.set, &other.classes)
+    }
 }
 
 /// All cells of a folder.
@@ -89,8 +123,17 @@ impl Results {
     /// # Errors
     /// If the folder cannot be written or is in use, or holds results of other data or folds.
     pub fn open(folder: &Path, about: &About, folds: usize) -> Result<Results> {
+        if folder.exists() && !folder.is_dir() {
+            return Err(Error::setting("is no folder").at_file(folder).hint("give a folder with -o"));
+        }
         fs::create_dir_all(folder).map_err(|e| Error::io(e, folder))?;
-        let lock_path = folder.join(".lock");
+        let mut files = fs::read_dir(folder).map_err(|e| Error::io(e, folder))?.flatten();
+        if !folder.join(FILE).exists() && files.any(|f| f.file_name() != LOCK) {
+            return Err(Error::setting("has files in it, and no results")
+                .at_file(folder)
+                .hint("give a new folder with -o"));
+        }
+        let lock_path = folder.join(LOCK);
         let lock = File::create(&lock_path).map_err(|e| Error::io(e, &lock_path))?;
         if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
             return Err(Error::setting("is in use by another run")
@@ -101,18 +144,19 @@ impl Results {
         let io = |e| Error::io(e, &path);
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(io)?;
         let (old, kept) = read(&path)?;
-        // The end of a line that was being written when the program was stopped.
-        file.set_len(kept).map_err(io)?;
         let mut cells = BTreeMap::new();
         match old {
-            None => file.write_all(&line(&Line::About { about: about.clone() })?).map_err(io)?,
+            None => {
+                file.set_len(0).map_err(io)?;
+                file.write_all(&line(&Line::About { format: FORMAT, about: about.clone() })?).map_err(io)?;
+            }
             Some((old, all)) => {
                 let other = |what: &str| {
                     Err(Error::setting(format!("has results of {what}"))
                         .at_file(&path)
                         .hint("give another folder with -o"))
                 };
-                if old != *about {
+                if !old.same(about) {
                     return other(&format!("other data ({})", old.coverage));
                 }
                 for cell in all {
@@ -121,6 +165,8 @@ impl Results {
                     }
                     cells.insert(key(about, &cell)?, cell);
                 }
+                // The end of a line that was being written when the program was stopped.
+                file.set_len(kept).map_err(io)?;
             }
         }
         Ok(Results { path, about: about.clone(), folds, cells, file, _lock: lock })
@@ -141,19 +187,28 @@ impl Results {
         self.cells.values()
     }
 
-    /// The cell of a method, if it is there with the same settings.
+    /// Checks that what is there of a method has the same settings.
     ///
     /// # Errors
-    /// If it is there with other settings.
+    /// If it has others.
+    pub fn check(&self, method: &Method) -> Result<()> {
+        let other =
+            |c: &&Cell| c.method == method.name && c.settings != (Settings { seed: c.seed, ..method.settings.clone() });
+        match self.cells.values().find(other) {
+            None => Ok(()),
+            Some(_) => Err(Error::setting(format!("has results of {} with other settings", method.name))
+                .at_file(&self.path)
+                .hint("give another folder with -o")),
+        }
+    }
+
+    /// The cell of a method.
+    ///
+    /// # Errors
+    /// If there is no such class.
     pub fn find(&self, method: &Method, ood: &str, fold: usize, seed: u64) -> Result<Option<&Cell>> {
         let class = position(&self.about, ood)?;
-        let Some(cell) = self.cells.get(&(seed, fold, class, Method::rank(&method.name))) else { return Ok(None) };
-        if cell.settings != (Settings { seed, ..method.settings.clone() }) {
-            return Err(Error::setting(format!("has results of {} with other settings", method.name))
-                .at_file(&self.path)
-                .hint("give another folder with -o"));
-        }
-        Ok(Some(cell))
+        Ok(self.cells.get(&(seed, fold, class, Method::rank(&method.name))))
     }
 
     /// Adds a cell, in memory and on disk.
@@ -162,8 +217,13 @@ impl Results {
     /// If it cannot be written.
     pub fn add(&mut self, cell: Cell) -> Result<()> {
         let key = key(&self.about, &cell)?;
-        // One write, so that at most the last line is ever cut off.
-        self.file.write_all(&line(&Line::Cell(Box::new(cell.clone())))?).map_err(|e| Error::io(e, &self.path))?;
+        let io = |e| Error::io(e, &self.path);
+        let before = self.file.metadata().map_err(io)?.len();
+        if let Err(e) = self.file.write_all(&line(&Line::Cell(Box::new(cell.clone())))?) {
+            // Half a line would make the next one unreadable.
+            let _ = self.file.set_len(before);
+            return Err(io(e));
+        }
         self.cells.insert(key, cell);
         Ok(())
     }
@@ -175,7 +235,7 @@ impl Results {
     pub fn sort(&mut self) -> Result<()> {
         let io = |e: io::Error| Error::io(e, &self.path);
         files::write_beside(&self.path, |w| {
-            w.write_all(&line(&Line::About { about: self.about.clone() })?).map_err(io)?;
+            w.write_all(&line(&Line::About { format: FORMAT, about: self.about.clone() })?).map_err(io)?;
             for cell in self.cells.values() {
                 w.write_all(&line(&Line::Cell(Box::new(cell.clone())))?).map_err(io)?;
             }
@@ -213,18 +273,25 @@ type Contents = Option<(About, Vec<Cell>)>;
 fn read(path: &Path) -> Result<(Contents, u64)> {
     let io = |e| Error::io(e, path);
     if fs::metadata(path).map_err(io)?.len() > LONGEST {
-        return Err(Error::format("is longer than any results file").at_file(path).hint("give another folder with -o"));
+        return Err(Error::format("is longer than any results file").at_file(path).hint("give another folder"));
     }
     let bytes = fs::read(path).map_err(io)?;
     let kept = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
+    let foreign = || Error::format("is no results file").at_file(path).hint("give another folder");
+    // A first line may have been cut off, but then it was one of ours.
+    if kept == 0 && !bytes.iter().zip(b"{\"format\":").all(|(a, b)| a == b) {
+        return Err(foreign());
+    }
     let (mut about, mut cells) = (None, Vec::new());
     for (i, text) in bytes[..kept].split(|&b| b == b'\n').enumerate().filter(|(_, t)| !t.is_empty()) {
-        let wrong = |what: &str| {
-            Error::format(format!("line {} is {what}", i + 1)).at_file(path).hint("give another folder with -o")
-        };
+        let wrong =
+            |what: &str| Error::format(format!("line {} is {what}", i + 1)).at_file(path).hint("give another folder");
         match (serde_json::from_slice(text), &about) {
-            (Ok(Line::About { about: first }), None) => about = Some(first),
-            (Ok(Line::Cell(cell)), Some(first)) if cell.data == first.sha256 => cells.push(*cell),
+            (Ok(Line::About { format, .. }), _) if format > FORMAT => {
+                return Err(Error::format("was written by a newer mcdd").at_file(path).hint("use that one"));
+            }
+            (Ok(Line::About { about: first, .. }), None) => about = Some(first),
+            (Ok(Line::Cell(cell)), Some(first)) if cell.data == first.sha256 && cell.is_sound() => cells.push(*cell),
             (Ok(_), _) => return Err(wrong("out of place")),
             (Err(e), _) => return Err(wrong(&format!("no result: {e}"))),
         }

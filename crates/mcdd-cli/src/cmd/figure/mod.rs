@@ -73,13 +73,16 @@ enum ThemeName {
     Dark,
 }
 
+/// The name of both files; who names one of them means both.
+fn base(name: &Path) -> PathBuf {
+    let ends = name.extension().is_some_and(|e| e == "svg" || e == "png");
+    if ends { name.with_extension("") } else { name.to_owned() }
+}
+
 impl Output {
     /// The two files.
     fn files(&self, default: &str) -> [PathBuf; 2] {
-        let name = self.output.clone().unwrap_or_else(|| default.into());
-        // Who names one of the files means both.
-        let ends = name.extension().is_some_and(|e| e == "svg" || e == "png");
-        let name = if ends { name.with_extension("") } else { name };
+        let name = self.output.as_deref().map_or_else(|| default.into(), base);
         [".svg", ".png"].map(|end| {
             let mut file = name.clone().into_os_string();
             file.push(end);
@@ -90,7 +93,7 @@ impl Output {
     /// For one of several figures: its name is put behind the one that was given.
     fn named(&self, figure: &str) -> Output {
         let output = self.output.as_ref().map(|o| {
-            let mut name = o.clone().into_os_string();
+            let mut name = base(o).into_os_string();
             name.push(format!("-{figure}"));
             name.into()
         });

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use mcdd::protocol::results::{self, About, Cell};
 use mcdd::report::bench::{Study, against_nu, comparison};
+use mcdd::report::figure::SERIES;
 
 use super::Output;
 
@@ -15,8 +16,8 @@ pub struct BarsArgs {
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
 
-    /// Methods, with commas [default: two figures, as in the paper: deep-mcdd and soft-mcdd with deep-svdd and alad, and with
-    /// protonet and deep-ncm]
+    /// Methods, with commas [default: those that all folders have; where these are the paper's, two figures as it has
+    /// them: deep-mcdd and soft-mcdd with deep-svdd and alad, and with protonet and deep-ncm]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     methods: Option<Vec<String>>,
 
@@ -47,6 +48,11 @@ pub fn bars(args: BarsArgs) -> anyhow::Result<ExitCode> {
     let studies: Vec<Study> = loaded.iter().map(|(about, cells)| Study::new(about, cells)).collect();
     if let Some(methods) = &args.methods {
         let methods: Vec<&str> = methods.iter().map(|m| m.trim()).collect();
+        return args.output.write("bars", &comparison("Classes never seen", &studies, &methods)?);
+    }
+    if studies.iter().any(|s| PAPER.iter().any(|(_, _, methods)| methods.iter().any(|m| !s.methods.contains(m)))) {
+        let there = |m: &&str| studies.iter().all(|s| s.methods.contains(m));
+        let methods: Vec<&str> = studies[0].methods.iter().copied().filter(there).take(SERIES).collect();
         return args.output.write("bars", &comparison("Classes never seen", &studies, &methods)?);
     }
     for (name, title, methods) in PAPER {

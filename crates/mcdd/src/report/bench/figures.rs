@@ -2,25 +2,22 @@
 
 use super::{METRICS, Metric, Stat, Study, metric};
 use crate::error::{Error, Result};
-use crate::report::figure::{BarPanel, Figure, LinePanel, Value, bars, lines};
+use crate::report::figure::{BarPanel, Figure, LinePanel, SERIES, Value, bars, lines};
 use crate::report::method_name;
 
 /// What figures show; accuracy is another question.
 const SHOWN: [&str; 5] = ["tnr85", "tnr95", "auroc", "aupr_id", "detection_accuracy"];
-/// More bars would be too thin.
-const MOST_BARS: usize = 12;
+/// There are no more colours.
+const MOST_BARS: usize = SERIES;
 
 fn value(stat: Option<Stat>) -> Option<Value> {
     stat.map(|s| Value { mean: s.mean, deviation: s.std })
 }
 
-/// A method as papers write it.
+/// A method as papers write it; what is put together stays as it is typed.
 fn name(method: &str) -> String {
-    let (first, rest) = method.split_at(method.find([':', '+']).unwrap_or(method.len()));
-    match (first, rest) {
-        ("best", "") => "default".into(),
-        _ => format!("{}{rest}", method_name(first)),
-    }
+    let (first, rest) = method.split_at(method.find(':').unwrap_or(method.len()));
+    format!("{}{rest}", method_name(first))
 }
 
 /// Bars of some methods, a panel for each study: means over the classes, with deviations over folds.
@@ -31,9 +28,15 @@ pub fn comparison(title: &str, studies: &[Study], methods: &[&str]) -> Result<Fi
     let panel = |study: &Study| {
         let number = |method: &&str| SHOWN.iter().map(|key| value(study.mean(method, metric(key)))).collect::<Vec<_>>();
         let values: Vec<Vec<Option<Value>>> = methods.iter().map(number).collect();
+        if let Some(absent) = methods.iter().find(|m| !study.methods.contains(m)) {
+            return Err(Error::data(format!("{} has no results of {absent}", study.about.title)).hint(format!(
+                "run mcdd bench with --methods {absent} first; there are {}",
+                study.methods.join(", ")
+            )));
+        }
         if values.iter().flatten().all(Option::is_none) {
-            return Err(Error::data(format!("{} has no results of {}", study.about.title, methods.join(", ")))
-                .hint("run mcdd bench with these --methods first"));
+            return Err(Error::data(format!("{} has no fold with all classes yet", study.about.title))
+                .hint("let mcdd bench go on"));
         }
         Ok(BarPanel {
             title: study.about.title.clone(),
@@ -49,11 +52,9 @@ pub fn comparison(title: &str, studies: &[Study], methods: &[&str]) -> Result<Fi
 
 /// The data in words, and what whiskers are.
 fn caption(studies: &[Study]) -> String {
-    let data: Vec<String> = studies.iter().map(|s| s.about.coverage.clone()).collect();
-    format!(
-        "{}. Each class left out in turn; mean over the classes, whiskers: standard deviation over folds.",
-        data.join("; ")
-    )
+    let data: Vec<String> = studies.iter().map(Study::header).collect();
+    let whiskers = if studies.iter().any(|s| s.folds > 1) { ", whiskers: standard deviation over folds" } else { "" };
+    format!("{}. Mean over the classes{whiskers}.", data.join("; "))
 }
 
 /// Every metric against nu of Deep-MCDD.
@@ -88,9 +89,18 @@ pub fn figures(study: &Study) -> Vec<String> {
     let mut all = Vec::new();
     all.extend(against_nu(study).ok());
     let whole = study.methods.iter().copied().filter(|m| study.mean(m, metric("auroc")).is_some());
-    let others: Vec<&str> = whole.filter(|m| !m.starts_with("deep-mcdd:nu=")).take(MOST_BARS).collect();
+    let mut others: Vec<&str> = whole.filter(|m| !m.starts_with("deep-mcdd:nu=")).collect();
+    let mut title = "Classes never seen".to_owned();
+    if others.len() > MOST_BARS {
+        let auroc = |m: &str| study.mean(m, metric("auroc")).map_or(0.0, |s| s.mean);
+        let mut best = others.clone();
+        best.sort_by(|a, b| auroc(b).total_cmp(&auroc(a)));
+        best.truncate(MOST_BARS);
+        title = format!("Classes never seen, the best {MOST_BARS} of {} methods by AUROC", others.len());
+        others.retain(|m| best.contains(m));
+    }
     if others.len() > 1 {
-        all.extend(comparison("Classes never seen", std::slice::from_ref(study), &others).ok());
+        all.extend(comparison(&title, std::slice::from_ref(study), &others).ok());
     }
     all.iter().map(Figure::svg).collect()
 }

@@ -14,8 +14,11 @@ pub use figures::{against_nu, comparison};
 pub use page::page;
 pub use tables::{csv, latex, markdown};
 
+use serde_json::{Map, Value};
+
 use crate::protocol::results::{About, Cell};
 use crate::protocol::{Method, Scenario, published};
+use crate::train::Settings;
 
 /// Something that was measured; more is better.
 pub struct Metric {
@@ -92,6 +95,8 @@ pub struct Study<'a> {
     /// How many seeds.
     pub seeds: usize,
     cells: &'a [Cell],
+    /// Methods whose settings are not those of their name, and what is other in them.
+    changed: BTreeMap<&'a str, String>,
     /// By method and class.
     measured: BTreeMap<(&'a str, &'a str), Runs<'a>>,
 }
@@ -113,7 +118,12 @@ impl<'a> Study<'a> {
         }
         let folds = cells.first().map_or(0, |c| c.folds);
         let seeds = cells.iter().map(|c| c.seed).collect::<BTreeSet<_>>().len();
-        Study { about, methods, classes, folds, seeds, cells, measured }
+        let changes = |m: &&'a str| {
+            let cell = cells.iter().find(|c| c.method == *m)?;
+            Some((*m, changes(cell)?))
+        };
+        let changed = methods.iter().filter_map(changes).collect();
+        Study { about, methods, classes, folds, seeds, cells, changed, measured }
     }
 
     /// A method's number for a class.
@@ -122,22 +132,22 @@ impl<'a> Study<'a> {
         Stat::of(&values)
     }
 
-    /// A method's mean over classes; none unless it has a number for each. `n` counts the folds that have all classes.
+    /// A method's mean over classes and the folds that have them all; none if there is no such fold.
     pub fn mean(&self, method: &str, metric: &Metric) -> Option<Stat> {
-        let classes: Vec<f64> =
-            self.classes.iter().map(|c| self.class(method, c, metric).map(|s| s.mean)).collect::<Option<_>>()?;
-        let folds: Vec<f64> = self
-            .whole_folds(method)
-            .into_iter()
-            .filter_map(|fold| {
-                let values: Option<Vec<f64>> =
-                    self.classes.iter().map(|c| (metric.of)(self.measured.get(&(method, *c))?.get(&fold)?)).collect();
-                values.map(|v| v.iter().sum::<f64>() / v.len() as f64)
-            })
-            .collect();
-        let spread = Stat::of(&folds);
-        let mean = classes.iter().sum::<f64>() / classes.len().max(1) as f64;
-        (!classes.is_empty()).then_some(Stat { mean, std: spread.and_then(|s| s.std), n: folds.len() })
+        let fold = |fold| {
+            let numbers = self.classes.iter().map(|c| (metric.of)(self.measured.get(&(method, *c))?.get(&fold)?));
+            let values: Vec<f64> = numbers.collect::<Option<_>>()?;
+            Some(values.iter().sum::<f64>() / values.len() as f64)
+        };
+        let folds: Vec<f64> = self.whole_folds(method).into_iter().map(fold).collect::<Option<_>>()?;
+        Stat::of(&folds)
+    }
+
+    /// Whether a method has been tested as often as any other, without a failure.
+    fn complete(&self, method: &str) -> bool {
+        let most = self.methods.iter().map(|m| self.whole_folds(m).len()).max().unwrap_or(0);
+        let failed = self.cells.iter().any(|c| c.method == method && c.error.is_some());
+        !failed && self.whole_folds(method).len() == most
     }
 
     /// Folds and seeds in which a method has a result for each class.
@@ -153,18 +163,19 @@ impl<'a> Study<'a> {
     pub fn tested(&self, method: &str) -> String {
         let whole = self.whole_folds(method).len();
         let wanted = self.folds * self.seeds;
-        let cells: usize =
-            self.classes.iter().filter_map(|c| self.measured.get(&(method, *c))).map(BTreeMap::len).sum();
+        let sizes = self.classes.iter().map(|c| self.measured.get(&(method, *c)).map_or(0, BTreeMap::len));
+        let (cells, there) = sizes.fold((0, 0), |(cells, there), n| (cells + n, there + usize::from(n > 0)));
         match (whole == wanted, cells == whole * self.classes.len()) {
+            _ if there < self.classes.len() => format!("{there} of {} classes", self.classes.len()),
             (true, true) => format!("{whole}"),
             (false, true) => format!("{whole} of {wanted}"),
-            _ => format!("{whole} of {wanted} and some classes of others"),
+            _ => format!("{whole} of {wanted} and parts of others"),
         }
     }
 
-    /// The paper's number for a class, or with none the mean over its classes; only where classes are the same.
+    /// The paper's number for a class, or with none the mean over its classes; only where classes and settings are the same.
     pub fn paper(&self, method: &str, class: Option<&str>, metric: &Metric) -> Option<f64> {
-        let set = self.about.set.as_deref()?;
+        let set = self.about.set.as_deref().filter(|_| !self.changed.contains_key(method))?;
         let number = |class: &str| published::tabular(set, class, metric.key, method);
         match class {
             Some(class) => number(class),
@@ -176,43 +187,89 @@ impl<'a> Study<'a> {
         }
     }
 
+    /// Whether the paper has a number for anything here.
+    fn has_paper(&self) -> bool {
+        let any = |method: &&str| self.classes.iter().any(|c| self.paper(method, Some(c), metric("auroc")).is_some());
+        self.methods.iter().any(any)
+    }
+
     /// Cells that failed, in words.
     pub fn failures(&self) -> Vec<String> {
         let failed = self.cells.iter().filter_map(|c| Some((c, c.error.as_ref()?)));
         failed.map(|(c, e)| format!("{} without {}, fold {}, seed {}: {e}", c.method, c.ood, c.fold, c.seed)).collect()
     }
 
-    /// What it says, in a sentence for each of the best three methods: how well they notice a class never seen.
-    pub fn sentences(&self) -> Vec<String> {
+    /// What it says of the best three methods, in their order: a name, and how well it notices a class never seen.
+    pub fn sentences(&self) -> Vec<(String, String)> {
         let (auroc, tnr) = (metric("auroc"), metric("tnr95"));
         let one = |method: &&str| {
             let (mean, rejected) = (self.mean(method, auroc)?, self.mean(method, tnr)?);
             let classes = self.classes.iter().filter_map(|c| Some((*c, self.class(method, c, auroc)?.mean)));
             let (hardest, worst) = classes.min_by(|a, b| a.1.total_cmp(&b.1))?;
             let sentence = format!(
-                "{method}: AUROC {:.2} for a class that it has never seen; with a threshold that keeps 95% of the known \
-                 rows, {:.1}% of such a class are noticed; hardest is {hardest} ({worst:.2})",
+                "AUROC {:.2} for a class that it has never seen; where 95% of the known test rows are kept, {:.1}% of such \
+                 a class are noticed; hardest is {hardest} ({worst:.2})",
                 mean.mean, rejected.mean
             );
-            Some((mean.mean, sentence))
+            Some((mean.mean, method.to_string(), sentence))
         };
-        let mut all: Vec<(f64, String)> = self.methods.iter().filter_map(one).collect();
+        let whole = self.methods.iter().filter(|m| self.complete(m));
+        let mut all: Vec<(f64, String, String)> = whole.filter_map(one).collect();
         all.sort_by(|a, b| b.0.total_cmp(&a.0));
-        all.into_iter().take(3).map(|(_, sentence)| sentence).collect()
+        all.into_iter().take(3).map(|(_, method, sentence)| (method, sentence)).collect()
     }
 
     /// What every output says first.
     fn header(&self) -> String {
         let seeds = if self.seeds == 1 { String::new() } else { format!(", {} seeds", self.seeds) };
-        format!("{}. Each class left out in turn, {} folds{seeds}", self.about.coverage, self.folds)
+        let classes = match (self.classes.len(), self.about.classes.len()) {
+            (some, all) if some == all => "Each class".to_owned(),
+            (some, all) => format!("{some} of {all} classes"),
+        };
+        let folds = match self.cells.iter().map(|c| c.fold).collect::<BTreeSet<_>>().len() {
+            some if some == self.folds => format!("{some} folds"),
+            some => format!("{some} of {} folds", self.folds),
+        };
+        let mut text = format!("{}. {classes} left out in turn, {folds}{seeds}", self.about.coverage);
+        let mut changes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        self.changed.iter().for_each(|(method, what)| changes.entry(what).or_default().push(method));
+        for (what, methods) in changes {
+            text.push_str(&format!("; {}: {what}", methods.join(", ")));
+        }
+        text
     }
 
-    /// The methods that are best in a row of numbers, as they are printed.
-    fn best(numbers: &[Option<Stat>]) -> Vec<bool> {
-        let shown: Vec<Option<i64>> = numbers.iter().map(|s| s.map(|s| (s.mean * 100.0).round() as i64)).collect();
+    /// The versions of the program that made the cells.
+    fn versions(&self) -> String {
+        let all: BTreeSet<&str> = self.cells.iter().map(|c| c.version.as_str()).collect();
+        all.into_iter().collect::<Vec<_>>().join(", ")
+    }
+
+    /// The methods that are best in a row of numbers, as they are printed; those that were tested less do not compete.
+    fn best(&self, methods: &[&str], numbers: &[Option<Stat>]) -> Vec<bool> {
+        let printed = |(stat, method): (&Option<Stat>, &&str)| {
+            stat.filter(|_| self.complete(method)).map(|s| (s.mean * 100.0).round() as i64)
+        };
+        let shown: Vec<Option<i64>> = numbers.iter().zip(methods).map(printed).collect();
         let most = shown.iter().flatten().max().copied();
         shown.iter().map(|s| s.is_some() && *s == most).collect()
     }
+}
+
+/// In what a cell's settings differ from those that its method's name stands for.
+fn changes(cell: &Cell) -> Option<String> {
+    let usual = Settings { seed: cell.seed, ..Method::parse(&cell.method).ok()?.settings };
+    let fields = |s: &Settings| match serde_json::to_value(s) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    };
+    let (ours, usual) = (fields(&cell.settings), fields(&usual));
+    let words = |v: &Value| v.get("name").unwrap_or(v).to_string().replace('"', "").replace("null", "none");
+    let other = ours.iter().filter(|(key, value)| usual.get(*key) != Some(*value));
+    let all: Vec<String> = other
+        .map(|(key, v)| format!("{key} {} instead of {}", words(v), usual.get(key).map_or(String::new(), words)))
+        .collect();
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::figures::figures;
-use super::tables::{difference, row, title};
+use super::tables::{difference, most, row, title};
 use super::{METRICS, Stat, Study};
 
 const STYLE: &str = include_str!("page.css");
@@ -25,13 +25,16 @@ fn html(text: &str) -> String {
     out
 }
 
-fn cell(stat: Option<Stat>, paper: Option<f64>, bold: bool) -> String {
+fn cell(stat: Option<Stat>, paper: Option<f64>, bold: bool, most: usize) -> String {
     let Some(stat) = stat else { return "<td class=none>n/a</td>".into() };
     let mut out = String::from("<td>");
     let mean = format!("{:.2}", stat.mean);
     out.push_str(&if bold { format!("<b>{mean}</b>") } else { mean });
     if let Some(std) = stat.std {
         let _ = write!(out, "<span class=std> ± {std:.2}</span>");
+    }
+    if stat.n < most {
+        let _ = write!(out, "<span class=std> of {}</span>", stat.n);
     }
     if let Some(paper) = paper {
         let d = stat.mean - paper;
@@ -50,29 +53,27 @@ pub fn page(study: &Study) -> String {
         html(&study.header())
     );
     out.push_str("<ul>\n");
-    for sentence in study.sentences() {
-        let (name, rest) = sentence.split_once(':').unwrap_or((&sentence, ""));
-        let _ = writeln!(out, "<li><b>{}</b>:{}</li>", html(name), html(rest));
+    for (method, sentence) in study.sentences() {
+        let _ = writeln!(out, "<li><b>{}</b>: {}</li>", html(&method), html(&sentence));
     }
     out.push_str("</ul>\n");
     let failures = study.failures();
     if !failures.is_empty() {
         let _ = writeln!(out, "<p class=warn>{} cells failed; they are listed at the end.</p>", failures.len());
     }
-    let paper = study.methods.iter().any(|m| study.paper(m, None, &METRICS[0]).is_some());
     out.push_str("<p class=note>Numbers are means in percent ± standard deviation over folds, the best of a row or column in bold. Known rows are positive.");
-    out.push_str(if paper { " Below a number: what the paper prints, and ours less it." } else { "" });
+    out.push_str(if study.has_paper() { " Below a number: what the paper prints, and ours less it." } else { "" });
     out.push_str("</p>\n<h2>Mean over the classes</h2>\n<div class=wide><table>\n<thead><tr><th>method</th>");
     METRICS.iter().for_each(|m| {
         let _ = write!(out, "<th title=\"{}\">{}</th>", html(m.title), html(m.short));
     });
     out.push_str("<th>folds</th></tr></thead>\n<tbody>\n");
     let columns: Vec<Vec<Option<Stat>>> = METRICS.iter().map(|m| row(study, None, m)).collect();
-    let bold: Vec<Vec<bool>> = columns.iter().map(|c| Study::best(c)).collect();
+    let bold: Vec<Vec<bool>> = columns.iter().map(|c| study.best(&study.methods, c)).collect();
     for (i, method) in study.methods.iter().enumerate() {
         let _ = write!(out, "<tr><th>{}</th>", html(method));
         for (j, m) in METRICS.iter().enumerate() {
-            out.push_str(&cell(columns[j][i], study.paper(method, None, m), bold[j][i]));
+            out.push_str(&cell(columns[j][i], study.paper(method, None, m), bold[j][i], 0));
         }
         let _ = writeln!(out, "<td>{}</td></tr>", study.tested(method));
     }
@@ -90,11 +91,11 @@ pub fn page(study: &Study) -> String {
         out.push_str("</tr></thead>\n<tbody>\n");
         for class in study.classes.iter().map(|c| Some(*c)).chain([None]) {
             let stats = row(study, class, m);
-            let bold = Study::best(&stats);
+            let (bold, most) = (study.best(&study.methods, &stats), most(&stats));
             let kind = if class.is_none() { " class=mean" } else { "" };
             let _ = write!(out, "<tr{kind}><th>{}</th>", class.map_or("mean".into(), html));
             for (i, method) in study.methods.iter().enumerate() {
-                out.push_str(&cell(stats[i], study.paper(method, class, m), bold[i]));
+                out.push_str(&cell(stats[i], study.paper(method, class, m), bold[i], most));
             }
             out.push_str("</tr>\n");
         }
@@ -116,8 +117,9 @@ pub fn page(study: &Study) -> String {
     }
     let _ = writeln!(
         out,
-        "<p class=note>mcdd {}. Test rows and left-out classes select nothing: scaling, weights and thresholds come from the training rows of each fold.</p>\n</main>",
-        env!("CARGO_PKG_VERSION")
+        "<p class=note>mcdd {}. Scaling and weights come from the training rows of each fold alone. TNR and detection accuracy \
+         are read off the curve of the test rows, as in the paper: they say what a threshold could do.</p>\n</main>",
+        html(&study.versions())
     );
     out
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::{METRICS, Metric, Stat, Study, metric};
 use crate::protocol::published;
 
-/// `97.55 ± 0.31`, and behind it the paper's number and the difference.
-fn shown(stat: Option<Stat>, paper: Option<f64>) -> String {
+/// `97.55 ± 0.31`, and behind it the paper's number and the difference, and of how many folds where others have more.
+fn shown(stat: Option<Stat>, paper: Option<f64>, most: usize) -> String {
     let Some(stat) = stat else { return "n/a".into() };
     let mut text = format!("{:.2}", stat.mean);
     if let Some(std) = stat.std {
@@ -14,6 +14,9 @@ fn shown(stat: Option<Stat>, paper: Option<f64>) -> String {
     }
     if let Some(paper) = paper {
         let _ = write!(text, " ({paper:.2}, {})", difference(stat.mean - paper));
+    }
+    if stat.n < most {
+        let _ = write!(text, " of {}", stat.n);
     }
     text
 }
@@ -24,19 +27,35 @@ pub(super) fn difference(d: f64) -> String {
     if format!("{d:.2}") == "-0.00" { "+0.00".into() } else { format!("{d:+.2}").replace('-', "−") }
 }
 
-/// A name inside a Markdown table.
+/// Text in Markdown.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c == '|' || c.is_control() { ' ' } else { c }).collect()
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '|' => out.push_str("&#124;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '~' => out.extend(['\\', c]),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The most folds that a number of a row rests on.
+pub(super) fn most(row: &[Option<Stat>]) -> usize {
+    row.iter().flatten().map(|s| s.n).max().unwrap_or(0)
 }
 
 /// All numbers: means, then each metric class by class.
 pub fn markdown(study: &Study) -> String {
     let mut out = format!("# {}\n\n{}.\n\n", plain(&study.about.title), plain(&study.header()));
-    let known = METRICS.iter().any(|m| study.methods.iter().any(|method| study.paper(method, None, m).is_some()));
     out.push_str(
         "Means in percent ± standard deviation over folds; the best of a column or row is bold. ID rows are positive.",
     );
-    out.push_str(if known { " In brackets the paper's number, and ours less it.\n" } else { "\n" });
+    out.push_str(if study.has_paper() { " In brackets the paper's number, and ours less it.\n" } else { "\n" });
     let titles: Vec<&str> = METRICS.iter().map(|m| m.title).collect();
     let _ = write!(
         out,
@@ -46,12 +65,12 @@ pub fn markdown(study: &Study) -> String {
     );
     let columns: Vec<Vec<Option<Stat>>> =
         METRICS.iter().map(|m| study.methods.iter().map(|method| study.mean(method, m)).collect()).collect();
-    let bold: Vec<Vec<bool>> = columns.iter().map(|c| Study::best(c)).collect();
+    let bold: Vec<Vec<bool>> = columns.iter().map(|c| study.best(&study.methods, c)).collect();
     for (i, method) in study.methods.iter().enumerate() {
         let cells: Vec<String> = METRICS
             .iter()
             .enumerate()
-            .map(|(j, m)| strong(&shown(columns[j][i], study.paper(method, None, m)), bold[j][i]))
+            .map(|(j, m)| strong(&shown(columns[j][i], study.paper(method, None, m), 0), bold[j][i]))
             .collect();
         let _ = writeln!(out, "| {} | {} | {} |", plain(method), cells.join(" | "), study.tested(method));
     }
@@ -65,14 +84,14 @@ pub fn markdown(study: &Study) -> String {
         );
         for class in study.classes.iter().map(|c| Some(*c)).chain([None]) {
             let row = row(study, class, m);
-            let bold = Study::best(&row);
+            let (bold, most) = (study.best(&study.methods, &row), most(&row));
             let cells: Vec<String> = study
                 .methods
                 .iter()
                 .enumerate()
-                .map(|(i, method)| strong(&shown(row[i], study.paper(method, class, m)), bold[i]))
+                .map(|(i, method)| strong(&shown(row[i], study.paper(method, class, m), most), bold[i]))
                 .collect();
-            let _ = writeln!(out, "| {} | {} |", class.map_or("mean".into(), plain), cells.join(" | "));
+            let _ = writeln!(out, "| {} | {} |", class.map_or("**mean**".into(), plain), cells.join(" | "));
         }
     }
     let failures = study.failures();
@@ -105,11 +124,22 @@ fn strong(text: &str, bold: bool) -> String {
     }
 }
 
-/// A line for each method, class (`mean` for all) and metric.
+/// A line for each method, class and metric; the mean over the classes has no class.
 pub fn csv(study: &Study) -> String {
     let mut out = csv::Writer::from_writer(Vec::new());
     // Writing into memory does not fail.
-    let _ = out.write_record(["data", "method", "left_out", "metric", "mean", "std", "folds", "paper", "difference"]);
+    let _ = out.write_record([
+        "data",
+        "coverage",
+        "method",
+        "left_out",
+        "metric",
+        "mean",
+        "std",
+        "folds",
+        "paper",
+        "difference",
+    ]);
     let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.4}"));
     for method in &study.methods {
         for class in study.classes.iter().map(|c| Some(*c)).chain([None]) {
@@ -119,8 +149,9 @@ pub fn csv(study: &Study) -> String {
                 let paper = study.paper(method, class, m);
                 let _ = out.write_record([
                     &study.about.title,
+                    &study.about.coverage,
                     *method,
-                    class.unwrap_or("mean"),
+                    class.unwrap_or_default(),
                     m.key,
                     &format!("{:.4}", stat.mean),
                     &number(stat.std),
@@ -143,6 +174,12 @@ fn tex(text: &str) -> String {
             '~' => out.push_str("\\textasciitilde{}"),
             '^' => out.push_str("\\textasciicircum{}"),
             '&' | '%' | '$' | '#' | '_' | '{' | '}' => out.extend(['\\', c]),
+            // Behind a line's end these would belong to it.
+            '[' | ']' | '*' => out.extend(['{', c, '}']),
+            '<' => out.push_str("\\textless{}"),
+            '>' => out.push_str("\\textgreater{}"),
+            '|' => out.push_str("\\textbar{}"),
+            '"' => out.push_str("\\textquotedbl{}"),
             c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
@@ -156,17 +193,16 @@ const PRINTED: [&str; 5] = ["accuracy", "tnr85", "auroc", "aupr_id", "detection_
 /// The paper's Table 2 with our numbers, the paper's under them and the difference; then the means of all methods.
 pub fn latex(study: &Study) -> String {
     let head = ["Classification acc.", "TNR at TPR 85\\%", "AUROC", "AUPR", "Detection acc."].join(" & ");
-    let mut out = format!("% {}.\n% Needs \\usepackage{{multirow,booktabs}}.\n", tex(&study.header()));
-    // The three of the paper and the default, or what there is.
-    let wanted: Vec<&str> = published::METHODS.into_iter().chain(["best"]).collect();
-    let mut methods: Vec<&str> = study.methods.iter().copied().filter(|m| wanted.contains(m)).collect();
+    let mut out = format!("% {}.\n% Needs \\usepackage{{multirow,booktabs,graphicx}}.\n", tex(&study.header()));
+    // The three of the paper, or what there is.
+    let mut methods: Vec<&str> = study.methods.iter().copied().filter(|m| published::METHODS.contains(m)).collect();
     if methods.is_empty() {
-        methods = study.methods.iter().copied().take(4).collect();
+        methods = study.methods.iter().copied().take(3).collect();
     }
     let names: Vec<String> = methods.iter().map(|m| tex(m)).collect();
     let _ = write!(
         out,
-        "\\begin{{table*}}\n\\caption{{{}. Mean over folds with the standard deviation as index; the best in bold.}}\n\\centering\\small\n\\begin{{tabular}}{{ll{}}}\n\\toprule\n\\multirow{{2}}{{*}}{{OOD}} & & {head} \\\\\n & & \\multicolumn{{{}}}{{c}}{{{}}} \\\\\n\\midrule\n",
+        "\\begin{{table*}}\n\\caption{{{}. Mean over folds with the standard deviation as index; the best in bold.}}\n\\centering\\small\n\\resizebox{{\\textwidth}}{{!}}{{%\n\\begin{{tabular}}{{ll{}}}\n\\toprule\n\\multirow{{2}}{{*}}{{OOD}} & & {head} \\\\\n & & \\multicolumn{{{}}}{{c}}{{{}}} \\\\\n\\midrule\n",
         tex(&study.header()),
         "c".repeat(PRINTED.len()),
         PRINTED.len(),
@@ -179,7 +215,7 @@ pub fn latex(study: &Study) -> String {
                 .iter()
                 .map(|method| class.map_or_else(|| study.mean(method, m), |c| study.class(method, c, m)))
                 .collect();
-            let bold = Study::best(&stats);
+            let bold = study.best(&methods, &stats);
             let papers: Vec<Option<f64>> = methods.iter().map(|method| study.paper(method, class, m)).collect();
             let differences = stats.iter().zip(&papers).map(|(s, p)| Some(difference(s.as_ref()?.mean - (*p)?)));
             less.push(slashes(differences.collect()));
@@ -187,13 +223,15 @@ pub fn latex(study: &Study) -> String {
             ours.push(slashes(stats.iter().zip(bold).map(|(s, b)| s.map(|s| number(s, b))).collect()));
         }
         let name = class.map_or("mean".into(), tex);
-        let _ = writeln!(out, "{name} & ours & {} \\\\", ours.join(" & "));
-        if study.about.set.is_some() && methods.iter().any(|m| study.paper(m, class, metric("auroc")).is_some()) {
+        let paper_too = methods.iter().any(|m| study.paper(m, class, metric("auroc")).is_some());
+        let whose = if paper_too { "ours" } else { "" };
+        let _ = writeln!(out, "{name} & {whose} & {} \\\\", ours.join(" & "));
+        if paper_too {
             let _ = writeln!(out, " & paper & {} \\\\", paper.join(" & "));
             let _ = writeln!(out, " & difference & {} \\\\", less.join(" & ").replace('−', "$-$"));
         }
     }
-    out.push_str("\\bottomrule\n\\end{tabular}\n\\end{table*}\n\n");
+    out.push_str("\\bottomrule\n\\end{tabular}}\n\\end{table*}\n\n");
     let _ = write!(
         out,
         "\\begin{{table}}\n\\caption{{{}. Means over the classes.}}\n\\centering\\small\n\\begin{{tabular}}{{l{}r}}\n\\toprule\nMethod & {head} & Folds \\\\\n\\midrule\n",
@@ -201,7 +239,7 @@ pub fn latex(study: &Study) -> String {
         "c".repeat(PRINTED.len())
     );
     let columns: Vec<Vec<Option<Stat>>> = PRINTED.iter().map(|key| row(study, None, metric(key))).collect();
-    let bold: Vec<Vec<bool>> = columns.iter().map(|c| Study::best(c)).collect();
+    let bold: Vec<Vec<bool>> = columns.iter().map(|c| study.best(&study.methods, c)).collect();
     for (i, method) in study.methods.iter().enumerate() {
         let cells: Vec<String> =
             (0..PRINTED.len()).map(|j| columns[j][i].map_or("--".into(), |s| number(s, bold[j][i]))).collect();

@@ -1,6 +1,5 @@
 use super::*;
 use crate::metrics::detection;
-use crate::train::Preset;
 
 /// A cell whose AUROC is `auroc` hundredths, exactly.
 fn cell(method: &str, ood: &str, fold: usize, auroc: usize, accuracy: Option<f64>) -> Cell {
@@ -16,7 +15,7 @@ fn cell(method: &str, ood: &str, fold: usize, auroc: usize, accuracy: Option<f64
         measured: Some(measured),
         error: None,
         seconds: [1.0, 2.0],
-        settings: Preset::Paper.settings(),
+        settings: Method::parse(method).unwrap().settings,
         version: "0".into(),
     }
 }
@@ -58,31 +57,30 @@ fn means_and_deviations_are_those_of_the_definition() {
     near(study.mean("deep-svdd", auroc), 80.0, None, 1);
     assert_eq!(study.mean("deep-svdd", metric("accuracy")), None);
     assert_eq!(study.tested("best"), "2 of 5");
-    assert_eq!(study.tested("deep-svdd"), "1 of 5 and some classes of others");
+    assert_eq!(study.tested("deep-svdd"), "1 of 5 and parts of others");
     assert_eq!(study.paper("deep-mcdd", Some("b"), auroc), None);
 
     let text = markdown(&study);
-    assert!(text.contains("A & B: 5 of 10 rows. Each class left out in turn, 5 folds."), "{text}");
-    assert!(text.contains("| a< | **85.00** | **85.00** ± 7.07 |"), "both are best: {text}");
+    assert!(text.contains("A &amp; B: 5 of 10 rows. 2 of 3 classes left out in turn, 2 of 5 folds."), "{text}");
+    assert!(text.contains("| a&lt; | 85.00 of 1 | **85.00** ± 7.07 |"), "what has failed does not compete: {text}");
     assert!(text.contains("| n/a | **55.00**"), "{text}");
-    assert!(text.contains("without a<, fold 1, seed 0: no   <luck>"), "{text}");
+    assert!(text.contains("without a&lt;, fold 1, seed 0: no &#124; &lt;luck&gt;"), "{text}");
     let page = page(&study);
     assert!(page.contains("<h1>A &amp; B</h1>") && page.contains("no | &lt;luck&gt;"), "{page}");
     assert!(
-        page.contains("<th>a&lt;</th><td><b>85.00</b></td><td><b>85.00</b><span class=std> ± 7.07</span></td>"),
+        page.contains("<th>a&lt;</th><td>85.00<span class=std> of 1</span></td><td><b>85.00</b><span class=std> ± 7.07</span></td>"),
         "{page}"
     );
     assert_eq!(page.matches("<figure><svg").count(), 1);
     assert!(!page.contains("NaN") && !text.contains("NaN"));
     let csv = csv(&study);
-    assert!(csv.lines().any(|l| l == "A & B,best,mean,auroc,80.0000,7.0711,2,,"), "{csv}");
+    assert!(csv.lines().any(|l| l == "A & B,A & B: 5 of 10 rows,best,,auroc,80.0000,7.0711,2,,"), "{csv}");
     let tex = latex(&study);
     assert!(tex.contains("A \\& B: 5 of 10 rows") && tex.contains("\\textbf{80.00}$_{\\pm7.07}$"), "{tex}");
     let sentences = study.sentences();
-    assert!(
-        sentences.iter().any(|s| s.starts_with("best: AUROC 80.00")) && sentences[1].ends_with("hardest is b (75.00)"),
-        "{sentences:?}"
-    );
+    assert_eq!(sentences.len(), 1, "what has failed is no example: {sentences:?}");
+    assert!(sentences[0].0 == "best" && sentences[0].1.starts_with("AUROC 80.00"), "{sentences:?}");
+    assert!(sentences[0].1.ends_with("hardest is b (75.00)"), "{sentences:?}");
 }
 
 #[test]
@@ -93,11 +91,14 @@ fn the_papers_numbers_stand_beside() {
     let study = Study::new(&about, &cells);
     let text = markdown(&study);
     assert!(text.contains("| 1 | **97.00** ± 0.00 (96.08, +0.92) |"), "{text}");
-    assert!(text.contains("| mean | **97.00** ± 0.00 (98.00, −1.00) |") || text.contains("(97.99, −0.99)"), "{text}");
+    assert!(
+        text.contains("| **mean** | **97.00** ± 0.00 (98.00, −1.00) |") || text.contains("(97.99, −0.99)"),
+        "{text}"
+    );
     assert!(text.contains("(99.57, +0.00)"), "what is printed as nothing has no minus: {text}");
     assert!(text.contains("| 5 |\n"), "{text}");
     assert!(latex(&study).contains("1 & ours & ") && latex(&study).contains(" & paper & "));
-    assert!(csv(&study).contains("A & B,deep-mcdd,1,auroc,97.0000,0.0000,5,96.0800,0.9200"));
+    assert!(csv(&study).contains("A & B,A & B: 5 of 10 rows,deep-mcdd,1,auroc,97.0000,0.0000,5,96.0800,0.9200"));
     // With a class missing the means are not of the same thing.
     let some = Study::new(&about, &cells[1..2]);
     assert_eq!(some.paper("deep-mcdd", None, metric("auroc")), None);
@@ -112,11 +113,21 @@ fn figures_show_what_there_is() {
     let svg = against_nu(&study).unwrap().svg();
     assert!(svg.contains("nu") && svg.contains("accuracy") && svg.contains("TNR85"), "{svg}");
     assert!(page(&study).contains("Deep-MCDD against nu"));
-    assert!(comparison("x", &[study], &["alad", "deep-svdd"]).is_err());
+    assert!(comparison("x", &[study], &["alad"]).is_err());
     cells.truncate(4);
     cells.extend(["a", "b"].map(|c| cell("alad", c, 0, 70, None)));
     let study = Study::new(&about, &cells);
     assert!(against_nu(&study).is_err());
-    let svg = comparison("Bars", &[study], &["alad", "deep-svdd"]).unwrap().svg();
-    assert!(svg.contains("ALAD") && svg.contains("Deep-SVDD"), "{svg}");
+    let svg = comparison("Bars", &[study], &["alad", "deep-mcdd:nu=10"]).unwrap().svg();
+    assert!(svg.contains("ALAD") && svg.contains("Deep-MCDD:nu=10"), "{svg}");
+    // What was changed is said, and has no number of the paper.
+    let gas = About { set: Some("gas".into()), ..self::about(None, &["1", "2"]) };
+    let mut cells = vec![cell("deep-mcdd", "1", 0, 90, None), cell("softmax+msp", "1", 0, 90, None)];
+    cells[0].settings.epochs = 3;
+    let text = markdown(&Study::new(&gas, &cells));
+    assert!(
+        text.contains("1 of 2 classes left out in turn, 1 of 5 folds; deep-mcdd: epochs 3 instead of 100"),
+        "{text}"
+    );
+    assert!(text.contains("| 1 | **90.00** (57.46, +32.54) | **90.00** |"), "{text}");
 }

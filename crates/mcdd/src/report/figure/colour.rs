@@ -33,7 +33,7 @@ pub(super) enum Paint {
 }
 
 /// How many series have a colour of their own.
-pub(super) const SERIES: usize = 10;
+pub const SERIES: usize = 10;
 
 const LIGHT: [u32; SERIES] =
     [0x0466b1, 0xc74702, 0x18995d, 0xb3608f, 0xe6a80c, 0x64bde2, 0x6a0a70, 0xa9ae55, 0x3d29c0, 0x4f4f4f];

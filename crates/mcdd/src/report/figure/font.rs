@@ -112,14 +112,25 @@ pub(super) fn fitted(text: &str, size: f64, bold: bool, room: f64) -> String {
     if width(&text, size, bold) <= room {
         return text;
     }
-    let mut kept: Vec<char> = text.chars().collect();
-    while kept.pop().is_some() {
+    // What is cut off need not be measured.
+    let mut kept = Vec::new();
+    let mut wide = 0.0;
+    for c in text.chars() {
+        wide += width(c.encode_utf8(&mut [0; 4]), size, bold);
+        if wide > room {
+            break;
+        }
+        kept.push(c);
+    }
+    loop {
         let short = kept.iter().collect::<String>().trim_end().to_owned() + "…";
         if width(&short, size, bold) <= room {
             return short;
         }
+        if kept.pop().is_none() {
+            return String::new();
+        }
     }
-    String::new()
 }
 
 /// The text in lines that fit; at most `most` of them, and the last is cut short where that is not enough.

@@ -17,7 +17,7 @@ mod scene;
 mod svg;
 
 pub use bars::{BarPanel, bars};
-pub use colour::Theme;
+pub use colour::{SERIES, Theme};
 pub use latent::{LatentSpace, Point, STEPS, Sphere, View, latent_spaces};
 pub use lines::{LinePanel, lines};
 pub use samples::{Cell, ClassSamples, Looks, MOST_CELLS, Sample, samples};

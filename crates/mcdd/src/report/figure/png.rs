@@ -17,8 +17,8 @@ const SCALE: f32 = 2.0;
 pub(super) fn write(scene: &Scene, theme: Theme) -> Result<Vec<u8>> {
     let failed =
         || Error::new(Kind::Data, "the figure is too large for a PNG").hint("draw fewer panels, rows or classes");
-    let size = |v: f64| (v * f64::from(SCALE)).ceil().clamp(1.0, 30_000.0) as u32;
-    let pixels = Pixmap::new(size(scene.width), size(scene.height)).ok_or_else(failed)?;
+    let size = |v: f64| Some((v * f64::from(SCALE)).ceil().max(1.0)).filter(|v| *v <= 30_000.0).map(|v| v as u32);
+    let pixels = size(scene.width).zip(size(scene.height)).and_then(|(w, h)| Pixmap::new(w, h)).ok_or_else(failed)?;
     let mut canvas = Canvas { pixels, theme, mask: None };
     let [r, g, b] = Paint::Surface.rgb(theme);
     canvas.pixels.fill(Color::from_rgba8(r, g, b, 255));
