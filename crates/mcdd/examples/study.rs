@@ -1,13 +1,11 @@
-//! Methods and detectors on one table, each class left out in turn: the studies behind `docs/default.md` and
-//! `docs/methods.md`.
+//! Methods and detectors on one table, each class left out in turn: the studies behind `docs/default.md`.
 //!
 //! ```text
-//! study default|methods|networks|scores|rows|steps FOLDER LABEL FILE... [-- seeds=5]
+//! study default|networks|scores|rows|steps FOLDER LABEL FILE... [-- seeds=5]
 //! study default gas-study first batch*.dat
 //! ```
 //!
-//! `default` compares the presets with the usual scores, `methods` every method and every detector on the paper's network,
-//! `networks` other networks and ways of training than the default's, `scores` other detectors on the default's networks,
+//! `default` compares the presets with the usual scores, `networks` other networks and ways of training than the default's, `scores` other detectors on the default's networks,
 //! `rows` fewer rows for its neighbours, `steps` budgets of steps. Seed `s` tests fold `s % 5` of 5. Results are appended to `FOLDER/cells.tsv` as they come, and a
 //! run that was stopped goes on where it was. The table is printed as Markdown at the end, with the mean paired difference in AUROC to the first row and its standard error over
 //! scenarios.
@@ -21,8 +19,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mcdd::data::{ReadOptions, Table};
-use mcdd::detector::{Detect, DetectorConfig};
-use mcdd::head::{self, HeadConfig};
+use mcdd::detector::Detect;
+use mcdd::head::HeadConfig;
 use mcdd::protocol::scenario;
 use mcdd::train::optim::Schedule;
 use mcdd::train::{Preset, Run, Settings};
@@ -119,27 +117,6 @@ fn rows() -> Result<Vec<Contender>, Failure> {
     Ok(all)
 }
 
-/// Every detector on a network; those that need a linear layer go on softmax only.
-fn methods() -> Result<Vec<Contender>, Failure> {
-    let mut all: Vec<Contender> = head::ALL.iter().map(|e| plain(e.name, "distance")).collect::<Result<_, _>>()?;
-    for more in ["deep-svdd:boundary=soft", "gda:covariance=full", "gda:covariance=diagonal"] {
-        all.push(plain(more, "distance")?);
-    }
-    let detectors: Vec<DetectorConfig> = DetectorConfig::all().into_iter().filter(|c| !c.about().needs.head).collect();
-    for method in ["softmax", "deep-mcdd"] {
-        for d in &detectors {
-            let needs = d.about().needs;
-            if method == "softmax" || (!needs.linear && needs.features) {
-                all.push(plain(method, d.name())?);
-            }
-        }
-    }
-    for d in detectors.iter().filter(|d| !d.about().needs.logits && d.name() != "mahalanobis-ensemble") {
-        all.push(plain("gda", d.name())?);
-    }
-    Ok(all)
-}
-
 /// A line of `cells.tsv`: name, class and seed, then what was measured.
 type Key = (String, String, u64);
 
@@ -164,11 +141,10 @@ fn read(path: &Path) -> BTreeMap<Key, Vec<f64>> {
 fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let cut = args.iter().position(|a| a == "--").unwrap_or(args.len());
-    let usage = "usage: study default|methods|networks|scores|rows|steps FOLDER LABEL FILE... [-- seeds=N]";
+    let usage = "usage: study default|networks|scores|rows|steps FOLDER LABEL FILE... [-- seeds=N]";
     let [list, folder, label, files @ ..] = &args[..cut] else { return Err(usage.into()) };
     let contenders = match list.as_str() {
         "default" => presets()?,
-        "methods" => methods()?,
         "networks" => networks()?,
         "scores" => scores()?,
         "rows" => rows()?,
