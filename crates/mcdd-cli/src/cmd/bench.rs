@@ -72,7 +72,7 @@ pub struct Args {
     #[arg(long, value_name = "CLASS", num_args = 1..)]
     ood: Option<Vec<String>>,
 
-    /// Do all of it with N seeds, which also deal the folds anew [default: 1]
+    /// Do all of it with N seeds, which deal the folds anew; each fold has networks of its own [default: 1]
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
 

@@ -34,7 +34,8 @@ pub struct Grid {
     pub folds: usize,
     /// How many of them are tested in turn, 1 to `folds`.
     pub tested: usize,
-    /// Seeds 0 to one less, 1 or more. A seed deals the folds and begins the networks.
+    /// Seeds 0 to one less, 1 or more. A seed deals the folds; the networks of each fold begin elsewhere, so that folds differ in
+    /// all that is left to chance.
     pub seeds: u64,
     /// Whether cells that have failed are tried again.
     pub retry: bool,
@@ -260,7 +261,8 @@ impl Grid {
                 go_on = false;
                 break;
             }
-            let settings = Settings { seed: task.seed, ..method.settings.clone() };
+            let seed = task.seed * self.folds as u64 + task.fold as u64;
+            let settings = Settings { seed, ..method.settings.clone() };
             let sharing = task.methods.iter().filter(|m| network(m) == network(method)).count() > 1;
             let checkpoint = sharing.then(|| networks.join(format!("{:x}", hash(&network(method)))));
             let mut seconds = [0.0; 2];

@@ -49,7 +49,7 @@ pub struct Cell {
     pub fold: usize,
     /// How many folds there are.
     pub folds: usize,
-    /// Of the folds and of the networks.
+    /// Of the folds; that of the networks is among the settings.
     pub seed: u64,
     /// What was measured; none if it failed.
     pub measured: Option<Scenario>,
@@ -192,8 +192,9 @@ impl Results {
     /// # Errors
     /// If it has others.
     pub fn check(&self, method: &Method) -> Result<()> {
-        let other =
-            |c: &&Cell| c.method == method.name && c.settings != (Settings { seed: c.seed, ..method.settings.clone() });
+        let other = |c: &&Cell| {
+            c.method == method.name && c.settings != (Settings { seed: c.settings.seed, ..method.settings.clone() })
+        };
         match self.cells.values().find(other) {
             None => Ok(()),
             Some(_) => Err(Error::setting(format!("has results of {} with other settings", method.name))

@@ -258,7 +258,7 @@ impl<'a> Study<'a> {
 
 /// In what a cell's settings differ from those that its method's name stands for.
 fn changes(cell: &Cell) -> Option<String> {
-    let usual = Settings { seed: cell.seed, ..Method::parse(&cell.method).ok()?.settings };
+    let usual = Settings { seed: cell.settings.seed, ..Method::parse(&cell.method).ok()?.settings };
     let fields = |s: &Settings| match serde_json::to_value(s) {
         Ok(Value::Object(map)) => map,
         _ => Map::new(),
