@@ -17,11 +17,12 @@ Examples:
   mcdd predict flowers.mcdd new.csv             a class or \"unknown\" for each row
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv
   mcdd figure samples flowers.mcdd test.csv     the rows that it is most and least sure of
+  mcdd bench flowers.csv --label species        would it notice a species that it has never seen?
   mcdd methods                                  every method and detector, and what each needs
   mcdd datasets --data DIR                      the paper's data sets, and what of them is in DIR
   mcdd score --detector knn --train-features f.npy --features g.npy    features from your own network
 
-Exit codes: 0 done, 1 a row was unknown (predict --fail-on-unknown), 2 error.
+Exit codes: 0 done, 1 a row was unknown (predict --fail-on-unknown), 2 error, 3 a part failed and 130 stopped (bench).
 Colours are off where NO_COLOR is set or stderr is no terminal.";
 
 /// Train classifiers that put a class on what they know and say "unknown" to what they don't
