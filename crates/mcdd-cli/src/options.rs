@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use mcdd::data::sets::{self, Coverage};
 use mcdd::data::{Label, ReadOptions, Table};
+use mcdd::train::Select;
+use serde::Deserialize;
 
 /// How files are read.
 #[derive(Args, Clone, Debug)]
@@ -24,6 +26,45 @@ pub struct Reading {
     pub separator: Option<u8>,
 }
 
+/// What is done with single columns of a table that something is trained on.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Reading")]
+pub struct Columns {
+    /// A column of categories although its cells are numbers; may be repeated
+    #[arg(long, value_name = "COLUMN")]
+    pub categorical: Vec<String>,
+
+    /// A column to leave out; may be repeated
+    #[arg(long, value_name = "COLUMN")]
+    pub drop: Vec<String>,
+}
+
+impl Columns {
+    /// How files are read with these columns.
+    pub fn of(&self, reading: &Reading) -> ReadOptions {
+        ReadOptions { categorical: self.categorical.clone(), drop: self.drop.clone(), ..reading.options() }
+    }
+}
+
+/// Which epoch's weights are kept.
+#[derive(Clone, Copy, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SelectName {
+    /// The last
+    Last,
+    /// The one with the lowest loss on held-out training rows
+    Best,
+}
+
+impl From<SelectName> for Select {
+    fn from(name: SelectName) -> Self {
+        match name {
+            SelectName::Last => Select::Last,
+            SelectName::Best => Select::Best,
+        }
+    }
+}
+
 fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
@@ -32,7 +73,8 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     }
 }
 
-fn separator(text: &str) -> Result<u8, String> {
+/// A separator, by name or itself.
+pub fn separator(text: &str) -> Result<u8, String> {
     match (text, text.as_bytes()) {
         ("tab" | "\\t", _) => Ok(b'\t'),
         ("space", _) => Ok(b' '),
@@ -81,13 +123,14 @@ pub struct Opened {
 }
 
 /// Reads files, or the data set of this name; `folder` is that of the data sets.
-pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading) -> mcdd::Result<Opened> {
+pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading, columns: &Columns) -> mcdd::Result<Opened> {
     if let [name] = data
         && let Some(set) = sets::find(name)
     {
-        if reading.label.is_some() || reading.header.is_some() || reading.separator.is_some() {
+        let told = reading.label.is_some() || reading.header.is_some() || reading.separator.is_some();
+        if told || !columns.categorical.is_empty() || !columns.drop.is_empty() {
             return Err(mcdd::Error::setting(format!("{} is a data set whose files and labels are known", set.name))
-                .hint("leave --label, --header and --separator out; a file of this name is ./NAME"));
+                .hint("leave the options of reading out (--label, --drop, ...); a file of this name is ./NAME"));
         }
         let loaded = match data_folder(folder) {
             Some(folder) => set.read(&folder),
@@ -108,7 +151,7 @@ pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading) -> mcdd
         });
     }
     let paths: Vec<PathBuf> = data.iter().map(PathBuf::from).collect();
-    let table = Table::read(&paths, &reading.options())?;
+    let table = Table::read(&paths, &columns.of(reading))?;
     let name = paths.first().and_then(|p| p.file_name());
     let first = name.map_or_else(|| "table".into(), |n| n.to_string_lossy().into_owned());
     let title = if data.len() > 1 { format!("{first} and {} more", data.len() - 1) } else { first.clone() };

@@ -176,6 +176,25 @@ fn tables_say_what_was_run() {
         assert!(text.contains("2 of 3 classes left out in turn, 1 of 5 folds"), "{name}: {text}");
         assert!(text.contains("softmax+msp: epochs 2 instead of 100"), "{name}: {text}");
     }
+    // Columns of the user's own table, and everything else that a plan may say.
+    lab.write("odd.txt", &help::table(90, |i| format!("{};{};{};{}", i % 3, i * 7 % 11, i % 3, i % 5), "a;b;label;c"));
+    lab.write(
+        "odd.toml",
+        "data = \"odd.txt\"\nlabel = 3\nheader = true\nseparator = \";\"\ndrop = \"a\"\ncategorical = [\"c\"]\n\
+         methods = \"softmax+msp\"\nselect = \"best\"\nschedule = \"cosine\"\nepochs = 2\ntest-folds = 1\nretry = true\n",
+    );
+    let planned = lab.ok(&["bench", "odd.toml", "-o", "odd1"]);
+    assert!(stderr(&planned).contains("odd.txt: 90 rows, 2 features, 3 classes"), "{}", stderr(&planned));
+    let typed = [
+        &["bench", "odd.txt", "--label", "3", "--drop", "a", "--categorical", "c", "--methods", "softmax+msp"][..],
+        &["--select", "best", "--schedule", "cosine", "--epochs", "2", "--test-folds", "1", "-o", "odd2", "-q"][..],
+    ];
+    lab.ok(&typed.concat());
+    let table = |folder: &str| fs::read_to_string(lab.path(folder).join("table.md")).unwrap();
+    assert_eq!(table("odd1"), table("odd2"));
+    assert!(table("odd1").contains("select"), "{}", table("odd1"));
+    lab.write("odd.toml", "data = \"odd.txt\"\nseparator = \"ab\"\n");
+    lab.fails(&["bench", "odd.toml"], "separator");
     // Not the same method any more, whatever class it is.
     lab.fails(&["bench", "n.csv", "--methods", "softmax+msp", "--ood", "0", "-o", "out"], "other settings");
     let out = lab.ok(&["figure", "bars", "out", "-o", "b.png"]);

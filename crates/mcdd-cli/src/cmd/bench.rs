@@ -20,7 +20,7 @@ use mcdd::report::bench::{self, METRICS, Study};
 use mcdd::train::optim::Schedule;
 use serde::Deserialize;
 
-use crate::options::{self, Opened, Reading};
+use crate::options::{self, Columns, Opened, Reading, SelectName};
 use crate::ui;
 
 const EXAMPLES: &str = "\
@@ -38,8 +38,8 @@ Methods: best, fast (the presets of mcdd train), a method (deep-mcdd, deep-mcdd:
 the network and the training of the paper, or a method and a detector (softmax+mahalanobis, softmax+knn:k=10). paper: the
 eight that the paper compares. nu: deep-mcdd with nu from 0.001 to 1,000. all: everything that can be put together.
 
-A file that ends in .toml says the same: data, label, methods, folds, test-folds, ood, seeds, epochs, schedule, output, jobs.
-Options on the command line go before it:
+A file that ends in .toml says the same, in data and the long options' names without their dashes. Options on the command
+line go before it:
   data = \"gas\"            # or [\"a.csv\", \"b.csv\"]
   methods = [\"paper\", \"best\"]
   folds = 5
@@ -84,6 +84,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     schedule: Option<ScheduleName>,
 
+    /// Which epoch's weights every method keeps [default: last]
+    #[arg(long, value_enum, value_name = "NAME")]
+    select: Option<SelectName>,
+
     /// Where results go [default: bench-NAME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -106,6 +110,9 @@ pub struct Args {
 
     #[command(flatten)]
     reading: Reading,
+
+    #[command(flatten)]
+    columns: Columns,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum, Deserialize)]
@@ -159,6 +166,10 @@ impl From<Words> for Vec<String> {
 struct Plan {
     data: Words,
     label: Option<Word>,
+    header: Option<bool>,
+    separator: Option<String>,
+    categorical: Option<Words>,
+    drop: Option<Words>,
     methods: Option<Words>,
     folds: Option<usize>,
     test_folds: Option<usize>,
@@ -166,8 +177,10 @@ struct Plan {
     seeds: Option<u64>,
     epochs: Option<usize>,
     schedule: Option<ScheduleName>,
+    select: Option<SelectName>,
     output: Option<PathBuf>,
     jobs: Option<usize>,
+    retry: Option<bool>,
 }
 
 /// Files longer than this are no plans.
@@ -209,8 +222,20 @@ impl Args {
         self.seeds = self.seeds.or(plan.seeds);
         self.epochs = self.epochs.or(plan.epochs);
         self.schedule = self.schedule.or(plan.schedule);
+        self.select = self.select.or(plan.select);
         self.output = self.output.or(plan.output.map(|o| folder.join(o)));
         self.jobs = self.jobs.or(plan.jobs);
+        self.retry |= plan.retry.unwrap_or(false);
+        self.reading.header = self.reading.header.or(plan.header);
+        if let (None, Some(text)) = (self.reading.separator, &plan.separator) {
+            self.reading.separator = Some(options::separator(text).map_err(|e| wrong(format!("separator: {e}")))?);
+        }
+        for (given, planned) in [(&mut self.columns.categorical, plan.categorical), (&mut self.columns.drop, plan.drop)]
+        {
+            if given.is_empty() {
+                *given = planned.map_or_else(Vec::new, Into::into);
+            }
+        }
         Ok(self)
     }
 
@@ -227,6 +252,7 @@ impl Args {
                 Some(ScheduleName::Constant) => settings.schedule = Schedule::Constant,
                 None => {}
             }
+            settings.select = self.select.map_or(settings.select, Into::into);
             settings.check()?;
         }
         let classes = match &self.ood {
@@ -260,7 +286,8 @@ impl Args {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let args = args.planned()?;
-    let Opened { table, title, short, coverage } = options::open(&args.data, args.data_dir.clone(), &args.reading)?;
+    let Opened { table, title, short, coverage } =
+        options::open(&args.data, args.data_dir.clone(), &args.reading, &args.columns)?;
     let about = About::new(&table, &title, coverage.as_ref())?;
     let grid = args.grid(&table)?;
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("bench-{short}")));

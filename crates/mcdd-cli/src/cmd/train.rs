@@ -10,9 +10,9 @@ use mcdd::detector::Detect;
 use mcdd::head::{self, HeadConfig, Loop};
 use mcdd::model::Model;
 use mcdd::train::optim::{Optimizer, Schedule};
-use mcdd::train::{self, Preset, Run, Settings};
+use mcdd::train::{Preset, Run, Settings};
 
-use crate::options::{self, Reading};
+use crate::options::{self, Columns, Reading, SelectName};
 use crate::ui;
 
 const EXAMPLES: &str = "\
@@ -41,13 +41,8 @@ pub struct Args {
     #[command(flatten)]
     reading: Reading,
 
-    /// A column of categories although its cells are numbers; may be repeated
-    #[arg(long, value_name = "COLUMN", help_heading = "Reading")]
-    categorical: Vec<String>,
-
-    /// A column to leave out; may be repeated
-    #[arg(long, value_name = "COLUMN", help_heading = "Reading")]
-    drop: Vec<String>,
+    #[command(flatten)]
+    columns: Columns,
 
     /// Where the settings begin; each can still be given by itself
     #[arg(long, value_enum, default_value = "best", help_heading = "Method")]
@@ -227,12 +222,6 @@ enum ScheduleName {
     Steps,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum SelectName {
-    Last,
-    Best,
-}
-
 impl Args {
     fn settings(&self) -> mcdd::Result<Settings> {
         let preset = match self.preset {
@@ -313,6 +302,7 @@ impl Args {
         put(&mut s.lr, &self.lr);
         put(&mut s.weight_decay, &self.weight_decay);
         put(&mut s.holdout, &self.holdout);
+        put(&mut s.select, &self.select.map(Into::into));
         put(&mut s.tpr, &self.tpr);
         s.patience = self.patience;
         s.seed = self.seed;
@@ -330,11 +320,6 @@ impl Args {
             Some(ScheduleName::Steps) => {
                 s.schedule = Schedule::Steps { at: self.step_at.clone(), factor: self.step_factor };
             }
-            None => {}
-        }
-        match self.select {
-            Some(SelectName::Last) => s.select = train::Select::Last,
-            Some(SelectName::Best) => s.select = train::Select::Best,
             None => {}
         }
         Ok(())
@@ -363,10 +348,7 @@ pub fn check_place(output: &Path) -> mcdd::Result<()> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.settings()?;
     check_place(&args.output)?;
-    let mut reading = args.reading.options();
-    reading.categorical.clone_from(&args.categorical);
-    reading.drop.clone_from(&args.drop);
-    let table = Table::read(&args.data, &reading)?;
+    let table = Table::read(&args.data, &args.columns.of(&args.reading))?;
     if !args.quiet {
         let (rows, columns, classes) = (table.rows(), table.names.len(), table.classes().len());
         ui::note(&format!("{rows} rows, {columns} feature columns, classes: {classes}"));

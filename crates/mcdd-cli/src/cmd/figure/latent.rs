@@ -12,7 +12,7 @@ use mcdd::report::{Shown, latent_space, method_name};
 use mcdd::train::{Preset, Run, Settings};
 
 use super::Output;
-use crate::options::{self, Opened, Reading};
+use crate::options::{self, Columns, Opened, Reading};
 use crate::ui;
 
 const EXAMPLES: &str = "\
@@ -82,6 +82,9 @@ struct Common {
     #[command(flatten)]
     reading: Reading,
 
+    #[command(flatten)]
+    columns: Columns,
+
     /// Threads; they do not change the result [default: all cores]
     #[arg(long, value_name = "N", help_heading = "Running", value_parser = options::thread_count)]
     threads: Option<usize>,
@@ -146,7 +149,8 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
     });
     let all = all.collect::<mcdd::Result<Vec<_>>>()?;
     common.output.check(name)?;
-    let Opened { table, coverage, .. } = options::open(&common.data, common.data_dir.clone(), &common.reading)?;
+    let Opened { table, coverage, .. } =
+        options::open(&common.data, common.data_dir.clone(), &common.reading, &common.columns)?;
     let found = table.rows();
     let table = limited(table, common)?;
     let Split { train, test, unknown } = Split::new(&table, &common.ood, 0, 5, common.seed)?;
