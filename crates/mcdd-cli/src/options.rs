@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use mcdd::data::sets::{self, Coverage};
 use mcdd::data::{Label, ReadOptions, Table};
-use mcdd::train::Select;
-use serde::Deserialize;
 
 /// How files are read.
 #[derive(Args, Clone, Debug)]
@@ -43,25 +41,6 @@ impl Columns {
     /// How files are read with these columns.
     pub fn of(&self, reading: &Reading) -> ReadOptions {
         ReadOptions { categorical: self.categorical.clone(), drop: self.drop.clone(), ..reading.options() }
-    }
-}
-
-/// Which epoch's weights are kept.
-#[derive(Clone, Copy, Debug, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SelectName {
-    /// The last
-    Last,
-    /// The one with the lowest loss on held-out training rows
-    Best,
-}
-
-impl From<SelectName> for Select {
-    fn from(name: SelectName) -> Self {
-        match name {
-            SelectName::Last => Select::Last,
-            SelectName::Best => Select::Best,
-        }
     }
 }
 

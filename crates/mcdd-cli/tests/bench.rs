@@ -181,13 +181,24 @@ fn tables_say_what_was_run() {
     lab.write(
         "odd.toml",
         "data = \"odd.txt\"\nlabel = 3\nheader = true\nseparator = \";\"\ndrop = \"a\"\ncategorical = [\"c\"]\n\
-         methods = \"softmax+msp\"\nselect = \"best\"\nschedule = \"cosine\"\nepochs = 2\ntest-folds = 1\nretry = true\n",
+         methods = \"softmax:select=best+msp\"\nschedule = \"cosine\"\nepochs = 2\ntest-folds = 1\nretry = true\n",
     );
     let planned = lab.ok(&["bench", "odd.toml", "-o", "odd1"]);
     assert!(stderr(&planned).contains("odd.txt: 90 rows, 2 features, 3 classes"), "{}", stderr(&planned));
     let typed = [
-        &["bench", "odd.txt", "--label", "3", "--drop", "a", "--categorical", "c", "--methods", "softmax+msp"][..],
-        &["--select", "best", "--schedule", "cosine", "--epochs", "2", "--test-folds", "1", "-o", "odd2", "-q"][..],
+        &[
+            "bench",
+            "odd.txt",
+            "--label",
+            "3",
+            "--drop",
+            "a",
+            "--categorical",
+            "c",
+            "--methods",
+            "softmax:select=best+msp",
+        ][..],
+        &["--schedule", "cosine", "--epochs", "2", "--test-folds", "1", "-o", "odd2", "-q"][..],
     ];
     lab.ok(&typed.concat());
     let table = |folder: &str| fs::read_to_string(lab.path(folder).join("table.md")).unwrap();

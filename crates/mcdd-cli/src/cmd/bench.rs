@@ -20,7 +20,7 @@ use mcdd::report::bench::{self, METRICS, Study};
 use mcdd::train::optim::Schedule;
 use serde::Deserialize;
 
-use crate::options::{self, Columns, Opened, Reading, SelectName};
+use crate::options::{self, Columns, Opened, Reading};
 use crate::ui;
 
 const EXAMPLES: &str = "\
@@ -35,7 +35,8 @@ is tested each time. No data of another kind is needed, and test rows choose not
 Ctrl-C or a crash the same command goes on where it was.
 
 Methods: best, fast (the presets of mcdd train), a method (deep-mcdd, deep-mcdd:nu=0.1, protonet, ...: see mcdd methods) with
-the network and the training of the paper, or a method and a detector (softmax+mahalanobis, softmax+knn:k=10). paper: the
+the network and the training of the paper, or a method and a detector (softmax+mahalanobis, softmax+knn:k=10);
+deep-mcdd:select=best keeps the epoch with the lowest held-out loss instead of the last. paper: the
 eight that the paper compares. nu: deep-mcdd with nu from 0.001 to 1,000. all: everything that can be put together.
 
 A file that ends in .toml says the same, in data and the long options' names without their dashes. Options on the command
@@ -83,10 +84,6 @@ pub struct Args {
     /// How the learning rate of every method goes on [default: each its own, constant but for best and fast]
     #[arg(long, value_name = "NAME")]
     schedule: Option<ScheduleName>,
-
-    /// Which epoch's weights every method keeps [default: last]
-    #[arg(long, value_enum, value_name = "NAME")]
-    select: Option<SelectName>,
 
     /// Where results go [default: bench-NAME]
     #[arg(short, long, value_name = "DIR")]
@@ -177,7 +174,6 @@ struct Plan {
     seeds: Option<u64>,
     epochs: Option<usize>,
     schedule: Option<ScheduleName>,
-    select: Option<SelectName>,
     output: Option<PathBuf>,
     jobs: Option<usize>,
     retry: Option<bool>,
@@ -222,7 +218,6 @@ impl Args {
         self.seeds = self.seeds.or(plan.seeds);
         self.epochs = self.epochs.or(plan.epochs);
         self.schedule = self.schedule.or(plan.schedule);
-        self.select = self.select.or(plan.select);
         self.output = self.output.or(plan.output.map(|o| folder.join(o)));
         self.jobs = self.jobs.or(plan.jobs);
         self.retry |= plan.retry.unwrap_or(false);
@@ -252,7 +247,6 @@ impl Args {
                 Some(ScheduleName::Constant) => settings.schedule = Schedule::Constant,
                 None => {}
             }
-            settings.select = self.select.map_or(settings.select, Into::into);
             settings.check()?;
         }
         let classes = match &self.ood {

@@ -10,9 +10,9 @@ use mcdd::detector::Detect;
 use mcdd::head::{self, HeadConfig, Loop};
 use mcdd::model::Model;
 use mcdd::train::optim::{Optimizer, Schedule};
-use mcdd::train::{Preset, Run, Settings};
+use mcdd::train::{self, Preset, Run, Settings};
 
-use crate::options::{self, Columns, Reading, SelectName};
+use crate::options::{self, Columns, Reading};
 use crate::ui;
 
 const EXAMPLES: &str = "\
@@ -222,6 +222,12 @@ enum ScheduleName {
     Steps,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SelectName {
+    Last,
+    Best,
+}
+
 impl Args {
     fn settings(&self) -> mcdd::Result<Settings> {
         let preset = match self.preset {
@@ -302,7 +308,6 @@ impl Args {
         put(&mut s.lr, &self.lr);
         put(&mut s.weight_decay, &self.weight_decay);
         put(&mut s.holdout, &self.holdout);
-        put(&mut s.select, &self.select.map(Into::into));
         put(&mut s.tpr, &self.tpr);
         s.patience = self.patience;
         s.seed = self.seed;
@@ -320,6 +325,11 @@ impl Args {
             Some(ScheduleName::Steps) => {
                 s.schedule = Schedule::Steps { at: self.step_at.clone(), factor: self.step_factor };
             }
+            None => {}
+        }
+        match self.select {
+            Some(SelectName::Last) => s.select = train::Select::Last,
+            Some(SelectName::Best) => s.select = train::Select::Best,
             None => {}
         }
         Ok(())

@@ -18,7 +18,7 @@ use crate::data::{Column, Table};
 use crate::detector::Detect;
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
-use crate::train::{Preset, Run, Settings, Watch};
+use crate::train::{Preset, Run, Select, Settings, Watch};
 
 /// What the names of folders begin with in which networks are kept for the methods that share them.
 const NETWORKS: &str = ".networks-";
@@ -370,7 +370,8 @@ impl Watch for Stopper<'_> {
 
 /// The settings that make a network: methods that differ in the rest share it.
 fn network(method: &Method) -> String {
-    let shared = Settings { detector: Detect::default(), preset: Preset::Best, members: 1, ..method.settings.clone() };
+    let (detector, preset) = (Detect::default(), Preset::Best);
+    let shared = Settings { detector, preset, members: 1, select: Select::Last, ..method.settings.clone() };
     // Another version of the program makes another network.
     serde_json::to_string(&(env!("CARGO_PKG_VERSION"), shared)).unwrap_or_default()
 }
@@ -439,7 +440,8 @@ mod tests {
     fn a_stopped_run_goes_on_to_the_same_result() {
         let table = table();
         let about = About::new(&table, "digits", None).unwrap();
-        let names = ["softmax+msp", "softmax+mahalanobis", "deep-mcdd", "fast", "best"];
+        let chosen = "softmax:select=best+mahalanobis";
+        let names = ["softmax+msp", "softmax+mahalanobis", "deep-mcdd", chosen, "fast", "best"];
         let run = |folder: &Path, jobs: usize, cells: usize| {
             let mut results = Results::open(folder, &about, 3).unwrap();
             let outcome = grid(&names).run(&table, &mut results, folder, jobs, &patience(cells)).unwrap();
@@ -447,12 +449,12 @@ mod tests {
             outcome
         };
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let all = Outcome { total: 40, done: 40, failed: 0 };
+        let all = Outcome { total: 48, done: 48, failed: 0 };
         assert_eq!(run(whole.path(), 1, 1000), all);
         // Stopped again and again, with other threads, and with a line cut off.
         for (jobs, cells) in [(1, 3), (3, 8), (2, 1)] {
             let some = run(parts.path(), jobs, cells);
-            assert!(some.done >= cells && some.done < 40, "{some:?}");
+            assert!(some.done >= cells && some.done < 48, "{some:?}");
             let path = parts.path().join(results::FILE);
             let text = fs::read_to_string(&path).unwrap();
             fs::write(&path, &text[..text.len() - 20]).unwrap();
@@ -462,14 +464,16 @@ mod tests {
         let left: Vec<_> = fs::read_dir(parts.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "only the results and the lock are left: {left:?}");
         // What a network shared, and what it was trained for alone, are the same.
-        let alone = tempfile::tempdir().unwrap();
-        let mut results = Results::open(alone.path(), &about, 3).unwrap();
-        grid(&["softmax+mahalanobis"]).run(&table, &mut results, alone.path(), 2, &patience(1000)).unwrap();
         let (_, cells) = results::load(whole.path()).unwrap();
-        for cell in results.cells() {
-            let same =
-                |c: &&Cell| (&c.method, &c.ood, c.fold, c.seed) == (&cell.method, &cell.ood, cell.fold, cell.seed);
-            assert_eq!(cells.iter().find(same).unwrap().measured, cell.measured);
+        for name in ["softmax+mahalanobis", chosen] {
+            let alone = tempfile::tempdir().unwrap();
+            let mut results = Results::open(alone.path(), &about, 3).unwrap();
+            grid(&[name]).run(&table, &mut results, alone.path(), 2, &patience(1000)).unwrap();
+            for cell in results.cells() {
+                let same =
+                    |c: &&Cell| (&c.method, &c.ood, c.fold, c.seed) == (&cell.method, &cell.ood, cell.fold, cell.seed);
+                assert_eq!(cells.iter().find(same).unwrap().measured, cell.measured);
+            }
         }
     }
 

@@ -2,8 +2,9 @@
 
 use crate::detector::{Detect, DetectorConfig};
 use crate::error::{Error, Result};
-use crate::head::{self, HeadConfig};
-use crate::train::{Preset, Settings};
+use crate::head::{self, HeadConfig, Loop};
+use crate::spec;
+use crate::train::{Preset, Select, Settings};
 
 /// The methods that the paper compares, its own last.
 const PAPER: [&str; 8] =
@@ -19,7 +20,8 @@ const NU: [&str; 7] = ["0.001", "0.01", "0.1", "1", "10", "100", "1000"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct Method {
     /// As it was typed: a preset (`best`, `fast`), a method (`deep-mcdd:nu=0.1`), or both a method and a detector
-    /// (`softmax+knn:k=10`).
+    /// (`softmax+knn:k=10`). Beside its own settings a method may have `select=best`: the epoch with the lowest held-out
+    /// loss instead of the last.
     pub name: String,
     /// What it stands for: but for the presets, the network and the training of [`Preset::Paper`].
     pub settings: Settings,
@@ -36,13 +38,19 @@ impl Method {
             ("fast", _) => Preset::Fast.settings(),
             (_, parts) => {
                 let (method, detector) = parts.map_or((name, None), |(m, d)| (m, Some(d)));
+                let (method, select) = chosen_epoch(method)?;
+                let method = method.as_str();
                 let head = HeadConfig::parse(method).map_err(|e| match Detect::parse(method) {
                     Ok(_) => Error::setting(format!("{method} is a detector and no method"))
                         .hint(format!("give it a method to stand on, e.g. softmax+{method}")),
                     Err(_) => e,
                 })?;
                 let detector = detector.map_or(Ok(Detect::default()), Detect::parse)?;
-                Settings { head, detector, ..Preset::Paper.settings() }
+                if select != Select::Last && head.trained_by() != Loop::Gradients {
+                    return Err(Error::setting(format!("{} has no epochs to choose from", head.name()))
+                        .hint("leave select out"));
+                }
+                Settings { head, detector, select, ..Preset::Paper.settings() }
             }
         };
         settings.check()?;
@@ -86,6 +94,25 @@ impl Method {
     }
 }
 
+/// A method without its `select`, and what that says.
+fn chosen_epoch(method: &str) -> Result<(String, Select)> {
+    let (name, settings) = spec::split(method)?;
+    let mut select = Select::Last;
+    let mut rest = name.to_owned();
+    for (key, value) in settings {
+        match (key, value) {
+            ("select", "last") => select = Select::Last,
+            ("select", "best") => select = Select::Best,
+            ("select", _) => {
+                return Err(Error::setting(format!("select={value} is no setting of {name}"))
+                    .hint("give select=last, or select=best for the lowest held-out loss"));
+            }
+            _ => rest.push_str(&format!(":{key}={value}")),
+        }
+    }
+    Ok((rest, select))
+}
+
 /// Every method with its own score; every detector on softmax, and on deep-mcdd and the inputs where it goes.
 fn everything() -> Vec<String> {
     let mut all: Vec<String> = PAPER.map(str::to_owned).into();
@@ -119,6 +146,13 @@ mod tests {
         let nu = Method::parse("deep-mcdd:nu=0.1+knn:k=3").unwrap().settings;
         assert_eq!(nu.head, HeadConfig::parse("deep-mcdd:nu=0.1").unwrap());
         assert_eq!(nu.detector, Detect::parse("knn:k=3").unwrap());
+        let chosen = Method::parse("softmax:select=best+msp").unwrap().settings;
+        assert_eq!(chosen, Settings { select: Select::Best, ..Method::parse("softmax+msp").unwrap().settings });
+        let both = Method::parse("deep-mcdd:select=best:nu=0.1").unwrap().settings;
+        assert_eq!((both.head, both.select), (nu.head, Select::Best));
+        for wrong in ["softmax:select=first", "gda:select=best", "alad:select=best"] {
+            assert!(Method::parse(wrong).is_err(), "{wrong}");
+        }
         for wrong in ["msp", "softmx", "softmax+", "softmax+knn:k=0", "deep-mcdd+vim", "alad+msp", "", "softmax++msp"] {
             assert!(Method::parse(wrong).is_err(), "{wrong}");
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::optim::State;
-use super::{Best, Epoch, Preset, Progress, Rows, Settings};
+use super::{Best, Epoch, Preset, Progress, Rows, Select, Settings};
 use crate::container::{Container, Values, hex};
 use crate::detector::Detect;
 use crate::error::{Error, Result};
@@ -35,11 +35,12 @@ struct Text {
 
 /// A name for the data and the settings of a run: a checkpoint of another run is refused.
 pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Rows]) -> Result<String> {
-    // The detector comes after training, and a member knows nothing of the others: another detector or threshold, or more
-    // members, may go on from the same networks. The budget of steps is already in the number of epochs.
-    let (detector, preset) = (Detect::default(), Preset::default());
+    // The detector and the choice of an epoch come after training, and a member knows nothing of the others: another
+    // detector or threshold, or more members, may go on from the same networks. The budget of steps is already in the
+    // number of epochs.
+    let (detector, preset, select) = (Detect::default(), Preset::default(), Select::default());
     let (members, steps, tpr) = (1, None, 0.5);
-    let settings = Settings { detector, preset, members, steps, tpr, ..settings.clone() };
+    let settings = Settings { detector, preset, select, members, steps, tpr, ..settings.clone() };
     let text = serde_json::to_string(&(env!("CARGO_PKG_VERSION"), graph, settings))
         .map_err(|e| Error::format(e.to_string()))?;
     let mut hash = Sha256::new();
