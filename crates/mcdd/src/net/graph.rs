@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cpu::norm;
 use super::params::{ParamSpec, Params};
+use super::shape::Shape;
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
@@ -38,8 +39,48 @@ pub enum Layer {
         /// Above 0.
         limit: f32,
     },
-    /// The values it reads, one behind the other; as wide as all of them together.
+    /// The values it reads, one behind the other; as wide as all of them together. Images are put together channel by
+    /// channel and must have the same height and width.
     Concat,
+    /// A row read as an image: pixel by pixel from the upper left, line after line, the channels of a pixel together.
+    Image {
+        /// Pixels from top to bottom.
+        height: usize,
+        /// Pixels from left to right.
+        width: usize,
+        /// Numbers of a pixel.
+        channels: usize,
+    },
+    /// A convolution over an image with zeros around it.
+    ///
+    /// # Shapes
+    /// input `[h, w, inputs]`, output `[(h + 2 padding - kernel) / stride + 1, the same for w, outputs]`; parameters
+    /// `weight [outputs, inputs, kernel]` and, if any, `bias [outputs]`.
+    Conv2d {
+        /// Channels that come in.
+        inputs: usize,
+        /// Channels that go out.
+        outputs: usize,
+        /// Height and width of the window.
+        kernel: [usize; 2],
+        /// Pixels from one window to the next, both ways.
+        stride: usize,
+        /// Pixels of zeros on each side.
+        padding: usize,
+        /// Whether there is a bias.
+        bias: bool,
+    },
+    /// The mean of each channel in windows of an image; what does not fill a window is left out.
+    AvgPool {
+        /// Height and width of a window.
+        kernel: usize,
+        /// Pixels from one window to the next.
+        stride: usize,
+    },
+    /// The mean of each channel over the whole image, as a row.
+    GlobalAvgPool,
+    /// The sum of the values it reads, which have the same shape.
+    Add,
 }
 
 /// A layer with its name and where its input comes from.
@@ -64,10 +105,8 @@ pub struct Graph {
     pub nodes: Vec<Node>,
 }
 
-/// More than any network for tables needs; a file that asks for more is damaged or hostile.
-const MOST_NODES: usize = 10_000;
-/// The same for the features of a value: a few nodes that double would reach any number.
-const MOST_FEATURES: usize = 1 << 28;
+/// Parameters that batch normalisation has.
+const NORM_PARAMETERS: usize = 4;
 
 impl Graph {
     /// The number of latent features.
@@ -78,40 +117,12 @@ impl Graph {
         self.widths().map(|w| w.last().copied().unwrap_or(self.input))
     }
 
-    /// The features of every value, the input first; checks the whole graph.
+    /// The numbers of every value, the input first; checks the whole graph.
     ///
     /// # Errors
     /// As for [`Graph::latent`].
     pub fn widths(&self) -> Result<Vec<usize>> {
-        if self.input == 0 || self.nodes.len() > MOST_NODES {
-            return Err(Error::format("the network has no input or too many layers"));
-        }
-        let mut widths = vec![self.input];
-        for node in &self.nodes {
-            let wrong = |what: &str| Error::format(format!("layer {:?} {what}", node.name));
-            if node.from.is_empty() || (node.from.len() > 1 && node.layer != Layer::Concat) {
-                return Err(wrong("must read one value"));
-            }
-            let mut width = 0usize;
-            for &from in &node.from {
-                let more = *widths.get(from).ok_or_else(|| wrong("reads a value that does not exist yet"))?;
-                width = width.saturating_add(more);
-            }
-            let width = match node.layer {
-                Layer::Linear { inputs, outputs, .. } if inputs == width && outputs > 0 => outputs,
-                Layer::BatchNorm { features } if features == width => width,
-                Layer::Linear { .. } | Layer::BatchNorm { .. } => return Err(wrong("does not fit the value it reads")),
-                Layer::Clip { limit } if !(limit > 0.0 && limit.is_finite()) => {
-                    return Err(wrong("has a limit that is no number above 0"));
-                }
-                Layer::Relu | Layer::Clip { .. } | Layer::Concat => width,
-            };
-            if width > MOST_FEATURES {
-                return Err(wrong("has more features than any network needs"));
-            }
-            widths.push(width);
-        }
-        Ok(widths)
+        Ok(self.shapes()?.into_iter().map(Shape::len).collect())
     }
 
     /// The parameters, without values.
@@ -129,6 +140,12 @@ impl Graph {
                         spec("bias", vec![outputs], false, true);
                     }
                 }
+                Layer::Conv2d { inputs, outputs, kernel: [height, width], bias, .. } => {
+                    spec("weight", vec![outputs, inputs, height, width], true, true);
+                    if bias {
+                        spec("bias", vec![outputs], false, true);
+                    }
+                }
                 Layer::BatchNorm { features } => {
                     for (part, trained) in
                         [("weight", true), ("bias", true), ("running_mean", false), ("running_var", false)]
@@ -136,7 +153,7 @@ impl Graph {
                         spec(part, vec![features], false, trained);
                     }
                 }
-                Layer::Relu | Layer::Clip { .. } | Layer::Concat => {}
+                _ => {}
             }
         }
         specs
@@ -144,14 +161,14 @@ impl Graph {
 
     /// How many nodes it takes to the end of each layer: its activation, where it has one.
     pub fn layer_ends(&self) -> Vec<usize> {
-        let begins = |i: &usize| matches!(self.nodes[*i].layer, Layer::Linear { .. });
+        let begins = |i: &usize| self.nodes[*i].layer.is_linear();
         (0..self.nodes.len()).filter(begins).skip(1).chain([self.nodes.len()]).collect()
     }
 
     /// The same network with no bias in any layer.
     pub fn without_bias(mut self) -> Graph {
         for node in &mut self.nodes {
-            if let Layer::Linear { bias, .. } = &mut node.layer {
+            if let Some(bias) = node.layer.bias_mut() {
                 *bias = false;
             }
         }
@@ -171,23 +188,30 @@ impl Graph {
         }
     }
 
-    /// Parameters with Xavier-uniform weights and zero biases; batch normalisation begins with weights of 1.
+    /// Whether its input is an image.
+    pub fn is_image(&self) -> bool {
+        self.nodes.first().is_some_and(|n| matches!(n.layer, Layer::Image { .. }))
+    }
+
+    /// Parameters with Xavier-uniform weights (normal ones of variance 2 / (outputs * kernel) for convolutions, as He et
+    /// al. 2015) and zero biases; batch normalisation begins with weights of 1.
     pub fn init(&self, seed: &mut Stream) -> Params {
         let mut params = Params::new(self.specs());
         let mut at = 0;
         for node in &self.nodes {
             match node.layer {
-                Layer::Linear { inputs, outputs, bias } => {
-                    xavier(params.get_mut(at), inputs, outputs, seed);
-                    at += 1 + usize::from(bias);
+                Layer::Linear { inputs, outputs, .. } => xavier(params.get_mut(at), inputs, outputs, seed),
+                Layer::Conv2d { outputs, kernel: [height, width], .. } => {
+                    let deviation = libm::sqrt(2.0 / (outputs * height * width) as f64);
+                    params.get_mut(at).iter_mut().for_each(|v| *v = (seed.normal() * deviation) as f32);
                 }
                 Layer::BatchNorm { .. } => {
                     params.get_mut(at).fill(1.0);
                     params.get_mut(at + 3).fill(1.0);
-                    at += 4;
                 }
-                Layer::Relu | Layer::Clip { .. } | Layer::Concat => {}
+                _ => {}
             }
+            at += node.layer.parameters();
         }
         params
     }
@@ -197,46 +221,56 @@ impl Graph {
     /// # Errors
     /// If one stands elsewhere, or the graph does not fit together.
     pub fn folded(&self, params: &Params) -> Result<(Graph, Params)> {
+        let (graph, folded) = self.folded_where_it_can(params)?;
+        match graph.nodes.iter().find(|n| matches!(n.layer, Layer::BatchNorm { .. })) {
+            None => Ok((graph, folded)),
+            Some(node) => {
+                let what = format!("layer {:?}: batch normalisation must follow a linear layer", node.name);
+                Err(Error::format(what))
+            }
+        }
+    }
+
+    /// The same network with each batch normalisation that can be part of the linear layer or convolution before it being
+    /// so; others stay.
+    ///
+    /// # Errors
+    /// If the graph does not fit together.
+    pub fn folded_where_it_can(&self, params: &Params) -> Result<(Graph, Params)> {
         self.widths()?;
         let mut graph = Graph { input: self.input, nodes: Vec::new() };
         let mut tensors: Vec<Vec<f32>> = Vec::new();
         // Which value of the new graph each value of this one has become.
         let mut moved = vec![0];
+        let mut readers = vec![0usize; self.nodes.len() + 1];
+        self.nodes.iter().flat_map(|n| &n.from).for_each(|&f| readers[f] += 1);
         let mut at = 0;
         for (i, node) in self.nodes.iter().enumerate() {
-            if let Layer::BatchNorm { features } = node.layer {
-                let after_linear = node.from == [i] && i > 0 && self.nodes[i - 1].layer.is_linear();
-                let alone = self.nodes.iter().filter(|n| n.from.contains(&i)).count() == 1;
-                let (Some(Node { layer: Layer::Linear { bias, .. }, .. }), true) =
-                    (graph.nodes.last_mut(), after_linear && alone)
-                else {
-                    let what = format!("layer {:?}: batch normalisation must follow a linear layer", node.name);
-                    return Err(Error::format(what));
-                };
-                let before = if *bias { tensors.pop() } else { None }.unwrap_or_else(|| vec![0.0; features]);
-                *bias = true;
-                let [weight, shift, mean, variance] = [0, 1, 2, 3].map(|j| params.get(at + j));
-                let scale: Vec<f64> =
-                    weight.iter().zip(variance).map(|(&w, &v)| f64::from(w) * norm::inverse_deviation(v)).collect();
-                if let Some(matrix) = tensors.last_mut() {
-                    for row in matrix.chunks_exact_mut(features) {
-                        row.iter_mut().zip(&scale).for_each(|(w, s)| *w = (f64::from(*w) * s) as f32);
+            let count = node.layer.parameters();
+            let foldable = node.from == [i] && i > 0 && self.nodes[i - 1].layer.is_linear() && readers[i] == 1;
+            match (&node.layer, graph.nodes.last_mut().and_then(|n| n.layer.bias_mut())) {
+                (&Layer::BatchNorm { features }, Some(bias)) if foldable => {
+                    let before = if *bias { tensors.pop() } else { None }.unwrap_or_else(|| vec![0.0; features]);
+                    *bias = true;
+                    let [weight, shift, mean, variance] = [0, 1, 2, 3].map(|j| params.get(at + j));
+                    let scale: Vec<f64> =
+                        weight.iter().zip(variance).map(|(&w, &v)| f64::from(w) * norm::inverse_deviation(v)).collect();
+                    if let Some(matrix) = tensors.last_mut() {
+                        for row in matrix.chunks_exact_mut(features) {
+                            row.iter_mut().zip(&scale).for_each(|(w, s)| *w = (f64::from(*w) * s) as f32);
+                        }
                     }
+                    let bias = before.iter().zip(mean).zip(shift).zip(&scale);
+                    let moved = bias.map(|(((&b, &m), &h), s)| f64::from(h) + (f64::from(b) - f64::from(m)) * s);
+                    tensors.push(moved.map(|v| v as f32).collect());
                 }
-                let bias = before.iter().zip(mean).zip(shift).zip(&scale);
-                tensors.push(
-                    bias.map(|(((&b, &m), &h), s)| (f64::from(h) + (f64::from(b) - f64::from(m)) * s) as f32).collect(),
-                );
-                at += 4;
-            } else {
-                let from = node.from.iter().map(|&f| moved[f]).collect();
-                graph.nodes.push(Node { from, ..node.clone() });
-                if let Layer::Linear { bias, .. } = node.layer {
-                    let count = 1 + usize::from(bias);
+                _ => {
+                    let from = node.from.iter().map(|&f| moved[f]).collect();
+                    graph.nodes.push(Node { from, ..node.clone() });
                     tensors.extend((at..at + count).map(|j| params.get(j).to_vec()));
-                    at += count;
                 }
             }
+            at += count;
             moved.push(graph.nodes.len());
         }
         let mut folded = Params::new(graph.specs());
@@ -247,7 +281,23 @@ impl Graph {
 
 impl Layer {
     fn is_linear(&self) -> bool {
-        matches!(self, Layer::Linear { .. })
+        matches!(self, Layer::Linear { .. } | Layer::Conv2d { .. })
+    }
+
+    /// How many tensors of parameters it has.
+    pub(crate) fn parameters(&self) -> usize {
+        match self {
+            Layer::Linear { bias, .. } | Layer::Conv2d { bias, .. } => 1 + usize::from(*bias),
+            Layer::BatchNorm { .. } => NORM_PARAMETERS,
+            _ => 0,
+        }
+    }
+
+    fn bias_mut(&mut self) -> Option<&mut bool> {
+        match self {
+            Layer::Linear { bias, .. } | Layer::Conv2d { bias, .. } => Some(bias),
+            _ => None,
+        }
     }
 }
 

@@ -9,8 +9,8 @@ pub struct ParamSpec {
     pub name: String,
     /// The shape in files.
     pub shape: Vec<usize>,
-    /// Stored transposed in memory: a linear layer's weight is `[out, in]` in files and in x out here, as the
-    /// kernels read it.
+    /// Stored transposed in memory: a linear layer's weight is `[out, in]` in files and in x out here, a convolution's
+    /// `[out, in, height, width]` in files and height x width x in x out here, as the kernels read it.
     pub transposed: bool,
     /// Whether weight decay applies.
     pub decay: bool,
@@ -27,6 +27,14 @@ impl ParamSpec {
     /// The number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// Outputs, inputs and places of the window, where it is stored transposed.
+    fn axes(&self) -> Option<[usize; 3]> {
+        match (self.transposed, self.shape.as_slice()) {
+            (true, &[outputs, inputs, ref window @ ..]) => Some([outputs, inputs, window.iter().product()]),
+            _ => None,
+        }
     }
 
     /// Whether there are none.
@@ -84,8 +92,10 @@ impl Params {
 
     /// Tensor `i` as files have it.
     pub fn export(&self, i: usize) -> Vec<f32> {
-        let spec = &self.specs[i];
-        if spec.transposed { transpose(self.get(i), spec.shape[1], spec.shape[0]) } else { self.get(i).to_vec() }
+        match self.specs[i].axes() {
+            Some([outputs, inputs, taps]) => turn(self.get(i), [taps, inputs, outputs]),
+            None => self.get(i).to_vec(),
+        }
     }
 
     /// Sets tensor `i` from a file's values.
@@ -94,20 +104,21 @@ impl Params {
         if values.len() != spec.len() {
             return Err(Error::format(format!("tensor {} has {} values, not {}", spec.name, values.len(), spec.len())));
         }
-        if spec.transposed {
-            let turned = transpose(values, spec.shape[0], spec.shape[1]);
-            self.get_mut(i).copy_from_slice(&turned);
-        } else {
-            self.get_mut(i).copy_from_slice(values);
+        match spec.axes() {
+            Some(axes) => self.get_mut(i).copy_from_slice(&turn(values, axes)),
+            None => self.get_mut(i).copy_from_slice(values),
         }
         Ok(())
     }
 }
 
-fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+/// An array of `a` x `b` x `c` as one of `c` x `b` x `a`.
+fn turn(values: &[f32], [a, b, c]: [usize; 3]) -> Vec<f32> {
     let mut turned = Vec::with_capacity(values.len());
-    for c in 0..columns {
-        turned.extend((0..rows).map(|r| values[r * columns + c]));
+    for k in 0..c {
+        for j in 0..b {
+            turned.extend((0..a).map(|i| values[(i * b + j) * c + k]));
+        }
     }
     turned
 }
@@ -125,5 +136,18 @@ mod tests {
         assert_eq!(p.get(0), [1., 4., 2., 5., 3., 6.]);
         assert_eq!(p.export(0), [1., 2., 3., 4., 5., 6.]);
         assert!(p.import(0, &[1.0]).is_err());
+    }
+
+    #[test]
+    fn windows_lie_outermost_in_memory() {
+        let shape = vec![2, 3, 2, 2];
+        let spec = ParamSpec { name: "conv.weight".into(), shape, transposed: true, decay: true, trained: true };
+        let mut p = Params::new(vec![spec]);
+        let values: Vec<f32> = (0..24).map(|v| v as f32).collect();
+        p.import(0, &values).unwrap();
+        for (o, i, t) in (0..24).map(|n| (n / 12, n / 4 % 3, n % 4)) {
+            assert_eq!(p.get(0)[(t * 3 + i) * 2 + o], values[(o * 3 + i) * 4 + t]);
+        }
+        assert_eq!(p.export(0), values);
     }
 }

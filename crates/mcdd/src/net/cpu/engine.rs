@@ -71,6 +71,9 @@ fn compile(graph: &Graph) -> Result<Plan<'_>> {
                 Some(step) if !step.relu => step.relu = true,
                 _ => return Err(unsupported()),
             },
+            Layer::Image { .. } | Layer::Conv2d { .. } | Layer::AvgPool { .. } | Layer::GlobalAvgPool | Layer::Add => {
+                return Err(unsupported());
+            }
             Layer::Concat if steps.is_empty() || clip.is_some() => return Err(unsupported()),
             Layer::Concat => joined = Some(&*node.name),
         }

@@ -2,6 +2,7 @@
 
 mod engine;
 pub mod gemm;
+pub mod images;
 pub mod norm;
 pub mod pool;
 pub mod simd;
@@ -9,6 +10,7 @@ pub mod vector;
 
 pub(crate) use engine::join;
 pub use engine::{Engine, Pass, Predictor, Scratch};
+pub use images::{ImageEngine, ImagePredictor, ImageScratch};
 
 #[cfg(test)]
 mod tests;

@@ -9,16 +9,16 @@ use crate::net::{Graph, Layer, Node, Params, mlp_with};
 use crate::seed::Stream;
 
 /// What a graph is defined to compute, node by node; `params` has the layout of [`Params::data`].
-struct Definition {
-    latents: Vec<f64>,
+pub(super) struct Definition {
+    pub latents: Vec<f64>,
     /// The smallest distance of a value to where a ReLU or a clip bends.
-    clear: f64,
+    pub clear: f64,
     /// The smallest variance that was divided by.
-    variance: f64,
+    pub variance: f64,
 }
 
-fn definition(graph: &Graph, params: &[f64], x: &[f64], training: bool) -> Definition {
-    let widths = graph.widths().unwrap();
+pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: bool) -> Definition {
+    let shapes = graph.shapes().unwrap();
     let rows = x.len() / graph.input;
     let mut values = vec![x.to_vec()];
     let (mut rest, mut clear, mut least) = (params, f64::INFINITY, f64::INFINITY);
@@ -40,20 +40,23 @@ fn definition(graph: &Graph, params: &[f64], x: &[f64], training: bool) -> Defin
             }
             Layer::BatchNorm { features } => {
                 let [weight, shift, mean, variance] = [(); 4].map(|()| take(features));
-                let column = |f: usize| (0..rows).map(move |r| from[r * features + f]);
-                let n = rows as f64;
-                let mut one = |i: usize| {
-                    let f = i % features;
-                    let (m, v) = if training {
-                        let m = column(f).sum::<f64>() / n;
-                        (m, column(f).map(|x| (x - m).powi(2)).sum::<f64>() / n)
+                let statistics = |f: usize| {
+                    let column = || from.iter().skip(f).step_by(features);
+                    let n = column().count() as f64;
+                    let m = column().sum::<f64>() / n;
+                    if training {
+                        (m, column().map(|x| (x - m).powi(2)).sum::<f64>() / n)
                     } else {
                         (mean[f], variance[f])
-                    };
-                    least = least.min(v);
-                    weight[f] * (from[i] - m) / (v + 1e-5).sqrt() + shift[f]
+                    }
                 };
-                (0..from.len()).map(&mut one).collect()
+                let each: Vec<(f64, f64)> = (0..features).map(statistics).collect();
+                least = each.iter().fold(least, |l, &(_, v)| l.min(v));
+                let one = |(i, x): (usize, &f64)| {
+                    let f = i % features;
+                    weight[f] * (x - each[f].0) / (each[f].1 + 1e-5).sqrt() + shift[f]
+                };
+                from.iter().enumerate().map(one).collect()
             }
             Layer::Relu => {
                 clear = from.iter().fold(clear, |c, v| c.min(v.abs()));
@@ -64,22 +67,64 @@ fn definition(graph: &Graph, params: &[f64], x: &[f64], training: bool) -> Defin
                 clear = from.iter().fold(clear, |c, v| c.min((v.abs() - limit).abs()));
                 from.iter().map(|v| v.clamp(-limit, limit)).collect()
             }
-            Layer::Concat => (0..rows)
-                .flat_map(|r| node.from.iter().map(move |&f| (f, r)))
-                .flat_map(|(f, r)| values[f][r * widths[f]..(r + 1) * widths[f]].to_vec())
-                .collect(),
+            Layer::Concat => {
+                // Pixel by pixel; a row is an image of one.
+                let widths: Vec<usize> = node.from.iter().map(|&f| shapes[f].channels()).collect();
+                let pixels = from.len() / widths[0];
+                (0..pixels)
+                    .flat_map(|p| node.from.iter().zip(&widths).map(move |(&f, &w)| (f, p * w, w)))
+                    .flat_map(|(f, at, w)| values[f][at..at + w].to_vec())
+                    .collect()
+            }
+            Layer::Image { .. } => from.clone(),
+            Layer::Add => (0..from.len()).map(|i| node.from.iter().map(|&f| values[f][i]).sum()).collect(),
+            Layer::Conv2d { inputs, outputs, kernel: [kh, kw], stride, padding, bias } => {
+                let weight = take(inputs * outputs * kh * kw);
+                let bias = if bias { take(outputs).to_vec() } else { vec![0.0; outputs] };
+                let ([h, w, _], [oh, ow, _]) = (shapes[node.from[0]].image(), shapes[values.len()].image());
+                let mut out = Vec::new();
+                for (r, y, x) in (0..rows * oh * ow).map(|i| (i / (oh * ow), i / ow % oh, i % ow)) {
+                    let mut sums = bias.clone();
+                    for (ky, kx) in (0..kh * kw).map(|t| (t / kw, t % kw)) {
+                        let (iy, ix) =
+                            ((y * stride + ky).wrapping_sub(padding), (x * stride + kx).wrapping_sub(padding));
+                        if iy < h && ix < w {
+                            for c in 0..inputs {
+                                let v = from[((r * h + iy) * w + ix) * inputs + c];
+                                let line = &weight[((ky * kw + kx) * inputs + c) * outputs..][..outputs];
+                                sums.iter_mut().zip(line).for_each(|(s, k)| *s += v * k);
+                            }
+                        }
+                    }
+                    out.extend(sums);
+                }
+                out
+            }
+            Layer::AvgPool { .. } | Layer::GlobalAvgPool => {
+                let ([h, w, c], [oh, ow, _]) = (shapes[node.from[0]].image(), shapes[values.len()].image());
+                let ([kh, kw], stride) = match node.layer {
+                    Layer::AvgPool { kernel, stride } => ([kernel; 2], stride),
+                    _ => ([h, w], 1),
+                };
+                let one = |i: usize| {
+                    let (r, y, x, f) = (i / (oh * ow * c), i / (ow * c) % oh, i / c % ow, i % c);
+                    let at = |t: usize| ((r * h + y * stride + t / kw) * w + x * stride + t % kw) * c + f;
+                    (0..kh * kw).map(|t| from[at(t)]).sum::<f64>() / (kh * kw) as f64
+                };
+                (0..rows * oh * ow * c).map(one).collect()
+            }
         };
         values.push(value);
     }
     Definition { latents: values.pop().unwrap(), clear, variance: least }
 }
 
-fn wide(values: &[f32]) -> Vec<f64> {
+pub(super) fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&v| f64::from(v)).collect()
 }
 
 /// Whether all of `found` are within `within` of `wanted`, relative to the largest of these or to 1.
-fn close(found: &[f32], wanted: &[f64], within: f64) -> Result<(), String> {
+pub(super) fn close(found: &[f32], wanted: &[f64], within: f64) -> Result<(), String> {
     let scale = wanted.iter().fold(1.0f64, |s, v| s.max(v.abs()));
     let near = |(f, w): &(&f32, &f64)| (f64::from(**f) - **w).abs() <= within * scale;
     match found.iter().zip(wanted).enumerate().find(|(_, pair)| !near(pair)) {
@@ -152,7 +197,7 @@ fn batch_normalisation_is_pytorchs() {
 }
 
 /// Parameters with nothing special about them; variances are positive.
-fn some_params(graph: &Graph, seed: &mut Stream) -> Params {
+pub(super) fn some_params(graph: &Graph, seed: &mut Stream) -> Params {
     let mut params = graph.init(seed);
     for i in 0..params.specs().len() {
         let spec = params.specs()[i].clone();

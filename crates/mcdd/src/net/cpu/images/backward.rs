@@ -1,0 +1,415 @@
+//! The way back through a batch.
+//!
+//! Every buffer has a gradient to which its readers add. What came through a batch normalisation lacks two terms that are
+//! only known when all images are done, `a + b (x - mean)` with numbers a and b for each channel; these are added up on
+//! the side and come in when the gradient is used. So each gradient is written once by each reader, and read once.
+
+use super::super::gemm::{Line, MR, NR, ZERO};
+use super::super::norm::inverse_deviation;
+use super::super::pool::{Pool, chunks};
+use super::conv::Conv;
+use super::engine::ImageEngine;
+use super::forward::{Scratch, band, group, room};
+use super::kernel::{Product, Rows};
+use super::pixels::{Act, Correction, Images, Shape, Spread, fill_from_sixes, fill_lines, whole, whole_in_sixes};
+use super::plan::{Arrival, Input, Step, Work};
+use crate::net::params::Params;
+
+/// Pixels and lines that the gradient of weights takes at a time, so that they stay in the first-level cache.
+const PIXELS: usize = 256;
+const LINES: usize = 340;
+/// Tasks that the gradient of weights is cut into at least, if there are as many images.
+const TASKS: usize = 24;
+
+impl ImageEngine {
+    /// Goes back from the gradient left in [`ImageEngine::latents_and_gradient`] to that of the parameters. `x` must be the
+    /// input of the last forward pass; `gradients` has the parameters' layout and is overwritten, with zeros for what is not
+    /// trained.
+    pub fn backward(&mut self, params: &Params, x: &[f32], gradients: &mut [f32], pool: &Pool) {
+        self.statistics.iter_mut().for_each(|s| s.lacking.fill([0.0; 2]));
+        self.norms.iter_mut().for_each(|n| n.sums.fill([0.0; 2]));
+        for i in (0..self.plan.steps.len()).rev() {
+            if self.plan.steps[i].used {
+                self.collect(i, pool);
+                for k in 0..self.plan.steps[i].inputs.len() {
+                    if self.plan.steps[i].inputs[k].view.buffer != 0 {
+                        self.spread(i, k, params, pool);
+                    }
+                }
+            }
+            if let Work::Conv { weight, bias, .. } = self.plan.steps[i].work {
+                let (to, used) = (params.range(weight), self.plan.steps[i].used);
+                if used {
+                    self.weight_gradient(i, x, &mut gradients[to], pool);
+                } else {
+                    gradients[to].fill(0.0);
+                }
+                if let Some(bias) = bias {
+                    let to = &mut gradients[params.range(bias)];
+                    if used { self.bias_gradient(i, to) } else { to.fill(0.0) }
+                }
+            }
+        }
+        for (norm, scaled) in self.plan.norms.iter().zip(&self.norms) {
+            let variance = &self.statistics[norm.buffer].variance[norm.offset..];
+            let range = |i: usize| params.range(norm.parameter + i);
+            for ((to, sums), &variance) in gradients[range(0)].iter_mut().zip(&scaled.sums).zip(variance) {
+                *to = (sums[1] * inverse_deviation(variance)) as f32;
+            }
+            gradients[range(1)].iter_mut().zip(&scaled.sums).for_each(|(to, sums)| *to = sums[0] as f32);
+            gradients[range(2)].fill(0.0);
+            gradients[range(3)].fill(0.0);
+        }
+    }
+
+    /// The whole gradient of a step's output: for a convolution in tiles of six channels, else pixel by pixel.
+    fn collect(&mut self, i: usize, pool: &Pool) {
+        let step = &self.plan.steps[i];
+        let shape = self.shape(step);
+        let length = self.whole_length(step);
+        let mut to = std::mem::take(&mut self.whole);
+        if to.len() < self.images * length {
+            to.resize(self.images * length, 0.0);
+        }
+        let this = &*self;
+        let buffer = &this.plan.buffers[step.buffer];
+        let channels = step.offset..step.offset + step.channels;
+        let s = &this.statistics[step.buffer];
+        let lacking = s.lacking.get(channels.clone()).unwrap_or(&[]);
+        let [a, b] = [0, 1].map(|j| lacking.iter().map(|l| l[j] as f32).collect::<Vec<f32>>());
+        let correction = Correction { a: &a, b: &b, mean: s.mean.get(channels).unwrap_or(&[]) };
+        let images = |data| Images { data, image: buffer.len(), pixel: buffer.channels, offset: step.offset };
+        let gradient = images(&this.gradients[this.slots.of[step.buffer]]);
+        let value = images(&this.values[step.buffer]);
+        let sixes = matches!(step.work, Work::Conv { .. });
+        let together = group(this.images, shape.pixels, pool.threads());
+        pool.split(chunks(&mut to[..this.images * length], together * length), |task, to| {
+            this.stash.with(|scratch| {
+                for (image, to) in (task * together..).zip(to.chunks_exact_mut(length)) {
+                    if sixes {
+                        whole_in_sixes(gradient, value, image, correction, shape, to, &mut scratch.row);
+                    } else {
+                        whole(gradient, value, image, correction, shape, to);
+                    }
+                }
+            });
+        });
+        self.whole = to;
+    }
+
+    fn shape(&self, step: &Step) -> Shape {
+        Shape { pixels: self.plan.buffers[step.buffer].pixels(), channels: step.channels }
+    }
+
+    /// Numbers of the gradient of one image.
+    fn whole_length(&self, step: &Step) -> usize {
+        let Shape { pixels, channels } = self.shape(step);
+        pixels * if matches!(step.work, Work::Conv { .. }) { channels.next_multiple_of(MR) } else { channels }
+    }
+
+    /// Brings the gradient of a step's output to one of its inputs.
+    fn spread(&mut self, i: usize, k: usize, params: &Params, pool: &Pool) {
+        let n = self.images;
+        let input = self.plan.steps[i].inputs[k];
+        let view = input.view;
+        let (length, pixels) = (self.plan.buffers[view.buffer].len(), self.plan.buffers[view.buffer].pixels());
+        let slot = self.slots.of[view.buffer];
+        let mut to = std::mem::take(&mut self.gradients[slot]);
+        if input.arrival == Arrival::Clear {
+            to[..n * length].fill(0.0);
+        }
+        let mut parts = std::mem::take(&mut self.parts);
+        let wanted = if view.norm.is_some() { n * view.channels } else { 0 };
+        if parts.len() < wanted {
+            parts.resize(wanted, [0.0; 2]);
+        }
+        parts[..wanted].fill([0.0; 2]);
+        let together = group(n, pixels, pool.threads());
+        let this = &*self;
+        let both =
+            (chunks(&mut to[..n * length], together * length), chunks(&mut parts[..wanted], together * view.channels));
+        pool.split(both, |task, (to, parts)| {
+            this.stash.with(|scratch| this.spread_some(i, input, task * together, to, parts, scratch));
+        });
+        if let Some(norm) = view.norm {
+            self.absorb_sums(norm, &parts[..wanted], params);
+        }
+        self.gradients[slot] = to;
+        self.parts = parts;
+    }
+
+    /// The same for some images, from number `first` on.
+    fn spread_some(
+        &self,
+        i: usize,
+        input: Input,
+        first: usize,
+        to: &mut [f32],
+        parts: &mut [[f32; 2]],
+        scratch: &mut Scratch,
+    ) {
+        let (step, view) = (&self.plan.steps[i], input.view);
+        let buffer = &self.plan.buffers[view.buffer];
+        let values = &self.values[view.buffer][first * buffer.len()..];
+        let images = to.len() / buffer.len();
+        let length = self.whole_length(step);
+        let gradients = &self.whole[first * length..(first + images) * length];
+        let mut target = Target {
+            act: self.act(&view),
+            mean: view.norm.map_or(&[][..], |_| &self.statistics[view.buffer].mean[view.offset..]),
+            values,
+            to,
+            image: buffer.len(),
+            pixel: buffer.channels,
+            offset: view.offset,
+            channels: view.channels,
+            write: input.arrival == Arrival::Write,
+            parts,
+        };
+        match &step.work {
+            Work::Conv { conv, .. } => {
+                let lines: Vec<&[Line]> = self.packed[i].back.iter().map(|r| &self.weights[r.clone()]).collect();
+                back(conv, &lines, gradients, images, &mut target, scratch);
+            }
+            Work::Pool { .. } => {
+                let pool = step.pool(&self.plan.buffers);
+                for (image, gradient) in gradients.chunks_exact(length).enumerate() {
+                    let copy = room(&mut scratch.copy, buffer.pixels() * view.channels);
+                    pool.back(gradient, copy);
+                    target.take(image, 0..buffer.pixels(), copy, view.channels);
+                }
+            }
+            Work::Sum => {
+                for (image, gradient) in gradients.chunks_exact(length).enumerate() {
+                    target.take(image, 0..buffer.pixels(), &gradient[input.at..], step.channels);
+                }
+            }
+        }
+    }
+
+    /// Adds up what the images say of a batch normalisation.
+    fn absorb_sums(&mut self, norm: usize, parts: &[[f32; 2]], params: &Params) {
+        let n = self.plan.norms[norm];
+        let share = 1.0 / self.count(n.buffer);
+        let weight = params.get(n.parameter);
+        let (s, scaled) = (&mut self.statistics[n.buffer], &mut self.norms[norm]);
+        for c in 0..n.channels {
+            let each = || parts[c..].iter().step_by(n.channels);
+            let sums = [0, 1].map(|j| each().map(|p| f64::from(p[j])).sum::<f64>());
+            // dx = scale (dy - mean dy - (x - mean) / deviation^2 * mean (dy (x - mean)))
+            let inverse = inverse_deviation(s.variance[n.offset + c]);
+            let scale = f64::from(weight[c]) * inverse;
+            let lacking = &mut s.lacking[n.offset + c];
+            lacking[0] -= scale * sums[0] * share;
+            lacking[1] -= scale * inverse * inverse * sums[1] * share;
+            scaled.sums[c][0] += sums[0];
+            scaled.sums[c][1] += sums[1];
+        }
+    }
+
+    fn bias_gradient(&self, i: usize, to: &mut [f32]) {
+        let step = &self.plan.steps[i];
+        let (length, pixels) = (self.whole_length(step), self.shape(step).pixels);
+        for (c, to) in to.iter_mut().enumerate() {
+            let mut total = 0.0f64;
+            for image in self.whole[..self.images * length].chunks_exact(length) {
+                let tile = &image[c / MR * pixels * MR..][..pixels * MR];
+                total += tile.iter().skip(c % MR).step_by(MR).map(|&d| f64::from(d)).sum::<f64>();
+            }
+            *to = total as f32;
+        }
+    }
+
+    /// The gradient of a convolution's weights, from what [`ImageEngine::collect`] has left.
+    fn weight_gradient(&mut self, i: usize, x: &[f32], to: &mut [f32], pool: &Pool) {
+        let Work::Conv { conv, .. } = &self.plan.steps[i].work else { return };
+        let n = self.images;
+        let (panels, tiles) = (conv.inputs.div_ceil(NR), conv.outputs.div_ceil(MR));
+        let groups = TASKS.div_ceil(panels).min(n).max(1);
+        let task = conv.taps() * tiles * MR;
+        let mut sums = std::mem::take(&mut self.tiles);
+        if sums.len() < groups * panels * task {
+            sums.resize(groups * panels * task, ZERO);
+        }
+        let this = &*self;
+        let view = this.plan.steps[i].inputs[0].view;
+        let (act, length) = (this.act(&view), this.whole_length(&this.plan.steps[i]));
+        if let Some(from) = this.images_of(&view, x, 0, usize::MAX) {
+            pool.split(chunks(&mut sums[..groups * panels * task], task), |t, sums| {
+                let (group, panel) = (t / panels, t % panels);
+                let images = n * group / groups..n * (group + 1) / groups;
+                let one = OnePanel { conv, from, act, panel, gradients: &this.whole, length };
+                this.stash.with(|scratch| one.run(images, sums, scratch));
+            });
+        }
+        let all = &sums[..groups * panels * task];
+        pool.split(chunks(to, conv.inputs * conv.outputs), |tap, to| {
+            put_in_order(conv, all, groups, tap, to);
+        });
+        self.tiles = sums;
+    }
+}
+
+/// The buffer that gets a gradient, for some images.
+struct Target<'a> {
+    act: Act<'a>,
+    mean: &'a [f32],
+    values: &'a [f32],
+    to: &'a mut [f32],
+    image: usize,
+    pixel: usize,
+    offset: usize,
+    channels: usize,
+    write: bool,
+    parts: &'a mut [[f32; 2]],
+}
+
+impl Target<'_> {
+    /// The gradient of some pixels of an image, which has `gradient_pixel` numbers for each.
+    fn take(&mut self, image: usize, pixels: std::ops::Range<usize>, gradient: &[f32], gradient_pixel: usize) {
+        let at = image * self.image + pixels.start * self.pixel + self.offset;
+        let sums = if self.parts.is_empty() { 0..0 } else { image * self.channels..(image + 1) * self.channels };
+        Spread {
+            act: self.act,
+            mean: self.mean,
+            gradient,
+            gradient_pixel,
+            value: &self.values[at..],
+            pixel: self.pixel,
+            to: &mut self.to[at..],
+            shape: Shape { pixels: pixels.len(), channels: self.channels },
+            write: self.write,
+            sums: &mut self.parts[sums],
+        }
+        .run();
+    }
+}
+
+/// The way back through a convolution for some images.
+fn back(conv: &Conv, lines: &[&[Line]], gradients: &[f32], images: usize, target: &mut Target, scratch: &mut Scratch) {
+    let Conv { input, output, back_padded: padded, inputs, .. } = *conv;
+    let (row, length) = (padded.width * padded.channels, gradients.len() / images.max(1));
+    let zeros = vec![ZERO; inputs.div_ceil(NR)];
+    let largest = padded.len().max(input[0] * input[1] * inputs);
+    let rows = if conv.stride == 1 { band(input[0], images, largest) } else { input[0] };
+    for first in (0..input[0]).step_by(rows) {
+        let last = (first + rows).min(input[0]);
+        let pixels = first * input[1]..last * input[1];
+        let (mut top, mut bottom) = (0, padded.height);
+        if rows < input[0] {
+            let row_of = |pixel: usize| conv.back[0].places[pixel].from as usize / row;
+            (top, bottom) = (row_of(pixels.start), row_of(pixels.end - 1) + conv.kernel[0]);
+        }
+        let image = (bottom - top) * row;
+        let copy = room(&mut scratch.copy, images * image);
+        for (from, to) in gradients.chunks_exact(length).zip(copy.chunks_exact_mut(image)) {
+            fill_from_sixes(padded, top..bottom, output, from, to);
+        }
+        let out_image = pixels.len() * inputs;
+        let out = room(&mut scratch.other, images * out_image);
+        for (window, lines) in conv.back.iter().zip(lines) {
+            Product {
+                window,
+                places: if rows < input[0] { &window.places[pixels.clone()] } else { &window.places },
+                lines,
+                n: inputs,
+                input: copy,
+                image,
+                first: top * row,
+                images,
+                out,
+                pixel: inputs,
+                out_image,
+                offset: 0,
+                first_pixel: pixels.start,
+                start: &zeros,
+            }
+            .run();
+        }
+        for (image, gradient) in out.chunks_exact(out_image).enumerate() {
+            target.take(image, pixels.clone(), gradient, inputs);
+        }
+    }
+}
+
+/// Gradients of the weights of sixteen inputs: for each place of the kernel, and each six outputs, a tile.
+struct OnePanel<'a> {
+    conv: &'a Conv,
+    from: Images<'a>,
+    act: Act<'a>,
+    panel: usize,
+    gradients: &'a [f32],
+    length: usize,
+}
+
+impl OnePanel<'_> {
+    fn run(&self, images: std::ops::Range<usize>, sums: &mut [Line], scratch: &mut Scratch) {
+        let Conv { padded, input, output, kernel, stride, .. } = *self.conv;
+        sums.fill(ZERO);
+        // Several small images at a time, or some rows of a large one.
+        let pixels = output[0] * output[1];
+        let padded_pixels = padded.height * padded.width;
+        let together = (PIXELS / pixels).min(LINES / padded_pixels).max(1);
+        let rows = if together > 1 { output[0] } else { (PIXELS / output[1]).clamp(1, output[0]) };
+        for first in images.clone().step_by(together) {
+            let count = together.min(images.end - first);
+            for row in (0..output[0]).step_by(rows) {
+                let height = rows.min(output[0] - row);
+                let (top, bottom) = (row * stride, (row + height - 1) * stride + kernel[0]);
+                let b_image = (bottom - top) * padded.width;
+                if scratch.other.len() < count * b_image {
+                    scratch.other.resize(count * b_image, ZERO);
+                }
+                let lines = &mut scratch.other[..count * b_image];
+                for (image, lines) in (first..).zip(lines.chunks_exact_mut(b_image)) {
+                    fill_lines(padded, top..bottom, input, self.from, image, self.act, self.panel, lines);
+                }
+                let rows = Rows {
+                    images: count,
+                    height,
+                    width: output[1],
+                    a_image: self.length,
+                    b_image,
+                    b_row: stride * padded.width,
+                    b_pixel: stride,
+                };
+                let tiles = self.conv.outputs.div_ceil(MR);
+                for tile in 0..tiles {
+                    let a = &self.gradients[first * self.length + (tile * pixels + row * output[1]) * MR..];
+                    for tap in 0..self.conv.taps() {
+                        let b = &lines[tap / kernel[1] * padded.width + tap % kernel[1]..];
+                        let at = (tap * tiles + tile) * MR;
+                        if let Some(acc) = sums[at..].first_chunk_mut::<MR>() {
+                            rows.run(a, b, acc);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The tiles of one place of the kernel, those of all groups of images added up, as a matrix of inputs x outputs.
+fn put_in_order(conv: &Conv, sums: &[Line], groups: usize, tap: usize, to: &mut [f32]) {
+    let outputs = conv.outputs;
+    let (panels, rows) = (conv.inputs.div_ceil(NR), outputs.div_ceil(MR) * MR);
+    let task = conv.taps() * rows;
+    for panel in 0..panels {
+        let inputs = NR.min(conv.inputs - panel * NR);
+        for first in (0..outputs).step_by(NR) {
+            let some = NR.min(outputs - first);
+            let mut block = [[0.0f32; NR]; NR];
+            for group in 0..groups {
+                let lines = &sums[(group * panels + panel) * task + tap * rows + first..][..some];
+                for (j, line) in lines.iter().enumerate() {
+                    for (row, v) in block.iter_mut().zip(line.0) {
+                        row[j] += v;
+                    }
+                }
+            }
+            for (c, row) in block.iter().enumerate().take(inputs) {
+                to[(panel * NR + c) * outputs + first..][..some].copy_from_slice(&row[..some]);
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Where a convolution reads and writes: windows as runs of numbers in an image with zeros around it.
+//!
+//! An image is copied once, with zeros around it, and then read where it lies. The pixels of a window that follow each other
+//! are one run of numbers, so a window of 3 x 3 is three runs, whatever the stride. The way back is a convolution
+//! of the gradient: with a stride of s, the pixels of the input fall into s x s classes, each with a part of the window.
+
+use super::super::gemm::{Line, NR, pack, pack_transposed};
+use crate::error::{Error, Result};
+
+/// Lines of a panel that are used together: they stay in the first-level cache over all tiles.
+const KC: usize = 288;
+/// More numbers than a padded image may have.
+const MOST: usize = 1 << 28;
+
+/// Numbers that follow each other, from a window's first on.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    pub offset: usize,
+    pub length: usize,
+}
+
+/// Where a pixel that is computed reads (its window's first number) and writes (its number in the output).
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub from: u32,
+    pub to: u32,
+}
+
+/// One product: all pixels of a class with the window they have in common.
+#[derive(Clone, Debug)]
+pub struct Window {
+    pub runs: Vec<Run>,
+    /// Where each block of runs ends.
+    pub ends: Vec<usize>,
+    pub places: Vec<Place>,
+    /// Lines of a panel.
+    pub k: usize,
+    /// For the way back: which places of the kernel these are, in the order of the lines.
+    taps: Vec<[usize; 2]>,
+}
+
+/// An image with zeros around it.
+#[derive(Clone, Copy, Debug)]
+pub struct Padded {
+    pub height: usize,
+    pub width: usize,
+    pub channels: usize,
+    /// Rows and columns of zeros before the first.
+    pub before: [usize; 2],
+}
+
+impl Padded {
+    pub fn len(&self) -> usize {
+        self.height * self.width * self.channels
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Conv {
+    pub inputs: usize,
+    pub outputs: usize,
+    pub kernel: [usize; 2],
+    pub stride: usize,
+    pub input: [usize; 2],
+    pub output: [usize; 2],
+    /// The input as the way forward reads it.
+    pub padded: Padded,
+    pub forward: Window,
+    /// The output's gradient as the way back reads it.
+    pub back_padded: Padded,
+    pub back: Vec<Window>,
+}
+
+impl Conv {
+    /// # Errors
+    /// If the image with its zeros is larger than any network needs.
+    pub fn new(
+        input: [usize; 2],
+        [inputs, outputs]: [usize; 2],
+        kernel: [usize; 2],
+        stride: usize,
+        padding: usize,
+    ) -> Result<Conv> {
+        let output = [0, 1].map(|i| (input[i] + 2 * padding - kernel[i]) / stride + 1);
+        let around = |sides: [usize; 2], channels: usize, before: [usize; 2]| {
+            let [height, width] = sides;
+            let len = height.checked_mul(width).and_then(|n| n.checked_mul(channels));
+            match len {
+                Some(n) if n <= MOST => Ok(Padded { height, width, channels, before }),
+                _ => Err(Error::format("a convolution has more zeros around its image than any network needs")),
+            }
+        };
+        let padded = around(input.map(|n| n + 2 * padding), inputs, [padding; 2])?;
+        let place = |y: usize, x: usize| Place {
+            from: ((y * padded.width + x) * stride * inputs) as u32,
+            to: (y * output[1] + x) as u32,
+        };
+        let places = grid(output).map(|[y, x]| place(y, x)).collect();
+        let forward = Window::new(padded, kernel, places, Vec::new());
+
+        // Going back, the pixel y of the input got something from the places r + s j of the kernel, where r is (y + padding)
+        // modulo s, and that came from the row q - j of the output, where q is (y + padding) / s.
+        let most = kernel.map(|k| k.div_ceil(stride));
+        let before = most.map(|m| m - 1);
+        let sides = [0, 1].map(|i| before[i] + output[i].max((input[i] - 1 + padding) / stride + 1));
+        let back_padded = around(sides, outputs, before)?;
+        let mut back = Vec::new();
+        for [ry, rx] in grid([0, 1].map(|i| stride.min(input[i] + padding))) {
+            let r = [ry, rx];
+            let count = [0, 1].map(|i| kernel[i].saturating_sub(r[i]).div_ceil(stride));
+            // In the order of the output's rows, which the kernel's places go down in.
+            let taps = grid(count).map(|j| [0, 1].map(|i| r[i] + stride * (count[i] - 1 - j[i]))).collect();
+            // The first pixel of the class, and how many there are.
+            let start = r.map(|r| (r + stride - padding % stride) % stride);
+            let mine = [0, 1].map(|i| input[i].saturating_sub(start[i]).div_ceil(stride));
+            let place = |at: [usize; 2]| {
+                let [y, x] = [0, 1].map(|i| start[i] + stride * at[i]);
+                let first = |v: usize, i: usize| (v + padding) / stride + before[i] + 1 - count[i];
+                let from = (first(y, 0) * back_padded.width + first(x, 1)) * outputs;
+                // Where the window has no places, nothing is read.
+                Place { from: if count.contains(&0) { 0 } else { from as u32 }, to: (y * input[1] + x) as u32 }
+            };
+            let places: Vec<Place> = grid(mine).map(place).collect();
+            if !places.is_empty() {
+                back.push(Window::new(back_padded, count, places, taps));
+            }
+        }
+        Ok(Conv { inputs, outputs, kernel, stride, input, output, padded, forward, back_padded, back })
+    }
+
+    pub fn taps(&self) -> usize {
+        self.kernel[0] * self.kernel[1]
+    }
+
+    /// Packs the panels `first..` of the weights, which lie by kernel place, input and output.
+    pub fn pack(&self, lines: &mut [Line], weight: &[f32], first: usize) {
+        pack(lines, weight, self.taps() * self.inputs, self.outputs, first);
+    }
+
+    /// Packs the panels `first..` of a class for the way back.
+    pub fn pack_back(&self, lines: &mut [Line], weight: &[f32], window: &Window, first: usize) {
+        let matrix = self.inputs * self.outputs;
+        for (panel, lines) in (first..).zip(lines.chunks_mut(window.k.max(1))) {
+            for (lines, [ky, kx]) in lines.chunks_mut(self.outputs).zip(&window.taps) {
+                let tap = ky * self.kernel[1] + kx;
+                pack_transposed(lines, &weight[tap * matrix..(tap + 1) * matrix], self.outputs, self.inputs, panel);
+            }
+        }
+    }
+
+    /// Multiplications and additions of the way forward, for one image.
+    pub fn flops(&self) -> usize {
+        2 * self.output[0] * self.output[1] * self.taps() * self.inputs * self.outputs
+    }
+}
+
+/// All pairs below `sides`, row by row.
+fn grid([height, width]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
+    (0..height).flat_map(move |y| (0..width).map(move |x| [y, x]))
+}
+
+impl Window {
+    /// A window of `count` pixels of an image.
+    fn new(image: Padded, count: [usize; 2], places: Vec<Place>, taps: Vec<[usize; 2]>) -> Window {
+        let whole = count[1] * image.channels;
+        let k = count[0] * whole;
+        // Pieces of equal length where a run is too long for one block.
+        let piece = whole.div_ceil(whole.div_ceil(KC).max(1)).max(1);
+        let (mut runs, mut ends, mut inside) = (Vec::new(), Vec::new(), 0);
+        for y in 0..count[0] {
+            for from in (0..whole).step_by(piece) {
+                let length = piece.min(whole - from);
+                if inside > 0 && inside + length > KC {
+                    ends.push(runs.len());
+                    inside = 0;
+                }
+                inside += length;
+                runs.push(Run { offset: y * image.width * image.channels + from, length });
+            }
+        }
+        ends.push(runs.len());
+        let reach = runs.iter().map(|r| r.offset + r.length).max().unwrap_or(0);
+        let last = places.iter().map(|p| p.from as usize).max().unwrap_or(0);
+        assert!(k == 0 || last + reach <= image.len(), "a window reaches beyond its image");
+        Window { runs, ends, places, k, taps }
+    }
+
+    pub fn panel_lines(&self, n: usize) -> usize {
+        n.div_ceil(NR) * self.k
+    }
+}

@@ -1,0 +1,315 @@
+//! Training: all images of a batch go through one step after the other, and back.
+//!
+//! Batch normalisation must see the whole batch, so each step is a parallel loop over images. What an image gives does not
+//! depend on its company or on the thread, and sums over images are taken in their order, so the bits do not depend on the
+//! number of threads.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::super::gemm::{Line, NR, ZERO};
+use super::super::norm::{MOMENTUM, inverse_deviation};
+use super::super::pool::{Pool, chunks, pieces};
+use super::forward::{Out, Part, Scratch, group};
+use super::kernel::start_lines;
+use super::pixels::{Act, Images, Shape, measure};
+use super::plan::{Plan, Slots, Step, View, Work, compile};
+use crate::error::Result;
+use crate::net::graph::Graph;
+use crate::net::params::Params;
+
+/// What is known of the channels of a buffer in a batch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Statistics {
+    pub mean: Vec<f32>,
+    pub variance: Vec<f32>,
+    /// What all gradients that came through batch normalisation lack: `[a, b]` of `a + b (x - mean)`.
+    pub lacking: Vec<[f64; 2]>,
+}
+
+/// A batch normalisation of a batch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scaled {
+    pub scale: Vec<f32>,
+    pub shift: Vec<f32>,
+    /// Sums of the gradient, and of its products with `x - mean`.
+    pub sums: Vec<[f64; 2]>,
+}
+
+/// Where a convolution's packed weights lie.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Packed {
+    pub forward: std::ops::Range<usize>,
+    /// One for each class of pixels.
+    pub back: Vec<std::ops::Range<usize>>,
+}
+
+/// A piece of the parallel loop that packs: some panels, from `first` on, of a step's weights.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    step: usize,
+    class: Option<usize>,
+    first: usize,
+}
+
+/// Panels that one task packs.
+const PANELS: usize = 4;
+
+/// Rooms that threads take and give back.
+#[derive(Default)]
+pub(super) struct Stash(Mutex<Vec<Scratch>>);
+
+impl Stash {
+    pub fn with<T>(&self, body: impl FnOnce(&mut Scratch) -> T) -> T {
+        let mut scratch = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let out = body(&mut scratch);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+        out
+    }
+}
+
+/// A graph of images ready to train.
+pub struct ImageEngine {
+    pub(super) plan: Plan,
+    pub(super) images: usize,
+    /// By buffer; that of the input is the caller's.
+    pub(super) values: Vec<Vec<f32>>,
+    pub(super) slots: Slots,
+    /// By slot.
+    pub(super) gradients: Vec<Vec<f32>>,
+    pub(super) weights: Vec<Line>,
+    pub(super) packed: Vec<Packed>,
+    list: Vec<Piece>,
+    ends: Vec<usize>,
+    pub(super) statistics: Vec<Statistics>,
+    pub(super) norms: Vec<Scaled>,
+    /// Sums of each image and channel.
+    pub(super) parts: Vec<[f32; 2]>,
+    /// The gradient of one step's output.
+    pub(super) whole: Vec<f32>,
+    /// Gradients of weights before they are put in their order.
+    pub(super) tiles: Vec<Line>,
+    pub(super) start: Vec<Line>,
+    pub(super) stash: Stash,
+}
+
+impl ImageEngine {
+    /// An engine for `graph`; call [`ImageEngine::load`] before the first pass. Its buffers grow to the largest batch that
+    /// it meets, and nothing is allocated after that.
+    ///
+    /// # Errors
+    /// If the graph has a layer or a shape that this engine cannot run.
+    pub fn new(graph: &Graph) -> Result<ImageEngine> {
+        let plan = compile(graph)?;
+        let slots = Slots::new(&plan.buffers, &plan.gradient_lives());
+        let (mut packed, mut list, mut ends, mut end) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for (step, s) in plan.steps.iter().enumerate() {
+            let mut here = Packed::default();
+            if let Work::Conv { conv, .. } = &s.work {
+                let mut add = |class: Option<usize>, k: usize, n: usize| {
+                    let (start, panels) = (end, n.div_ceil(NR));
+                    for first in (0..panels).step_by(PANELS) {
+                        end = start + (first + PANELS).min(panels) * k;
+                        list.push(Piece { step, class, first });
+                        ends.push(end);
+                    }
+                    start..end
+                };
+                here.forward = add(None, conv.forward.k, conv.outputs);
+                if s.inputs[0].view.buffer != 0 && s.used {
+                    here.back = (0..conv.back.len()).map(|c| add(Some(c), conv.back[c].k, conv.inputs)).collect();
+                }
+            }
+            packed.push(here);
+        }
+        let empty = |b: &super::plan::Buffer| {
+            let n = if b.measured { b.channels } else { 0 };
+            Statistics { mean: vec![0.0; n], variance: vec![0.0; n], lacking: vec![[0.0; 2]; n] }
+        };
+        let scaled = |n: &super::plan::Norm| Scaled {
+            scale: vec![0.0; n.channels],
+            shift: vec![0.0; n.channels],
+            sums: vec![[0.0; 2]; n.channels],
+        };
+        Ok(ImageEngine {
+            images: 0,
+            values: vec![Vec::new(); plan.buffers.len()],
+            gradients: vec![Vec::new(); slots.sizes.len()],
+            weights: vec![ZERO; end],
+            packed,
+            list,
+            ends,
+            statistics: plan.buffers.iter().map(empty).collect(),
+            norms: plan.norms.iter().map(scaled).collect(),
+            parts: Vec::new(),
+            whole: Vec::new(),
+            tiles: Vec::new(),
+            start: Vec::new(),
+            stash: Stash::default(),
+            slots,
+            plan,
+        })
+    }
+
+    /// The number of latent features.
+    pub fn latent(&self) -> usize {
+        self.plan.buffers[self.plan.output].len()
+    }
+
+    /// Takes over new parameter values; call it after each update.
+    pub fn load(&mut self, params: &Params, pool: &Pool) {
+        let (steps, list) = (&self.plan.steps, &self.list);
+        pool.split(pieces(&mut self.weights, &self.ends), |i, lines| {
+            let Piece { step, class, first } = list[i];
+            if let Work::Conv { conv, weight, .. } = &steps[step].work {
+                match class {
+                    None => conv.pack(lines, params.get(*weight), first),
+                    Some(c) => conv.pack_back(lines, params.get(*weight), &conv.back[c], first),
+                }
+            }
+        });
+    }
+
+    /// The latent vectors of the images in `x`, one after the other, in training mode.
+    pub fn forward(&mut self, params: &Params, x: &[f32], pool: &Pool) -> &[f32] {
+        self.images = x.len() / self.plan.buffers[0].len();
+        let n = self.images;
+        for (value, buffer) in self.values.iter_mut().zip(&self.plan.buffers).skip(1) {
+            if value.len() < n * buffer.len() {
+                value.resize(n * buffer.len(), 0.0);
+            }
+        }
+        for (gradient, size) in self.gradients.iter_mut().zip(&self.slots.sizes) {
+            if gradient.len() < n * size {
+                gradient.resize(n * size, 0.0);
+            }
+        }
+        for i in 0..self.plan.steps.len() {
+            for k in 0..self.plan.steps[i].inputs.len() {
+                if let Some(norm) = self.plan.steps[i].inputs[k].view.norm {
+                    self.scale(norm, params);
+                }
+            }
+            self.step(i, params, x, pool);
+        }
+        &self.values[self.plan.output][..n * self.latent()]
+    }
+
+    /// The latent vectors, and the buffer for the gradient of the loss with respect to them.
+    pub fn latents_and_gradient(&mut self) -> (&[f32], &mut [f32]) {
+        let n = self.images * self.latent();
+        let slot = self.slots.of[self.plan.output];
+        (&self.values[self.plan.output][..n], &mut self.gradients[slot][..n])
+    }
+
+    /// Lets the running means and variances follow those of the last batch.
+    pub fn absorb(&self, params: &mut Params) {
+        for norm in &self.plan.norms {
+            let s = &self.statistics[norm.buffer];
+            let range = norm.offset..norm.offset + norm.channels;
+            let count = self.count(norm.buffer);
+            let unbiased = count / (count - 1.0).max(1.0);
+            let follow = |running: &mut [f32], new: &[f32], factor: f64| {
+                for (r, &v) in running.iter_mut().zip(new) {
+                    *r = (f64::from(*r) * f64::from(1.0 - MOMENTUM) + f64::from(v) * factor * f64::from(MOMENTUM))
+                        as f32;
+                }
+            };
+            follow(params.get_mut(norm.parameter + 2), &s.mean[range.clone()], 1.0);
+            follow(params.get_mut(norm.parameter + 3), &s.variance[range], unbiased);
+        }
+    }
+
+    /// Pixels of a buffer in the whole batch.
+    pub(super) fn count(&self, buffer: usize) -> f64 {
+        (self.images * self.plan.buffers[buffer].pixels()) as f64
+    }
+
+    /// Batch normalisation as one multiplication and addition.
+    fn scale(&mut self, norm: usize, params: &Params) {
+        let n = self.plan.norms[norm];
+        let (weight, bias) = (params.get(n.parameter), params.get(n.parameter + 1));
+        let (s, scaled) = (&self.statistics[n.buffer], &mut self.norms[norm]);
+        for c in 0..n.channels {
+            let scale = f64::from(weight[c]) * inverse_deviation(s.variance[n.offset + c]);
+            scaled.scale[c] = scale as f32;
+            scaled.shift[c] = (f64::from(bias[c]) - f64::from(s.mean[n.offset + c]) * scale) as f32;
+        }
+    }
+
+    fn step(&mut self, i: usize, params: &Params, x: &[f32], pool: &Pool) {
+        let (n, step) = (self.images, &self.plan.steps[i]);
+        let Step { buffer, offset, channels, .. } = *step;
+        let (length, pixels) = (self.plan.buffers[buffer].len(), self.plan.buffers[buffer].pixels());
+        let pixel = self.plan.buffers[buffer].channels;
+        let measured = self.plan.buffers[buffer].measured;
+        let mut out = std::mem::take(&mut self.values[buffer]);
+        let mut parts = std::mem::take(&mut self.parts);
+        let wanted = if measured { n * channels } else { 0 };
+        if parts.len() < wanted {
+            parts.resize(wanted, [0.0; 2]);
+        }
+        if let Work::Conv { conv, bias, .. } = &step.work {
+            start_lines(bias.map(|b| params.get(b)), conv.outputs, &mut self.start);
+        }
+        let together = group(n, pixels, pool.threads());
+        let this = &*self;
+        let acts: Vec<Act> = step.inputs.iter().map(|i| this.act(&i.view)).collect();
+        let weights = &this.weights[this.packed[i].forward.clone()];
+        let both =
+            (chunks(&mut out[..n * length], together * length), chunks(&mut parts[..wanted], together * channels));
+        pool.split(both, |task, (data, parts)| {
+            let images = data.len() / length;
+            let from: Vec<Option<Images>> =
+                step.inputs.iter().map(|i| this.images_of(&i.view, x, task * together, buffer)).collect();
+            let part = Part {
+                step,
+                buffers: &this.plan.buffers,
+                weights,
+                start: &this.start,
+                acts: &acts,
+                from: &from,
+                images,
+            };
+            let mut out = Out { data, image: length, pixel, offset };
+            this.stash.with(|scratch| part.run(&mut out, scratch));
+            for (image, to) in out.data.chunks_exact(length).zip(parts.chunks_exact_mut(channels)) {
+                measure(&image[offset..], pixel, Shape { pixels, channels }, to);
+            }
+        });
+        if measured {
+            merge(&parts[..wanted], pixels, channels, offset, &mut self.statistics[buffer]);
+        }
+        self.values[buffer] = out;
+        self.parts = parts;
+    }
+
+    /// What is applied to a value on the way.
+    pub(super) fn act(&self, view: &View) -> Act<'_> {
+        match view.norm {
+            Some(n) => Act { scale: &self.norms[n].scale, shift: &self.norms[n].shift, relu: view.relu },
+            None => Act { relu: view.relu, ..Act::default() },
+        }
+    }
+
+    /// The images of a view from number `first` on, unless they lie in the buffer `taken`.
+    pub(super) fn images_of<'a>(&'a self, view: &View, x: &'a [f32], first: usize, taken: usize) -> Option<Images<'a>> {
+        let buffer = &self.plan.buffers[view.buffer];
+        let data = if view.buffer == 0 { x } else { &self.values[view.buffer] };
+        let image = buffer.len();
+        let images = |data| Images { data, image, pixel: buffer.channels, offset: view.offset };
+        (view.buffer != taken).then(|| images(&data[first * image..self.images * image]))
+    }
+}
+
+/// Mean and variance of a batch from those of its images, which all have as many pixels.
+fn merge(parts: &[[f32; 2]], pixels: usize, channels: usize, offset: usize, to: &mut Statistics) {
+    let images = parts.len() / channels;
+    for c in 0..channels {
+        let each = || parts[c..].iter().step_by(channels);
+        let mean = each().map(|p| f64::from(p[0])).sum::<f64>() / images as f64;
+        let between = |p: &[f32; 2]| (f64::from(p[0]) - mean) * (f64::from(p[0]) - mean);
+        let squares = each().map(|p| f64::from(p[1]) + pixels as f64 * between(p)).sum::<f64>();
+        to.mean[offset + c] = mean as f32;
+        to.variance[offset + c] = (squares / (images * pixels) as f64) as f32;
+    }
+}

@@ -1,0 +1,220 @@
+//! The way forward through one step, for some images, on one thread; training and prediction share it.
+
+use super::super::gemm::{Line, ZERO};
+use super::conv::Conv;
+use super::kernel::{Product, numbers};
+use super::pixels::{Act, Images, Shape, activate, fill};
+use super::plan::{Buffer, Input, Step, Work};
+
+/// Numbers of a copied image that should stay in the second-level cache; larger images are taken in bands of rows.
+pub const BAND: usize = 96 * 1024;
+
+/// Rooms of one thread.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    /// A copied image.
+    pub copy: Vec<Line>,
+    /// A gradient, or a panel of a copied image.
+    pub other: Vec<Line>,
+    pub row: Vec<f32>,
+}
+
+/// The first `n` numbers of a room that grows when it must.
+pub fn room(lines: &mut Vec<Line>, n: usize) -> &mut [f32] {
+    let wanted = n.div_ceil(16);
+    if lines.len() < wanted {
+        lines.resize(wanted, ZERO);
+    }
+    &mut numbers(lines)[..n]
+}
+
+/// Where a step writes: some channels of images that follow each other.
+pub struct Out<'a> {
+    pub data: &'a mut [f32],
+    pub image: usize,
+    pub pixel: usize,
+    pub offset: usize,
+}
+
+impl Out<'_> {
+    pub fn as_images(&self) -> Images<'_> {
+        Images { data: self.data, image: self.image, pixel: self.pixel, offset: self.offset }
+    }
+}
+
+/// Rows of the output that are computed together.
+pub fn band(rows: usize, images: usize, numbers: usize) -> usize {
+    if images > 1 || numbers <= BAND { rows } else { (rows * (BAND / 2) / numbers).max(1) }
+}
+
+/// A convolution of some images. `from` is nothing where the input lies in the same buffer as the output, from channel
+/// `same` on.
+pub struct Forward<'a> {
+    pub conv: &'a Conv,
+    pub lines: &'a [Line],
+    pub start: &'a [Line],
+    pub act: Act<'a>,
+    pub images: usize,
+}
+
+impl Forward<'_> {
+    pub fn run(&self, from: Option<Images>, same: usize, out: &mut Out, scratch: &mut Scratch) {
+        let Conv { padded, output, input, stride, kernel, .. } = *self.conv;
+        let row = padded.width * padded.channels;
+        let rows = band(output[0], self.images, padded.len());
+        for first in (0..output[0]).step_by(rows) {
+            let last = (first + rows).min(output[0]);
+            let (top, bottom) =
+                if rows == output[0] { (0, padded.height) } else { (first * stride, (last - 1) * stride + kernel[0]) };
+            let image = (bottom - top) * row;
+            let copy = room(&mut scratch.copy, self.images * image);
+            for (i, copy) in copy.chunks_exact_mut(image).enumerate() {
+                let here = from.unwrap_or(Images { offset: same, ..out.as_images() });
+                fill(padded, top..bottom, input, here, i, self.act, copy);
+            }
+            Product {
+                window: &self.conv.forward,
+                places: &self.conv.forward.places[first * output[1]..last * output[1]],
+                lines: self.lines,
+                n: self.conv.outputs,
+                input: copy,
+                image,
+                first: top * row,
+                images: self.images,
+                pixel: out.pixel,
+                out_image: out.image,
+                offset: out.offset,
+                first_pixel: 0,
+                start: self.start,
+                out: out.data,
+            }
+            .run();
+        }
+    }
+}
+
+/// Means of windows of one image; `to` has `pixel` numbers for each of its pixels.
+pub fn pool(window: &Pool, from: Images, image: usize, act: Act, to: &mut [f32], pixel: usize) {
+    let share = 1.0 / (window.kernel[0] * window.kernel[1]) as f32;
+    let channels = window.channels;
+    for y in 0..window.output[0] {
+        for x in 0..window.output[1] {
+            let to = &mut to[(y * window.output[1] + x) * pixel..];
+            to[..channels].fill(0.0);
+            for ky in 0..window.kernel[0] {
+                for kx in 0..window.kernel[1] {
+                    let at = (y * window.stride + ky) * window.input[1] + x * window.stride + kx;
+                    let shape = Shape { pixels: 1, channels };
+                    activate(act, from.from(image, at), from.pixel, to, pixel, shape, true);
+                }
+            }
+            to[..channels].iter_mut().for_each(|v| *v *= share);
+        }
+    }
+}
+
+/// The geometry of means.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    pub kernel: [usize; 2],
+    pub stride: usize,
+    pub input: [usize; 2],
+    pub output: [usize; 2],
+    pub channels: usize,
+}
+
+impl Pool {
+    /// The gradient of an image from that of its means, pixel after pixel.
+    pub fn back(&self, gradient: &[f32], to: &mut [f32]) {
+        let share = 1.0 / (self.kernel[0] * self.kernel[1]) as f32;
+        let channels = self.channels;
+        to.fill(0.0);
+        for y in 0..self.output[0] {
+            for x in 0..self.output[1] {
+                let from = &gradient[(y * self.output[1] + x) * channels..][..channels];
+                for ky in 0..self.kernel[0] {
+                    for kx in 0..self.kernel[1] {
+                        let at = (y * self.stride + ky) * self.input[1] + x * self.stride + kx;
+                        let to = &mut to[at * channels..(at + 1) * channels];
+                        to.iter_mut().zip(from).for_each(|(t, f)| *t = f.mul_add(share, *t));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One step for some images: `from` has, for each input, its images, or nothing where it lies in the step's own buffer.
+pub struct Part<'a> {
+    pub step: &'a Step,
+    pub buffers: &'a [Buffer],
+    pub weights: &'a [Line],
+    pub start: &'a [Line],
+    pub acts: &'a [Act<'a>],
+    pub from: &'a [Option<Images<'a>>],
+    pub images: usize,
+}
+
+impl Part<'_> {
+    pub fn run(&self, out: &mut Out, scratch: &mut Scratch) {
+        match &self.step.work {
+            Work::Conv { conv, .. } => {
+                let view = self.step.inputs[0].view;
+                let forward =
+                    Forward { conv, lines: self.weights, start: self.start, act: self.acts[0], images: self.images };
+                forward.run(self.from[0], view.offset, out, scratch);
+            }
+            Work::Pool { .. } => {
+                let window = self.step.pool(self.buffers);
+                self.each(out, scratch, |_, from, image, act, to, pixel| pool(&window, from, image, act, to, pixel));
+            }
+            Work::Sum => self.each(out, scratch, |k, from, image, act, to, pixel| {
+                let Input { view, at, .. } = self.step.inputs[k];
+                let shape = Shape { pixels: self.buffers[view.buffer].pixels(), channels: view.channels };
+                let add = self.step.inputs[..k].iter().any(|i| i.at == at);
+                activate(act, from.from(image, 0), from.pixel, &mut to[at..], pixel, shape, add);
+            }),
+        }
+    }
+
+    /// Calls `body` for each input of each image; what would be read and written at once is copied before.
+    fn each(&self, out: &mut Out, scratch: &mut Scratch, body: impl Fn(usize, Images, usize, Act, &mut [f32], usize)) {
+        for image in 0..self.images {
+            for (k, input) in self.step.inputs.iter().enumerate() {
+                let at = image * out.image + out.offset;
+                if let Some(from) = self.from[k] {
+                    body(k, from, image, self.acts[k], &mut out.data[at..], out.pixel);
+                    continue;
+                }
+                let shape = Shape { pixels: self.buffers[self.step.buffer].pixels(), channels: input.view.channels };
+                let copy = room(&mut scratch.copy, shape.pixels * shape.channels);
+                let from = &out.data[image * out.image + input.view.offset..];
+                activate(self.acts[k], from, out.pixel, copy, shape.channels, shape, false);
+                let from = Images { data: copy, image: 0, pixel: shape.channels, offset: 0 };
+                body(k, from, 0, Act::default(), &mut out.data[at..], out.pixel);
+            }
+        }
+    }
+}
+
+impl Step {
+    /// The windows of a mean.
+    pub fn pool(&self, buffers: &[Buffer]) -> Pool {
+        let (from, to) = (&buffers[self.inputs[0].view.buffer], &buffers[self.buffer]);
+        let (kernel, stride) = match self.work {
+            Work::Pool { kernel, stride } => (kernel, stride),
+            _ => ([1, 1], 1),
+        };
+        let (input, output) = ([from.height, from.width], [to.height, to.width]);
+        Pool { kernel, stride, input, output, channels: self.channels }
+    }
+}
+
+/// Images that a thread takes together: enough pixels to fill tiles and to be worth the weights they need, and the same for
+/// each thread. Results do not depend on it.
+pub fn group(images: usize, pixels: usize, threads: usize) -> usize {
+    const PIXELS: usize = 48;
+    let least = PIXELS.div_ceil(pixels.max(1)).max(1);
+    let rounds = images.div_ceil(least).div_ceil(threads.max(1)).max(1);
+    images.div_ceil(rounds * threads.max(1)).max(1)
+}

@@ -1,0 +1,16 @@
+//! Convolutional networks on the CPU: [`ImageEngine`] trains, [`ImagePredictor`] predicts.
+
+mod backward;
+mod conv;
+mod engine;
+mod forward;
+mod kernel;
+mod pixels;
+mod plan;
+mod predict;
+
+pub use engine::ImageEngine;
+pub use predict::{ImagePredictor, ImageScratch};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,473 @@
+//! What happens to images pixel by pixel: normalising and cutting off on the way, means and variances, and the way back.
+
+// Loops over the lanes of several arrays at once read best, and compile best, with an index.
+#![allow(clippy::needless_range_loop)]
+
+use super::super::gemm::{Line, MR, NR, ZERO};
+use super::super::simd::{self, Kernel};
+use super::conv::Padded;
+use super::kernel::numbers;
+
+/// What is applied to a value on the way: `scale x + shift`, if these are not empty, and then ReLU.
+#[derive(Clone, Copy, Default)]
+pub struct Act<'a> {
+    pub scale: &'a [f32],
+    pub shift: &'a [f32],
+    pub relu: bool,
+}
+
+/// Some channels of images that follow each other.
+#[derive(Clone, Copy)]
+pub struct Images<'a> {
+    pub data: &'a [f32],
+    /// Numbers of an image, and of a pixel.
+    pub image: usize,
+    pub pixel: usize,
+    pub offset: usize,
+}
+
+impl<'a> Images<'a> {
+    /// From a pixel of an image on.
+    pub fn from(&self, image: usize, pixel: usize) -> &'a [f32] {
+        &self.data[image * self.image + pixel * self.pixel + self.offset..]
+    }
+}
+
+/// Calls a method for all lanes: in blocks of 16, 8 and 4, then one by one. A macro, because a closure would not be compiled
+/// with its caller's instruction set.
+macro_rules! in_blocks {
+    ($channels:expr, $self:ident . $method:ident ( $($argument:expr),* )) => {
+        let mut at = 0;
+        while at + 16 <= $channels {
+            $self.$method::<16>(at, $($argument),*);
+            at += 16;
+        }
+        if at + 8 <= $channels {
+            $self.$method::<8>(at, $($argument),*);
+            at += 8;
+        }
+        if at + 4 <= $channels {
+            $self.$method::<4>(at, $($argument),*);
+            at += 4;
+        }
+        while at < $channels {
+            $self.$method::<1>(at, $($argument),*);
+            at += 1;
+        }
+    };
+}
+
+#[inline(always)]
+fn lanes<const N: usize>(values: &[f32], at: usize) -> [f32; N] {
+    let mut out = [0.0; N];
+    out.copy_from_slice(&values[at..at + N]);
+    out
+}
+
+/// `to = act(from)`, or `to += act(from)` if `ADD`, for pixels that follow each other.
+struct Activate<'a, const NORM: bool, const RELU: bool, const ADD: bool> {
+    act: Act<'a>,
+    from: &'a [f32],
+    from_pixel: usize,
+    to: &'a mut [f32],
+    to_pixel: usize,
+    pixels: usize,
+    channels: usize,
+}
+
+impl<const NORM: bool, const RELU: bool, const ADD: bool> Activate<'_, NORM, RELU, ADD> {
+    #[inline(always)]
+    fn lane<const N: usize>(&mut self, at: usize, from: usize, to: usize) {
+        let mut x = lanes::<N>(self.from, from + at);
+        if NORM {
+            let (scale, shift) = (lanes::<N>(self.act.scale, at), lanes::<N>(self.act.shift, at));
+            for j in 0..N {
+                x[j] = scale[j].mul_add(x[j], shift[j]);
+            }
+        }
+        let out = &mut self.to[to + at..to + at + N];
+        for j in 0..N {
+            let y = if RELU && x[j] <= 0.0 { 0.0 } else { x[j] };
+            out[j] = if ADD { out[j] + y } else { y };
+        }
+    }
+}
+
+impl<const NORM: bool, const RELU: bool, const ADD: bool> Kernel for Activate<'_, NORM, RELU, ADD> {
+    #[inline(always)]
+    fn run(mut self) {
+        for p in 0..self.pixels {
+            let (from, to) = (p * self.from_pixel, p * self.to_pixel);
+            in_blocks!(self.channels, self.lane(from, to));
+        }
+    }
+}
+
+/// Pixels that follow each other, from the first number of a slice on.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub pixels: usize,
+    pub channels: usize,
+}
+
+/// `to = act(from)`, or `to += act(from)`.
+pub fn activate(act: Act, from: &[f32], from_pixel: usize, to: &mut [f32], to_pixel: usize, shape: Shape, add: bool) {
+    let Shape { pixels, channels } = shape;
+    macro_rules! go {
+        ($norm:literal, $relu:literal, $add:literal) => {
+            simd::dispatch(Activate::<$norm, $relu, $add> { act, from, from_pixel, to, to_pixel, pixels, channels })
+        };
+    }
+    match (!act.scale.is_empty(), act.relu, add) {
+        (false, false, false) if from_pixel == channels && to_pixel == channels => {
+            to[..pixels * channels].copy_from_slice(&from[..pixels * channels]);
+        }
+        (false, false, false) => go!(false, false, false),
+        (false, true, false) => go!(false, true, false),
+        (true, false, false) => go!(true, false, false),
+        (true, true, false) => go!(true, true, false),
+        (false, false, true) => go!(false, false, true),
+        (false, true, true) => go!(false, true, true),
+        (true, false, true) => go!(true, false, true),
+        (true, true, true) => go!(true, true, true),
+    }
+}
+
+/// Copies the rows `rows` of a padded image, zeros included, from an image of `size`.
+pub fn fill(
+    padded: Padded,
+    rows: std::ops::Range<usize>,
+    size: [usize; 2],
+    from: Images,
+    image: usize,
+    act: Act,
+    to: &mut [f32],
+) {
+    let Padded { width, channels, before, .. } = padded;
+    for (y, to) in rows.zip(to.chunks_exact_mut(width * channels)) {
+        let Some(y) = y.checked_sub(before[0]).filter(|&y| y < size[0]) else {
+            to.fill(0.0);
+            continue;
+        };
+        to[..before[1] * channels].fill(0.0);
+        to[(before[1] + size[1]) * channels..].fill(0.0);
+        let shape = Shape { pixels: size[1], channels };
+        let to = &mut to[before[1] * channels..];
+        activate(act, from.from(image, y * size[1]), from.pixel, to, channels, shape, false);
+    }
+}
+
+/// The same for the gradient of the output, which lies in tiles of six channels.
+pub fn fill_from_sixes(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], from: &[f32], to: &mut [f32]) {
+    let Padded { width, channels, before, .. } = padded;
+    let pixels = size[0] * size[1];
+    for (y, to) in rows.zip(to.chunks_exact_mut(width * channels)) {
+        let Some(y) = y.checked_sub(before[0]).filter(|&y| y < size[0]) else {
+            to.fill(0.0);
+            continue;
+        };
+        to[..before[1] * channels].fill(0.0);
+        to[(before[1] + size[1]) * channels..].fill(0.0);
+        let to = to[before[1] * channels..].chunks_exact_mut(channels);
+        for (p, to) in (y * size[1]..).zip(to.take(size[1])) {
+            for tile in 0..channels.div_ceil(MR) {
+                let (from, at) = (&from[(tile * pixels + p) * MR..], tile * MR);
+                match (from.first_chunk::<8>(), to.get_mut(at..at + 8)) {
+                    // Eight at once is one instruction; the two too many are overwritten by the next six.
+                    (Some(from), Some(to)) => to.copy_from_slice(from),
+                    _ => {
+                        let n = MR.min(channels - at);
+                        to[at..at + n].copy_from_slice(&from[..n]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A gradient that still lacks what came through the batch's mean and variance: `g + a + b (x - mean)`, channel by channel.
+#[derive(Clone, Copy, Default)]
+pub struct Correction<'a> {
+    pub a: &'a [f32],
+    pub b: &'a [f32],
+    pub mean: &'a [f32],
+}
+
+/// The whole gradient of pixels that follow each other, into `to`; without corrections a copy.
+struct Whole<'a, const CORRECT: bool> {
+    gradient: &'a [f32],
+    value: &'a [f32],
+    pixel: usize,
+    correction: Correction<'a>,
+    to: &'a mut [f32],
+    to_pixel: usize,
+    shape: Shape,
+}
+
+impl<const CORRECT: bool> Whole<'_, CORRECT> {
+    #[inline(always)]
+    fn lane<const N: usize>(&mut self, at: usize, from: usize, to: usize) {
+        let mut d = lanes::<N>(self.gradient, from + at);
+        if CORRECT {
+            let x = lanes::<N>(self.value, from + at);
+            let [a, b, mean] = [self.correction.a, self.correction.b, self.correction.mean].map(|v| lanes::<N>(v, at));
+            for j in 0..N {
+                d[j] += b[j].mul_add(x[j] - mean[j], a[j]);
+            }
+        }
+        self.to[to + at..to + at + N].copy_from_slice(&d);
+    }
+}
+
+impl<const CORRECT: bool> Kernel for Whole<'_, CORRECT> {
+    #[inline(always)]
+    fn run(mut self) {
+        for p in 0..self.shape.pixels {
+            let (from, to) = (p * self.pixel, p * self.to_pixel);
+            in_blocks!(self.shape.channels, self.lane(from, to));
+        }
+    }
+}
+
+/// The whole gradient of an image's channels, pixel after pixel.
+pub fn whole(gradient: Images, value: Images, image: usize, c: Correction, shape: Shape, to: &mut [f32]) {
+    let (gradient, value, pixel) = (gradient.from(image, 0), value.from(image, 0), gradient.pixel);
+    let to_pixel = shape.channels;
+    if c.a.is_empty() {
+        simd::dispatch(Whole::<false> { gradient, value, pixel, correction: c, to, to_pixel, shape });
+    } else {
+        simd::dispatch(Whole::<true> { gradient, value, pixel, correction: c, to, to_pixel, shape });
+    }
+}
+
+/// The same in tiles of six channels; `row` is room for some pixels.
+pub fn whole_in_sixes(
+    gradient: Images,
+    value: Images,
+    image: usize,
+    c: Correction,
+    shape: Shape,
+    to: &mut [f32],
+    row: &mut Vec<f32>,
+) {
+    let Shape { pixels, channels } = shape;
+    let tiles = channels.div_ceil(MR);
+    // Channels beyond the last are zeros.
+    let to_pixel = tiles * MR;
+    let some = 32.min(pixels);
+    row.clear();
+    row.resize(some * to_pixel + 2, 0.0);
+    for first in (0..pixels).step_by(some) {
+        let shape = Shape { pixels: some.min(pixels - first), channels };
+        let (g, v) = (gradient.from(image, first), value.from(image, first));
+        if c.a.is_empty() {
+            let one = Whole::<false> {
+                gradient: g,
+                value: v,
+                pixel: gradient.pixel,
+                correction: c,
+                to: row,
+                to_pixel,
+                shape,
+            };
+            simd::dispatch(one);
+        } else {
+            let one =
+                Whole::<true> { gradient: g, value: v, pixel: gradient.pixel, correction: c, to: row, to_pixel, shape };
+            simd::dispatch(one);
+        }
+        for (tile, to) in to.chunks_exact_mut(pixels * MR).enumerate().take(tiles) {
+            let to = &mut to[first * MR..];
+            for (p, from) in row[tile * MR..].chunks(to_pixel).take(shape.pixels).enumerate() {
+                match (from.first_chunk::<8>(), to.get_mut(p * MR..p * MR + 8)) {
+                    (Some(from), Some(to)) => to.copy_from_slice(from),
+                    _ => to[p * MR..(p + 1) * MR].copy_from_slice(&from[..MR]),
+                }
+            }
+        }
+    }
+}
+
+/// Brings the gradient of what was read through an [`Act`] to the buffer that it was read from.
+pub struct Spread<'a> {
+    pub act: Act<'a>,
+    /// The batch's mean, where there is batch normalisation.
+    pub mean: &'a [f32],
+    /// The gradient, `pixel` numbers for each pixel.
+    pub gradient: &'a [f32],
+    pub gradient_pixel: usize,
+    /// What was read; `to` is laid out in the same way.
+    pub value: &'a [f32],
+    pub pixel: usize,
+    pub to: &'a mut [f32],
+    pub shape: Shape,
+    /// Whether `to` is written, or added to.
+    pub write: bool,
+    /// Sums of the gradient, and of its products with `value - mean`, for each channel; these go on.
+    pub sums: &'a mut [[f32; 2]],
+}
+
+struct Spreading<'a, const NORM: bool, const RELU: bool, const WRITE: bool>(Spread<'a>);
+
+/// Pixels whose channels are gone through together, so that they stay in the cache.
+const SOME: usize = 64;
+
+impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, RELU, WRITE> {
+    #[inline(always)]
+    fn lane<const N: usize>(&mut self, at: usize, first: usize, last: usize) {
+        let s = &mut self.0;
+        let (mut scale, mut shift, mut mean) = ([1.0f32; N], [0.0f32; N], [0.0f32; N]);
+        let (mut sum, mut product) = ([0.0f32; N], [0.0f32; N]);
+        if NORM {
+            scale = lanes(s.act.scale, at);
+            shift = lanes(s.act.shift, at);
+            mean = lanes(s.mean, at);
+            for j in 0..N {
+                [sum[j], product[j]] = s.sums[at + j];
+            }
+        }
+        for p in first..last {
+            let mut d = lanes::<N>(s.gradient, p * s.gradient_pixel + at);
+            if NORM || RELU {
+                let x = lanes::<N>(s.value, p * s.pixel + at);
+                if RELU {
+                    for j in 0..N {
+                        let y = if NORM { scale[j].mul_add(x[j], shift[j]) } else { x[j] };
+                        d[j] = if y > 0.0 { d[j] } else { 0.0 };
+                    }
+                }
+                if NORM {
+                    for j in 0..N {
+                        sum[j] += d[j];
+                        product[j] = d[j].mul_add(x[j] - mean[j], product[j]);
+                        d[j] *= scale[j];
+                    }
+                }
+            }
+            let to = &mut s.to[p * s.pixel + at..p * s.pixel + at + N];
+            for j in 0..N {
+                to[j] = if WRITE { d[j] } else { to[j] + d[j] };
+            }
+        }
+        if NORM {
+            for j in 0..N {
+                s.sums[at + j] = [sum[j], product[j]];
+            }
+        }
+    }
+}
+
+impl<const NORM: bool, const RELU: bool, const WRITE: bool> Kernel for Spreading<'_, NORM, RELU, WRITE> {
+    #[inline(always)]
+    fn run(mut self) {
+        let Shape { pixels, channels } = self.0.shape;
+        for first in (0..pixels).step_by(SOME) {
+            let last = (first + SOME).min(pixels);
+            in_blocks!(channels, self.lane(first, last));
+        }
+    }
+}
+
+impl Spread<'_> {
+    pub fn run(self) {
+        macro_rules! go {
+            ($norm:literal, $relu:literal, $write:literal) => {
+                simd::dispatch(Spreading::<$norm, $relu, $write>(self))
+            };
+        }
+        match (!self.act.scale.is_empty(), self.act.relu, self.write) {
+            (false, false, false) => go!(false, false, false),
+            (false, true, false) => go!(false, true, false),
+            (true, false, false) => go!(true, false, false),
+            (true, true, false) => go!(true, true, false),
+            (false, false, true) => go!(false, false, true),
+            (false, true, true) => go!(false, true, true),
+            (true, false, true) => go!(true, false, true),
+            (true, true, true) => go!(true, true, true),
+        }
+    }
+}
+
+/// Mean and sum of squared differences of each channel of an image.
+struct Measure<'a> {
+    from: &'a [f32],
+    pixel: usize,
+    shape: Shape,
+    to: &'a mut [[f32; 2]],
+}
+
+impl Measure<'_> {
+    #[inline(always)]
+    fn lane<const N: usize>(&mut self, at: usize) {
+        let pixels = self.shape.pixels;
+        let share = 1.0 / pixels as f32;
+        let (mut mean, mut squares) = ([0.0f32; N], [0.0f32; N]);
+        for p in 0..pixels {
+            let x = lanes::<N>(self.from, p * self.pixel + at);
+            for j in 0..N {
+                mean[j] += x[j];
+            }
+        }
+        for j in 0..N {
+            mean[j] *= share;
+        }
+        for p in 0..pixels {
+            let x = lanes::<N>(self.from, p * self.pixel + at);
+            for j in 0..N {
+                let d = x[j] - mean[j];
+                squares[j] = d.mul_add(d, squares[j]);
+            }
+        }
+        for j in 0..N {
+            self.to[at + j] = [mean[j], squares[j]];
+        }
+    }
+}
+
+impl Kernel for Measure<'_> {
+    #[inline(always)]
+    fn run(mut self) {
+        in_blocks!(self.shape.channels, self.lane());
+    }
+}
+
+/// Mean and sum of squared differences of each channel of an image.
+pub fn measure(from: &[f32], pixel: usize, shape: Shape, to: &mut [[f32; 2]]) {
+    simd::dispatch(Measure { from, pixel, shape, to });
+}
+
+/// The channels of panel `panel`, sixteen at most, of an activated image with zeros around it, a line for each pixel: rows `rows` of the padded image.
+#[allow(clippy::too_many_arguments)]
+pub fn fill_lines(
+    padded: Padded,
+    rows: std::ops::Range<usize>,
+    size: [usize; 2],
+    from: Images,
+    image: usize,
+    act: Act,
+    panel: usize,
+    to: &mut [Line],
+) {
+    let Padded { width, channels, before, .. } = padded;
+    let first = panel * NR;
+    let some = NR.min(channels - first);
+    let act = if act.scale.is_empty() {
+        act
+    } else {
+        Act { scale: &act.scale[first..first + some], shift: &act.shift[first..first + some], relu: act.relu }
+    };
+    for (y, to) in rows.zip(to.chunks_exact_mut(width)) {
+        let Some(y) = y.checked_sub(before[0]).filter(|&y| y < size[0]) else {
+            to.fill(ZERO);
+            continue;
+        };
+        to[..before[1]].fill(ZERO);
+        to[before[1] + size[1]..].fill(ZERO);
+        let to = &mut to[before[1]..before[1] + size[1]];
+        if some < NR {
+            to.fill(ZERO);
+        }
+        let shape = Shape { pixels: size[1], channels: some };
+        activate(act, &from.from(image, y * size[1])[first..], from.pixel, numbers(to), NR, shape, false);
+    }
+}

@@ -1,0 +1,349 @@
+//! What a graph becomes before it runs: a few steps that read and write stored images.
+//!
+//! Batch normalisation and ReLU are no steps. They are remembered with the value that they would give, and whoever reads
+//! it applies them on the way; so only what convolutions, sums and means give is ever written to memory. A concatenation
+//! is no step either, where its parts can be written side by side in the first place.
+
+use super::conv::Conv;
+use crate::error::{Error, Result};
+use crate::net::graph::{Graph, Layer};
+
+/// Images that are kept: `channels` numbers for each pixel. Number 0 is the network's input, which the caller keeps.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    pub height: usize,
+    pub width: usize,
+    pub channels: usize,
+    /// Whether batch normalisation wants its mean and variance.
+    pub measured: bool,
+}
+
+impl Buffer {
+    pub fn pixels(&self) -> usize {
+        self.height * self.width
+    }
+
+    /// Numbers of one image.
+    pub fn len(&self) -> usize {
+        self.pixels() * self.channels
+    }
+}
+
+/// Some channels of a buffer, and what is applied to them on the way.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    pub buffer: usize,
+    pub offset: usize,
+    pub channels: usize,
+    /// Batch normalisation: its number in [`Plan::norms`].
+    pub norm: Option<usize>,
+    pub relu: bool,
+}
+
+impl View {
+    fn is_plain(&self) -> bool {
+        self.norm.is_none() && !self.relu
+    }
+}
+
+/// A batch normalisation of some channels of a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Norm {
+    pub buffer: usize,
+    pub offset: usize,
+    pub channels: usize,
+    /// Its first parameter.
+    pub parameter: usize,
+}
+
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// A convolution; a linear layer is one with a window of one pixel.
+    Conv { conv: Conv, weight: usize, bias: Option<usize> },
+    /// Means of windows.
+    Pool { kernel: [usize; 2], stride: usize },
+    /// Sums: each input is added to the output's channels from its offset on.
+    Sum,
+}
+
+/// How a gradient comes to a buffer on the way back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// As the first one, for all channels: it is written.
+    Write,
+    /// As the first one, for some channels: the buffer is cleared before.
+    Clear,
+    /// It is added.
+    Add,
+}
+
+/// What a step reads; where that is in the step's output matters to sums.
+#[derive(Clone, Copy, Debug)]
+pub struct Input {
+    pub view: View,
+    pub at: usize,
+    pub arrival: Arrival,
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub inputs: Vec<Input>,
+    pub buffer: usize,
+    pub offset: usize,
+    pub channels: usize,
+    pub work: Work,
+    /// Whether the loss depends on it.
+    pub used: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub buffers: Vec<Buffer>,
+    pub norms: Vec<Norm>,
+    pub steps: Vec<Step>,
+    /// Where the latent vectors are.
+    pub output: usize,
+}
+
+/// More numbers than the images of one row may have in all.
+const MOST: usize = 1 << 28;
+
+/// Where a value lies that may still be moved into a wider buffer.
+struct Builder {
+    plan: Plan,
+    values: Vec<View>,
+}
+
+/// Compiles a graph that begins with an image.
+///
+/// # Errors
+/// If it has a layer that this engine cannot run, or that asks for too much.
+pub fn compile(graph: &Graph) -> Result<Plan> {
+    let shapes = graph.shapes()?;
+    let unsupported = |name: &str| Error::format(format!("the image engine cannot run layer {name:?} where it stands"));
+    let Some(Layer::Image { height, width, channels }) = graph.nodes.first().map(|n| n.layer.clone()) else {
+        return Err(Error::format("the network does not begin with an image"));
+    };
+    let input = Buffer { height, width, channels, measured: false };
+    let plan = Plan { buffers: vec![input], norms: Vec::new(), steps: Vec::new(), output: 0 };
+    let whole = View { buffer: 0, offset: 0, channels, norm: None, relu: false };
+    let mut b = Builder { plan, values: vec![whole; 2] };
+    let mut parameter = 0;
+    let mut total = 0usize;
+    for (i, node) in graph.nodes.iter().enumerate().skip(1) {
+        if node.from.contains(&0) {
+            return Err(unsupported(&node.name));
+        }
+        let from = b.values[node.from[0]];
+        let shape = shapes[i + 1].image();
+        let first = parameter;
+        parameter += node.layer.parameters();
+        let before = b.plan.buffers.len();
+        let value = match node.layer {
+            Layer::Relu => View { relu: true, ..from },
+            Layer::BatchNorm { .. } => b.norm(from, first),
+            Layer::Linear { inputs, outputs, bias } => {
+                let conv = Conv::new([1, 1], [inputs, outputs], [1, 1], 1, 0)?;
+                b.step(&[(from, 0)], shape, Work::Conv { conv, weight: first, bias: bias.then_some(first + 1) })
+            }
+            Layer::Conv2d { inputs, outputs, kernel, stride, padding, bias } => {
+                let sides = [b.plan.buffers[from.buffer].height, b.plan.buffers[from.buffer].width];
+                let conv = Conv::new(sides, [inputs, outputs], kernel, stride, padding)?;
+                b.step(&[(from, 0)], shape, Work::Conv { conv, weight: first, bias: bias.then_some(first + 1) })
+            }
+            Layer::AvgPool { kernel, stride } => {
+                b.step(&[(from, 0)], shape, Work::Pool { kernel: [kernel; 2], stride })
+            }
+            Layer::GlobalAvgPool => {
+                let kernel = [b.plan.buffers[from.buffer].height, b.plan.buffers[from.buffer].width];
+                b.step(&[(from, 0)], shape, Work::Pool { kernel, stride: 1 })
+            }
+            Layer::Add => {
+                let inputs: Vec<(View, usize)> = node.from.iter().map(|&f| (b.values[f], 0)).collect();
+                b.step(&inputs, shape, Work::Sum)
+            }
+            Layer::Concat => b.concat(&node.from, shape),
+            Layer::Clip { .. } | Layer::Image { .. } => return Err(unsupported(&node.name)),
+        };
+        b.values.push(value);
+        total = b.plan.buffers[before..].iter().fold(total, |t, new| t.saturating_add(new.len()));
+        if let (true, Some(Work::Conv { conv, .. })) =
+            (node.layer.parameters() < 3, b.plan.steps.last().map(|s| &s.work))
+        {
+            total = total.saturating_add(conv.padded.len()).saturating_add(conv.back_padded.len());
+        }
+        if total > MOST {
+            return Err(Error::format("the network needs more memory for an image than any machine has"));
+        }
+    }
+    b.finish(&shapes.last().copied().map_or([1, 1, 1], |s| s.image()))
+}
+
+impl Builder {
+    /// A step with a buffer of its own.
+    fn step(&mut self, inputs: &[(View, usize)], [height, width, channels]: [usize; 3], work: Work) -> View {
+        let buffer = self.plan.buffers.len();
+        self.plan.buffers.push(Buffer { height, width, channels, measured: false });
+        let inputs = inputs.iter().map(|&(view, at)| Input { view, at, arrival: Arrival::Add }).collect();
+        self.plan.steps.push(Step { inputs, buffer, offset: 0, channels, work, used: false });
+        View { buffer, offset: 0, channels, norm: None, relu: false }
+    }
+
+    /// The value as it is, in a buffer of its own.
+    fn copy(&mut self, view: View) -> View {
+        let Buffer { height, width, .. } = self.plan.buffers[view.buffer];
+        self.step(&[(view, 0)], [height, width, view.channels], Work::Sum)
+    }
+
+    fn norm(&mut self, from: View, parameter: usize) -> View {
+        // What was normalised or cut off already must be there to be measured, and nobody measures the input.
+        let from = if from.is_plain() && from.buffer != 0 { from } else { self.copy(from) };
+        self.plan.buffers[from.buffer].measured = true;
+        let View { buffer, offset, channels, .. } = from;
+        self.plan.norms.push(Norm { buffer, offset, channels, parameter });
+        View { norm: Some(self.plan.norms.len() - 1), ..from }
+    }
+
+    fn concat(&mut self, from: &[usize], shape: [usize; 3]) -> View {
+        let views: Vec<View> = from.iter().map(|&f| self.values[f]).collect();
+        let whole = |v: &View| v.is_plain() && v.buffer != 0 && v.channels == self.plan.buffers[v.buffer].channels;
+        let distinct = |(i, v): (usize, &View)| views[..i].iter().all(|w| w.buffer != v.buffer);
+        if views.iter().all(whole) && views.iter().enumerate().all(distinct) {
+            let first = views[0];
+            for view in &views[1..] {
+                self.append(first.buffer, view.buffer);
+            }
+            return View { channels: shape[2], ..first };
+        }
+        let mut at = 0;
+        let mut inputs = Vec::with_capacity(views.len());
+        for view in views {
+            inputs.push((view, at));
+            at += view.channels;
+        }
+        self.step(&inputs, shape, Work::Sum)
+    }
+
+    /// Moves a whole buffer behind the channels of another.
+    fn append(&mut self, to: usize, from: usize) {
+        let start = self.plan.buffers[to].channels;
+        let move_it = |buffer: &mut usize, offset: &mut usize| {
+            if *buffer == from {
+                (*buffer, *offset) = (to, *offset + start);
+            }
+        };
+        self.values.iter_mut().for_each(|v| move_it(&mut v.buffer, &mut v.offset));
+        self.plan.norms.iter_mut().for_each(|n| move_it(&mut n.buffer, &mut n.offset));
+        for step in &mut self.plan.steps {
+            move_it(&mut step.buffer, &mut step.offset);
+            step.inputs.iter_mut().for_each(|i| move_it(&mut i.view.buffer, &mut i.view.offset));
+        }
+        self.plan.buffers[to].channels += self.plan.buffers[from].channels;
+        self.plan.buffers[to].measured |= self.plan.buffers[from].measured;
+        self.plan.buffers[from].channels = 0;
+    }
+
+    fn finish(mut self, shape: &[usize; 3]) -> Result<Plan> {
+        let last = self.values[self.values.len() - 1];
+        let alone = last.is_plain() && last.buffer != 0 && last.channels == self.plan.buffers[last.buffer].channels;
+        let last = if alone { last } else { self.copy(last) };
+        let mut plan = self.plan;
+        plan.output = last.buffer;
+        if plan.buffers[plan.output].len() != shape.iter().product::<usize>() {
+            return Err(Error::format("the network's output does not fit together"));
+        }
+        plan.arrivals();
+        Ok(plan)
+    }
+}
+
+impl Plan {
+    /// Goes through the steps from the last to the first, as gradients do.
+    fn arrivals(&mut self) {
+        let mut reached = vec![false; self.buffers.len()];
+        reached[self.output] = true;
+        for step in self.steps.iter_mut().rev() {
+            step.used = reached[step.buffer];
+            if !step.used {
+                continue;
+            }
+            for input in &mut step.inputs {
+                let View { buffer, channels, .. } = input.view;
+                input.arrival = match (reached[buffer], channels == self.buffers[buffer].channels) {
+                    (true, _) => Arrival::Add,
+                    (false, true) => Arrival::Write,
+                    (false, false) => Arrival::Clear,
+                };
+                reached[buffer] = true;
+            }
+        }
+    }
+}
+
+/// Memory that several buffers use, one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    /// The slot of each buffer; those that need none have any.
+    pub of: Vec<usize>,
+    /// Numbers of one image in each slot.
+    pub sizes: Vec<usize>,
+}
+
+impl Slots {
+    /// `lives` has, for each buffer, the first and the last moment at which it is needed.
+    pub fn new(buffers: &[Buffer], lives: &[Option<[usize; 2]>]) -> Slots {
+        let mut order: Vec<usize> = (0..buffers.len()).filter(|&b| lives[b].is_some()).collect();
+        order.sort_by_key(|&b| lives[b].map(|l| l[0]));
+        let mut slots = Slots { of: vec![0; buffers.len()], sizes: Vec::new() };
+        let mut busy_until: Vec<usize> = Vec::new();
+        for b in order {
+            let [from, to] = lives[b].unwrap_or_default();
+            let size = buffers[b].len();
+            let free = (0..busy_until.len()).filter(|&s| busy_until[s] < from);
+            // The smallest that is large enough, else the largest, which grows.
+            let best = free.min_by_key(|&s| (slots.sizes[s] < size, slots.sizes[s].abs_diff(size)));
+            let slot = best.unwrap_or_else(|| {
+                busy_until.push(0);
+                slots.sizes.push(0);
+                busy_until.len() - 1
+            });
+            busy_until[slot] = to;
+            slots.sizes[slot] = slots.sizes[slot].max(size);
+            slots.of[b] = slot;
+        }
+        slots
+    }
+}
+
+impl Plan {
+    /// When the gradient of each buffer is needed, counting steps from the last to the first.
+    pub fn gradient_lives(&self) -> Vec<Option<[usize; 2]>> {
+        let mut lives: Vec<Option<[usize; 2]>> = vec![None; self.buffers.len()];
+        lives[self.output] = Some([0, 0]);
+        for (now, step) in self.steps.iter().rev().enumerate().filter(|(_, s)| s.used) {
+            for buffer in step.inputs.iter().map(|i| i.view.buffer).chain([step.buffer]) {
+                let life = lives[buffer].get_or_insert([now, now]);
+                life[1] = now;
+            }
+        }
+        // Nobody asks for that of the input.
+        lives[0] = None;
+        lives
+    }
+
+    /// The same for the values on the way forward.
+    pub fn value_lives(&self) -> Vec<Option<[usize; 2]>> {
+        let mut lives: Vec<Option<[usize; 2]>> = vec![None; self.buffers.len()];
+        for (now, step) in self.steps.iter().enumerate() {
+            for buffer in step.inputs.iter().map(|i| i.view.buffer).chain([step.buffer]) {
+                let life = lives[buffer].get_or_insert([now, now]);
+                life[1] = now;
+            }
+        }
+        if let Some(life) = &mut lives[self.output] {
+            life[1] = usize::MAX;
+        }
+        lives[0] = None;
+        lives
+    }
+}

@@ -1,0 +1,247 @@
+//! Networks of images against their definition in f64, against finite differences, and over threads.
+
+use proptest::prelude::*;
+
+use super::super::pool::Pool;
+use super::super::tests::{close, definition, some_params, wide};
+use super::{ImageEngine, ImagePredictor, ImageScratch};
+use crate::net::{Graph, Layer, Node, Params, densenet, small_resnet};
+use crate::seed::Stream;
+
+fn random(n: usize, seed: &mut Stream) -> Vec<f32> {
+    (0..n).map(|_| seed.normal() as f32).collect()
+}
+
+/// Latents and gradients of `sum(latents * matrix)`, after an earlier batch of another size that must leave no trace.
+fn run(graph: &Graph, params: &Params, x: &[f32], matrix: &[f32], threads: usize) -> (Vec<f32>, Vec<f32>, ImageEngine) {
+    let pool = Pool::new(threads);
+    let mut engine = ImageEngine::new(graph).unwrap();
+    engine.load(params, &pool);
+    let other: Vec<f32> = x.iter().chain(&x[..graph.input]).map(|v| 3.0 - v).collect();
+    let mut gradient = vec![f32::NAN; params.data.len()];
+    for x in [&other[..], x] {
+        engine.forward(params, x, &pool);
+        let d = engine.latents_and_gradient().1;
+        d.fill(1e30);
+        let n = d.len().min(matrix.len());
+        d[..n].copy_from_slice(&matrix[..n]);
+        engine.backward(params, x, &mut gradient, &pool);
+    }
+    let latents = engine.latents_and_gradient().0.to_vec();
+    (latents, gradient, engine)
+}
+
+/// Compares the latents with the definition and some numbers of each gradient with finite differences.
+fn check(graph: &Graph, images: usize, some: usize, seed: &mut Stream) -> Result<(), TestCaseError> {
+    let params = some_params(graph, seed);
+    let x = random(images * graph.input, seed);
+    let matrix = random(images * graph.latent().unwrap(), seed);
+    let data = wide(&params.data);
+    let there = definition(graph, &data, &wide(&x), true);
+    prop_assume!(there.clear > 1e-6 && there.variance > 1e-3);
+    let (latents, gradient, _) = run(graph, &params, &x, &matrix, 2);
+    prop_assert_eq!(close(&latents, &there.latents, 2e-4), Ok(()));
+    let wide_x = wide(&x);
+    let loss = |data: &[f64]| -> f64 {
+        definition(graph, data, &wide_x, true).latents.iter().zip(&matrix).map(|(z, &m)| z * f64::from(m)).sum()
+    };
+    for (i, spec) in params.specs().iter().enumerate() {
+        let range = params.range(i);
+        if !spec.trained {
+            prop_assert!(gradient[range].iter().all(|&g| g == 0.0));
+            continue;
+        }
+        let largest = gradient[range.clone()].iter().fold(1.0f32, |m, g| m.max(g.abs()));
+        for _ in 0..some.min(range.len()) {
+            let at = range.start + seed.below(range.len());
+            let moved = |by: f64| {
+                let mut there = data.clone();
+                there[at] += by;
+                loss(&there)
+            };
+            let slope = (moved(1e-6) - moved(-1e-6)) / 2e-6;
+            let found = f64::from(gradient[at]);
+            prop_assert!((found - slope).abs() <= 3e-3 * f64::from(largest), "{} {found} {slope}", spec.name);
+        }
+    }
+    Ok(())
+}
+
+fn node(name: &str, layer: Layer, from: &[usize]) -> Node {
+    Node { name: name.into(), layer, from: from.to_vec() }
+}
+
+fn conv(inputs: usize, outputs: usize, kernel: [usize; 2], stride: usize, padding: usize, bias: bool) -> Layer {
+    Layer::Conv2d { inputs, outputs, kernel, stride, padding, bias }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn convolutions_are_their_definition(
+        (height, width, channels, middle, outputs) in (1usize..12, 1usize..12, 1usize..9, 1usize..20, 1usize..40),
+        (kh, kw, stride, padding, bias) in (1usize..5, 1usize..5, 1usize..4, 0usize..3, any::<bool>()),
+        (images, seed) in (1usize..6, any::<u64>()),
+    ) {
+        let padding = padding.min(kh.max(2) - 1).min(kw.max(2) - 1);
+        prop_assume!(height + 2 * padding >= kh && width + 2 * padding >= kw);
+        let nodes = vec![
+            node("image", Layer::Image { height, width, channels }, &[0]),
+            node("first", conv(channels, middle, [1, 1], 1, 0, true), &[1]),
+            node("relu", Layer::Relu, &[2]),
+            node("second", conv(middle, outputs, [kh, kw], stride, padding, bias), &[3]),
+        ];
+        let graph = Graph { input: height * width * channels, nodes };
+        check(&graph, images, 6, &mut Stream::new(seed, "conv"))?;
+    }
+
+    #[test]
+    fn what_stands_between_convolutions_is_its_definition(
+        (height, width, channels) in (2usize..8, 2usize..8, 1usize..21),
+        (kernel, stride, relu, twice) in (1usize..4, 1usize..4, any::<bool>(), any::<bool>()),
+        (images, seed) in (2usize..6, any::<u64>()),
+    ) {
+        let mut nodes = vec![
+            node("image", Layer::Image { height, width, channels: 3 }, &[0]),
+            node("first", conv(3, channels, [3, 3], 1, 1, false), &[1]),
+            node("norm", Layer::BatchNorm { features: channels }, &[2]),
+            node("relu", Layer::Relu, &[if relu { 3 } else { 2 }]),
+            node("side", conv(channels, channels, [1, 1], 1, 0, false), &[4]),
+            // One of these reads what the other has passed.
+            node("add", Layer::Add, &[5, if twice { 4 } else { 3 }, 5]),
+            node("both", Layer::Concat, &[6, 4, 3]),
+            node("pool", Layer::AvgPool { kernel: kernel.min(height).min(width), stride }, &[7]),
+            node("again", Layer::BatchNorm { features: 3 * channels }, &[8]),
+            node("bend", Layer::Relu, &[9]),
+            node("renorm", Layer::BatchNorm { features: 3 * channels }, &[10]),
+            node("mean", Layer::GlobalAvgPool, &[11]),
+            node("out", Layer::Linear { inputs: 3 * channels, outputs: 5, bias: true }, &[12]),
+        ];
+        // A layer that nobody reads has gradients of zero.
+        nodes.insert(5, node("lost", conv(channels, 2, [1, 1], 1, 0, true), &[4]));
+        for node in &mut nodes[6..] {
+            node.from.iter_mut().filter(|f| **f > 5).for_each(|f| *f += 1);
+        }
+        let graph = Graph { input: height * width * 3, nodes };
+        check(&graph, images, 5, &mut Stream::new(seed, "between"))?;
+    }
+
+    #[test]
+    fn prediction_is_the_definition_and_knows_no_neighbours(
+        (height, width, channels, dense) in (4usize..10, 4usize..10, 1usize..4, any::<bool>()),
+        (images, seed) in (1usize..8, any::<u64>()),
+    ) {
+        let mut seed = Stream::new(seed, "predict");
+        let image = [height, width, channels];
+        let graph =
+            if dense { densenet(image, 10, 4, 0.5, Some(7)) } else { small_resnet(image, 8, 1, None) }.unwrap();
+        let params = some_params(&graph, &mut seed);
+        let x = random(images * graph.input, &mut seed);
+        let net = ImagePredictor::new(&graph, &params).unwrap();
+        let mut scratch = ImageScratch::default();
+        let found = net.latents(&x, &mut scratch).to_vec();
+        let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
+        prop_assert_eq!(close(&found, &wanted, 1e-4), Ok(()));
+        let latent = graph.latent().unwrap();
+        for (x, wanted) in x.chunks_exact(graph.input).zip(found.chunks_exact(latent)) {
+            prop_assert_eq!(net.latents(x, &mut scratch), wanted);
+        }
+    }
+
+    #[test]
+    fn no_graph_makes_a_panic(nodes in prop::collection::vec((0usize..9, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
+        let layer = |kind: usize| match kind {
+            0 | 1 => conv(4, 4, [3, 2 + kind], 1, 1, kind == 0),
+            2 => Layer::BatchNorm { features: 4 },
+            3 => Layer::Relu,
+            4 => Layer::Add,
+            5 => conv(4, 4, [1, 1], 2, 0, false),
+            6 => Layer::Concat,
+            7 => conv(8, 4, [3, 3], 1, 1, false),
+            _ => Layer::AvgPool { kernel: 2, stride: 1 },
+        };
+        let each = |i: usize, (kind, from): (usize, Vec<usize>)| {
+            // Most read the value before them, or hardly any graph would fit together.
+            let before = i + 1 - from.first().copied().unwrap_or(0).min(2).min(i);
+            let from = match kind {
+                4 | 6 => vec![before, i + 1],
+                _ => vec![before],
+            };
+            node(&format!("n{i}"), layer(kind), &from)
+        };
+        let image = node("image", Layer::Image { height: 5, width: 4, channels: 4 }, &[0]);
+        let nodes = [image].into_iter().chain(nodes.into_iter().enumerate().map(|(i, n)| each(i, n))).collect();
+        let graph = Graph { input: 80, nodes };
+        prop_assume!(graph.shapes().is_ok());
+        let mut seed = Stream::new(1, "hostile");
+        let params = some_params(&graph, &mut seed);
+        let x = random(3 * graph.input, &mut seed);
+        let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
+        let net = ImagePredictor::new(&graph, &params).unwrap();
+        prop_assert_eq!(close(net.latents(&x, &mut ImageScratch::default()), &wanted, 1e-3), Ok(()));
+        check(&graph, 3, 2, &mut seed)?;
+    }
+}
+
+/// A network of the small family with fewer channels, so that tests are quick.
+fn thin_resnet() -> Graph {
+    let mut graph = small_resnet([8, 8, 3], 8, 1, Some(5)).unwrap();
+    for node in &mut graph.nodes {
+        match &mut node.layer {
+            Layer::Conv2d { inputs, outputs, .. } => {
+                *inputs = if *inputs == 3 { 3 } else { *inputs / 4 };
+                *outputs /= 4;
+            }
+            Layer::BatchNorm { features } => *features /= 4,
+            Layer::Linear { inputs, .. } => *inputs /= 4,
+            _ => {}
+        }
+    }
+    graph
+}
+
+#[test]
+fn whole_networks_have_the_gradients_of_their_definition() {
+    let dense = densenet([8, 8, 3], 16, 4, 0.5, Some(5)).unwrap();
+    for graph in [thin_resnet(), dense] {
+        let mut seed = Stream::new(4, "networks");
+        check(&graph, 4, 4, &mut seed).unwrap();
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    for graph in [thin_resnet(), densenet([9, 8, 2], 16, 6, 0.5, None).unwrap()] {
+        let mut seed = Stream::new(5, "threads");
+        let params = some_params(&graph, &mut seed);
+        let x = random(7 * graph.input, &mut seed);
+        let matrix = random(7 * graph.latent().unwrap(), &mut seed);
+        let (latents, gradient, engine) = run(&graph, &params, &x, &matrix, 1);
+        let mut moved = params.clone();
+        engine.absorb(&mut moved);
+        assert_ne!(moved, params);
+        for threads in [2, 3, 5] {
+            let (again, same, engine) = run(&graph, &params, &x, &matrix, threads);
+            assert_eq!((&again, &same), (&latents, &gradient));
+            let mut there = params.clone();
+            engine.absorb(&mut there);
+            assert_eq!(there, moved);
+        }
+    }
+}
+
+#[test]
+fn graphs_that_are_no_images_are_refused() {
+    let table = crate::net::mlp(3, &[4], 2);
+    assert!(ImageEngine::new(&table).is_err());
+    assert!(ImagePredictor::new(&table, &Params::new(table.specs())).is_err());
+    let mut graph = thin_resnet();
+    graph.nodes.push(node("clip", Layer::Clip { limit: 1.0 }, &[graph.nodes.len()]));
+    assert!(ImageEngine::new(&graph).is_err());
+    // Windows that would need more room than there is.
+    let (height, width, channels) = (1, 1, 1);
+    let image = node("image", Layer::Image { height, width, channels }, &[0]);
+    let huge = node("huge", conv(1, 1, [60_001, 60_001], 1, 30_000, false), &[1]);
+    let graph = Graph { input: 1, nodes: vec![image, huge] };
+    assert!(graph.shapes().is_ok() && ImageEngine::new(&graph).is_err());
+}

@@ -1,0 +1,142 @@
+//! Networks for images by their names: `resnet34`, `resnet20x2`, `densenet100`, `densenet40-24`.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::densenet::densenet;
+use super::graph::Graph;
+use super::resnet::{resnet, small_resnet};
+use crate::error::{Error, Result};
+
+/// A network that only needs to know the size of its images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum NetName {
+    /// `resnet18` and `resnet34` with four stages; 8, 20, 32, 56 and so on with three.
+    Resnet {
+        /// Layers.
+        depth: usize,
+        /// So many times as many channels: the number behind the `x`.
+        factor: usize,
+    },
+    /// `densenet100`: compression 0.5.
+    Densenet {
+        /// Layers.
+        depth: usize,
+        /// Channels that a layer adds: the number behind the `-`; 12 if there is none.
+        growth: usize,
+    },
+}
+
+/// Growth where a name has none, as in the paper.
+const GROWTH: usize = 12;
+/// DenseNet's compression.
+const REDUCTION: f64 = 0.5;
+
+impl NetName {
+    /// Reads a name.
+    ///
+    /// # Errors
+    /// If there is no such network.
+    pub fn parse(name: &str) -> Result<NetName> {
+        let parsed = name.strip_prefix("resnet").and_then(|rest| numbers(rest, 'x', 1));
+        let parsed = match parsed {
+            Some((depth, factor)) => Some(NetName::Resnet { depth, factor }),
+            None => name
+                .strip_prefix("densenet")
+                .and_then(|rest| numbers(rest, '-', GROWTH))
+                .map(|(depth, growth)| NetName::Densenet { depth, growth }),
+        };
+        let unknown = || {
+            Error::setting(format!("there is no network called {name:?}"))
+                .hint("take resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100 or densenet40-24 (growth 24)")
+        };
+        let parsed = parsed.ok_or_else(unknown)?;
+        // Whatever the image, the depth must exist.
+        parsed.graph([32, 32, 3], None)?;
+        Ok(parsed)
+    }
+
+    /// The network for images of this height, width and number of channels. The latent vector is the mean of each channel
+    /// over the last image, or `latent` features of a linear layer behind it.
+    ///
+    /// # Errors
+    /// If there is no such depth, or the image is too small or too large.
+    pub fn graph(self, image: [usize; 3], latent: Option<usize>) -> Result<Graph> {
+        match self {
+            NetName::Resnet { depth: 50, .. } => {
+                let error = Error::setting("ResNet-50 has another kind of block, which is not here");
+                Err(error.hint("take resnet34 or resnet56"))
+            }
+            NetName::Resnet { depth: depth @ (18 | 34), factor } => resnet(image, depth, factor, latent),
+            NetName::Resnet { depth, factor } => small_resnet(image, depth, factor, latent),
+            NetName::Densenet { depth, growth } => densenet(image, depth, growth, REDUCTION, latent),
+        }
+    }
+}
+
+/// `100` or `100-24`, the second number being `default` if there is none.
+fn numbers(text: &str, between: char, default: usize) -> Option<(usize, usize)> {
+    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?;
+    match text.split_once(between) {
+        Some((first, second)) => Some((number(first)?, number(second)?)),
+        None => Some((number(text)?, default)),
+    }
+}
+
+impl fmt::Display for NetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NetName::Resnet { depth, factor: 1 } => write!(f, "resnet{depth}"),
+            NetName::Resnet { depth, factor } => write!(f, "resnet{depth}x{factor}"),
+            NetName::Densenet { depth, growth: GROWTH } => write!(f, "densenet{depth}"),
+            NetName::Densenet { depth, growth } => write!(f, "densenet{depth}-{growth}"),
+        }
+    }
+}
+
+impl TryFrom<String> for NetName {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<NetName> {
+        NetName::parse(&name)
+    }
+}
+
+impl From<NetName> for String {
+    fn from(name: NetName) -> String {
+        name.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written() {
+        for name in ["resnet18", "resnet34", "resnet8", "resnet20x2", "densenet100", "densenet40-24"] {
+            let parsed = NetName::parse(name).unwrap();
+            assert_eq!(parsed.to_string(), name);
+            assert!(parsed.graph([32, 32, 1], Some(7)).is_ok_and(|g| g.latent().unwrap() == 7));
+        }
+        assert_eq!(NetName::parse("densenet40-12").unwrap().to_string(), "densenet40");
+        let wrong = [
+            "",
+            "mlp",
+            "resnet",
+            "resnet9",
+            "resnet50",
+            "resnet20x",
+            "resnet20x0",
+            "resnet-20",
+            "densenet100-",
+            "densenet+100",
+        ];
+        for name in wrong.into_iter().chain(["resnet99999999999999999999", "densenet1000006"]) {
+            assert!(NetName::parse(name).is_err(), "{name}");
+        }
+        assert!(NetName::parse("resnet19").unwrap_err().hint_text().is_some());
+    }
+}

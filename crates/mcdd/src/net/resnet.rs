@@ -1,0 +1,160 @@
+//! Residual networks (He, Zhang, Ren, Sun 2016) for small images.
+//!
+//! [`resnet`] is the form for 32 x 32 pixels that Lee et al. 2018 and the authors of Deep-MCDD use: no pooling before the
+//! first block, a window of 3 x 3 at the start. [`small_resnet`] is that paper's own family for CIFAR-10 with 6n + 2 layers,
+//! with a projection (its option B) where the size changes. Parameters have the names that the usual PyTorch code gives them
+//! (`conv1`, `layer1.0.bn1`, `layer2.0.shortcut.0`, `linear`).
+
+use super::graph::{Graph, Layer, Node};
+use crate::error::{Error, Result};
+
+/// A graph in the making: each method adds a node and returns the value that it gives.
+pub(super) struct Build(Graph);
+
+impl Build {
+    /// Begins with an image of this height, width and number of channels.
+    pub fn new([height, width, channels]: [usize; 3]) -> (Build, usize) {
+        let input = height.saturating_mul(width).saturating_mul(channels);
+        let mut build = Build(Graph { input, nodes: Vec::new() });
+        let image = build.add("image", Layer::Image { height, width, channels }, &[0]);
+        (build, image)
+    }
+
+    pub fn add(&mut self, name: impl Into<String>, layer: Layer, from: &[usize]) -> usize {
+        self.0.nodes.push(Node { name: name.into(), layer, from: from.to_vec() });
+        self.0.nodes.len()
+    }
+
+    /// A convolution without bias that keeps the size, or halves it with a stride of 2.
+    pub fn conv(&mut self, name: String, from: usize, channels: [usize; 2], kernel: usize, stride: usize) -> usize {
+        let [inputs, outputs] = channels;
+        let padding = kernel / 2;
+        let layer = Layer::Conv2d { inputs, outputs, kernel: [kernel; 2], stride, padding, bias: false };
+        self.add(name, layer, &[from])
+    }
+
+    pub fn norm(&mut self, name: String, from: usize, features: usize) -> usize {
+        self.add(name, Layer::BatchNorm { features }, &[from])
+    }
+
+    pub fn relu(&mut self, name: String, from: usize) -> usize {
+        self.add(name, Layer::Relu, &[from])
+    }
+
+    /// The mean over the image and, if wanted, a linear layer called `name` behind it.
+    pub fn finish(mut self, from: usize, features: usize, name: &str, latent: Option<usize>) -> Result<Graph> {
+        let mean = self.add("pool", Layer::GlobalAvgPool, &[from]);
+        if let Some(outputs) = latent {
+            self.add(name, Layer::Linear { inputs: features, outputs, bias: true }, &[mean]);
+        }
+        self.0.shapes()?;
+        Ok(self.0)
+    }
+}
+
+/// Four stages of 64 to 512 channels: 18 or 34 layers. `factor` times as many channels; the latent vector is the mean of each
+/// channel, or `latent` features of a linear layer behind it.
+///
+/// # Errors
+/// If there is no such depth, or an image cannot have this size.
+pub fn resnet(image: [usize; 3], depth: usize, factor: usize, latent: Option<usize>) -> Result<Graph> {
+    let blocks = match depth {
+        18 => [2, 2, 2, 2],
+        34 => [3, 4, 6, 3],
+        _ => {
+            let error = Error::setting(format!("there is no ResNet with four stages and {depth} layers"));
+            return Err(error.hint("take 18 or 34"));
+        }
+    };
+    stages(image, &blocks, 64, factor, latent)
+}
+
+/// Three stages of 16 to 64 channels: 6n + 2 layers.
+///
+/// # Errors
+/// As for [`resnet`].
+pub fn small_resnet(image: [usize; 3], depth: usize, factor: usize, latent: Option<usize>) -> Result<Graph> {
+    if depth < 8 || !(depth - 2).is_multiple_of(6) || depth > 1202 {
+        let error = Error::setting(format!("there is no ResNet with three stages and {depth} layers"));
+        return Err(error.hint("take 8, 20, 32 or 56 (6n + 2)"));
+    }
+    stages(image, &[(depth - 2) / 6; 3], 16, factor, latent)
+}
+
+fn stages(image: [usize; 3], blocks: &[usize], first: usize, factor: usize, latent: Option<usize>) -> Result<Graph> {
+    if !(1..=64).contains(&factor) {
+        return Err(Error::setting("the width factor must be from 1 to 64"));
+    }
+    let (mut build, value) = Build::new(image);
+    let mut width = first * factor;
+    let value = build.conv("conv1".into(), value, [image[2], width], 3, 1);
+    let value = build.norm("bn1".into(), value, width);
+    let mut value = build.relu("relu1".into(), value);
+    for (stage, &count) in blocks.iter().enumerate() {
+        for i in 0..count {
+            let halves = stage > 0 && i == 0;
+            let channels = [width, if halves { 2 * width } else { width }];
+            value = block(&mut build, &format!("layer{}.{i}", stage + 1), value, channels, 1 + usize::from(halves));
+            width = channels[1];
+        }
+    }
+    build.finish(value, width, "linear", latent)
+}
+
+/// Two convolutions, and the input added to what they give.
+fn block(build: &mut Build, name: &str, from: usize, [inputs, outputs]: [usize; 2], stride: usize) -> usize {
+    let named = |part: &str| format!("{name}.{part}");
+    let value = build.conv(named("conv1"), from, [inputs, outputs], 3, stride);
+    let value = build.norm(named("bn1"), value, outputs);
+    let value = build.relu(named("relu1"), value);
+    let value = build.conv(named("conv2"), value, [outputs; 2], 3, 1);
+    let value = build.norm(named("bn2"), value, outputs);
+    let short = if stride == 1 && inputs == outputs {
+        from
+    } else {
+        let short = build.conv(named("shortcut.0"), from, [inputs, outputs], 1, stride);
+        build.norm(named("shortcut.1"), short, outputs)
+    };
+    let sum = build.add(named("add"), Layer::Add, &[value, short]);
+    build.relu(named("relu2"), sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::{ParamSpec, Shape};
+
+    fn parameters(graph: &Graph) -> usize {
+        graph.specs().iter().filter(|s| s.trained).map(ParamSpec::len).sum()
+    }
+
+    #[test]
+    fn they_are_the_networks_that_pytorch_users_know() {
+        // The counts that the usual code for CIFAR-10 gives for ten outputs.
+        let image = [32, 32, 3];
+        assert_eq!(parameters(&resnet(image, 18, 1, Some(10)).unwrap()), 11_173_962);
+        assert_eq!(parameters(&resnet(image, 34, 1, Some(10)).unwrap()), 21_282_122);
+        // 269,722 with shortcuts that cut and pad; the two projections and their normalisation are the rest.
+        let twenty = small_resnet(image, 20, 1, Some(10)).unwrap();
+        assert_eq!(parameters(&twenty), 269_722 + 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64);
+        let names: Vec<String> = twenty.specs().into_iter().map(|s| s.name).collect();
+        for name in ["conv1.weight", "bn1.running_var", "layer1.0.conv1.weight", "layer3.0.shortcut.0.weight"] {
+            assert!(names.iter().any(|n| n == name), "{name}");
+        }
+        assert!(names.iter().any(|n| n == "layer2.0.shortcut.1.bias") && names.last().unwrap() == "linear.bias");
+        assert!(!names.iter().any(|n| n.starts_with("layer1.0.shortcut")));
+    }
+
+    #[test]
+    fn any_size_of_image_ends_in_a_row() {
+        for image in [[1, 1, 1], [5, 7, 2], [28, 28, 1], [33, 17, 4]] {
+            let graph = small_resnet(image, 8, 1, None).unwrap();
+            assert_eq!(graph.shapes().unwrap().last(), Some(&Shape::Row(64)));
+            assert_eq!(resnet(image, 18, 2, Some(5)).unwrap().latent().unwrap(), 5);
+        }
+        assert!(small_resnet([0, 3, 3], 8, 1, None).is_err());
+        assert!(small_resnet([usize::MAX, 3, 3], 8, 1, None).is_err());
+        assert!(small_resnet([8, 8, 3], 9, 1, None).is_err() && resnet([8, 8, 3], 50, 1, None).is_err());
+        assert!(small_resnet([8, 8, 3], 8, 0, None).is_err());
+    }
+}
