@@ -67,19 +67,19 @@ pub(super) struct Binary {
     row: u64,
 }
 
-/// Opens `data_batch_1.bin` and the like: the length tells which of the two sets it is of.
+/// Opens `data_batch_1.bin` and the like: the name or the length tells which of the two sets it is of.
 pub(super) fn open_binary(input: Input, label: &Label) -> Result<Binary> {
     let file = Arc::clone(&input.file);
     let wanted = wants_labels(label, &file)?;
     let length = input.length.filter(|_| !input.packed).unwrap_or(0);
     let (ten, hundred) = (PIXELS as u64 + 1, PIXELS as u64 + 2);
-    let named = file.file_name().is_some_and(|name| name.to_string_lossy().contains("batch"));
-    let fine = match (length.is_multiple_of(ten), length.is_multiple_of(hundred)) {
-        _ if length == 0 => None,
-        (true, true) => Some(!named),
-        (true, false) => Some(false),
-        (false, true) => Some(true),
-        (false, false) => None,
+    let name = file.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let [is_ten, is_hundred] = [ten, hundred].map(|bytes| length > 0 && length.is_multiple_of(bytes));
+    // The publisher's names go before: a file that is cut may have the length of the other kind.
+    let fine = match name.as_str() {
+        "train.bin" | "test.bin" => is_hundred.then_some(true),
+        name if name.contains("batch") => is_ten.then_some(false),
+        _ => (is_ten != is_hundred).then_some(is_hundred),
     };
     let Some(fine) = fine else {
         return Err(Error::data(format!(
