@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::cell::{Builder, Want, list, quoted, shown};
+use super::labels::Labels;
 use super::libsvm;
 use super::options::ReadOptions;
 use super::source::{Side, Source};
-use super::table::{LabelColumn, Labels, Table};
+use super::table::{LabelColumn, Table};
 use crate::error::{Error, Result};
 
 /// How many rows are read at a time.

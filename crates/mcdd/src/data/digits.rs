@@ -3,7 +3,8 @@
 use std::io::Read;
 
 use super::cell::Column;
-use super::table::{LabelColumn, Labels, Table};
+use super::labels::Labels;
+use super::table::{LabelColumn, Table};
 
 /// 1,797 handwritten digits of 8x8 pixels (0 to 16), columns `p00` to `p63`, classes `0` to `9`.
 ///

@@ -15,6 +15,8 @@ pub(crate) struct Idx {
     file: Arc<Path>,
     kind: u8,
     size: usize,
+    /// The dimensions, of which the first counts the rows.
+    dims: Vec<u64>,
     rows: u64,
     width: usize,
     row: u64,
@@ -75,11 +77,49 @@ impl Idx {
                 "its header tells of {rows} x {width} values, which is not the file's length of {length} bytes"
             )));
         }
-        Ok(Idx { input, file, kind, size, rows, width: width as usize, row: 0, buffer: Vec::new() })
+        Ok(Idx { input, file, kind, size, rows, width: width as usize, row: 0, buffer: Vec::new(), dims })
     }
 
     pub fn width(&self) -> usize {
         self.width
+    }
+
+    pub fn dims(&self) -> &[u64] {
+        &self.dims
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Appends the next rows as they stand in the file: `max` of them, or fewer at the end.
+    pub fn bytes(&mut self, max: usize, out: &mut Vec<u8>) -> Result<usize> {
+        let count = (self.rows - self.row).min(max as u64) as usize;
+        let bytes = self.width * self.size;
+        let most = ((1 << 20) / bytes).max(1);
+        let mut left = count;
+        while left > 0 {
+            let part = most.min(left);
+            let from = out.len();
+            out.resize(from + part * bytes, 0);
+            take(&mut self.input, &mut out[from..], &self.file)?;
+            left -= part;
+            self.row += part as u64;
+        }
+        self.check_end(count)?;
+        Ok(count)
+    }
+
+    /// Checks that nothing comes after the last row.
+    fn check_end(&mut self, count: usize) -> Result<()> {
+        if count > 0 && self.row == self.rows {
+            let mut one = [0u8; 1];
+            let more = self.input.read(&mut one).map_err(|e| read_error(e, &self.file))?;
+            if more > 0 {
+                return Err(Error::data("there is more data than the header tells").at_file(&self.file).hint(AGAIN));
+            }
+        }
+        Ok(())
     }
 
     fn push(&self, value: &[u8], column: &mut Builder, row: u64) -> Result<()> {
@@ -115,13 +155,7 @@ impl Rows for Idx {
             }
         }
         self.buffer = buffer;
-        if count > 0 && self.row == self.rows {
-            let mut one = [0u8; 1];
-            let more = self.input.read(&mut one).map_err(|e| read_error(e, &self.file))?;
-            if more > 0 {
-                return Err(Error::data("there is more data than the header tells").at_file(&self.file).hint(AGAIN));
-            }
-        }
+        self.check_end(count as usize)?;
         Ok(count as usize)
     }
 }

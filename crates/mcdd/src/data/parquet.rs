@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 const BATCH: usize = 4096;
 
 /// Runs code of the parquet crate on the file.
-fn guarded<T>(file: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T> {
+pub(crate) fn guarded<T>(file: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T> {
     guard(run).unwrap_or_else(|| Err("its structure is inconsistent".into())).map_err(|message| {
         Error::data(format!("the Parquet file is damaged or of a kind not known here: {message}"))
             .at_file(file)

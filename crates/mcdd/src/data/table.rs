@@ -4,22 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cell::{Builder, Column, MISSING, Want, list, positional_name, quoted, shown};
+use super::cell::{Builder, Column, MISSING, Want, positional_name, shown};
 use super::concat::Reading;
-use super::number;
+use super::labels::{self, Labels};
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Side, Source};
 use crate::error::{Error, Result};
-use crate::seed::Stream;
-
-/// The class of each row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Labels {
-    /// For each row an index into `names`.
-    pub codes: Vec<u32>,
-    /// The classes: in numeric order if all are numbers, else in the order of their texts.
-    pub names: Vec<String>,
-}
 
 /// The column that held the labels.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -181,21 +171,12 @@ impl Table {
 
     /// The class name of a row.
     pub fn label_name(&self, row: usize) -> Option<&str> {
-        let labels = self.labels.as_ref()?;
-        labels.names.get(*labels.codes.get(row)? as usize).map(String::as_str)
+        self.labels.as_ref()?.name(row)
     }
 
     /// How many rows each class has.
     pub fn class_sizes(&self) -> Vec<usize> {
-        let mut sizes = vec![0; self.classes().len()];
-        if let Some(labels) = &self.labels {
-            for &code in &labels.codes {
-                if let Some(size) = sizes.get_mut(code as usize) {
-                    *size += 1;
-                }
-            }
-        }
-        sizes
+        self.labels.as_ref().map_or(Vec::new(), Labels::sizes)
     }
 
     /// The files that the rows came from.
@@ -215,36 +196,7 @@ impl Table {
                 None => error,
             }
         };
-        let classes = self.classes();
-        if self.labels.is_none() {
-            return Err(place(Error::data("there are no labels")).hint("give --label NAME"));
-        }
-        if classes.len() < 2 {
-            return Err(place(Error::data(format!(
-                "there is one class only ({}), and at least two are needed",
-                list(classes)
-            )))
-            .hint("check --label, or add rows of other classes"));
-        }
-        let small: Vec<String> = classes
-            .iter()
-            .zip(self.class_sizes())
-            .filter(|(_, size)| *size < rows)
-            .map(|(class, size)| format!("{class} ({size})"))
-            .collect();
-        if small.is_empty() {
-            return Ok(());
-        }
-        let error = if classes.len() * 2 > self.rows && classes.len() > 20 {
-            Error::data(format!(
-                "the labels have {} different values in {} rows: they look like numbers, not classes",
-                classes.len(),
-                self.rows
-            ))
-        } else {
-            Error::data(format!("each class needs at least {rows} rows; too few have: {}", list(&small)))
-        };
-        Err(place(error).hint("check --label; add rows to these classes, or remove them"))
+        labels::check_classes(self.labels.as_ref(), rows).map_err(place)
     }
 
     /// The rows with these indices, in this order; the classes stay.
@@ -265,10 +217,7 @@ impl Table {
                     }
                 })
                 .collect(),
-            labels: self.labels.as_ref().map(|labels| Labels {
-                codes: rows.iter().map(|&r| labels.codes[r]).collect(),
-                names: labels.names.clone(),
-            }),
+            labels: self.labels.as_ref().map(|labels| labels.select(rows)),
             dropped: self.dropped.clone(),
             label_column: self.label_column.clone(),
             rows: rows.len(),
@@ -281,11 +230,7 @@ impl Table {
     /// # Errors
     /// Where there is no such class.
     pub fn class_number(&self, class: &str) -> Result<usize> {
-        let wanted = number::normal(class);
-        self.classes().iter().position(|c| c == wanted).ok_or_else(|| {
-            Error::data(format!("there is no class {}; the classes are: {}", quoted(class), list(self.classes())))
-                .hint("give the class as it stands in the data")
-        })
+        labels::class_number(self.classes(), class)
     }
 
     /// Takes a class out: the other rows, without that class among the classes, and the rows of the class.
@@ -302,29 +247,9 @@ impl Table {
         let rows: Vec<usize> = (0..self.rows).filter(|&r| self.label(r).is_some_and(|c| keep(c as usize))).collect();
         let mut table = self.select(&rows);
         if let Some(labels) = &mut table.labels {
-            let mut numbers = vec![0; labels.names.len()];
-            let mut names = Vec::new();
-            for (old, name) in std::mem::take(&mut labels.names).into_iter().enumerate().filter(|(c, _)| keep(*c)) {
-                numbers[old] = names.len() as u32;
-                names.push(name);
-            }
-            labels.codes.iter_mut().for_each(|code| *code = numbers[*code as usize]);
-            labels.names = names;
+            labels.keep_classes(keep);
         }
         table
-    }
-
-    /// The rows of each class (all rows as one group without labels), each group in a random order that
-    /// depends on the seed and the class only.
-    fn shuffled_groups(&self, seed: u64, purpose: &str) -> Vec<Vec<usize>> {
-        let mut groups = vec![Vec::new(); self.classes().len().max(1)];
-        for row in 0..self.rows {
-            groups[self.label(row).unwrap_or(0) as usize].push(row);
-        }
-        for (class, group) in groups.iter_mut().enumerate() {
-            Stream::new(seed, &format!("{purpose}/{class}")).shuffle(group);
-        }
-        groups
     }
 
     /// Divides the rows at random, class by class, into parts of `1 - share` and `share`; every class keeps at
@@ -342,41 +267,13 @@ impl Table {
     /// # Errors
     /// Where `share` is not between 0 and 1.
     pub fn split_rows(&self, share: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
-        if !(share > 0.0 && share < 1.0) {
-            return Err(Error::setting(format!("a share of {share} cannot be split off"))
-                .hint("give a share between 0 and 1, such as 0.2"));
-        }
-        let (mut first, mut second) = (Vec::new(), Vec::new());
-        for group in self.shuffled_groups(seed, "split") {
-            let count = (group.len() as f64 * share).round() as usize;
-            let count = count.min(group.len().saturating_sub(1));
-            let (a, b) = group.split_at(count);
-            second.extend_from_slice(a);
-            first.extend_from_slice(b);
-        }
-        first.sort_unstable();
-        second.sort_unstable();
-        Ok((first, second))
+        labels::split_rows(self.labels.as_ref(), self.rows, share, seed)
     }
 
     /// Deals the rows into `k` folds at random, class by class, so that folds differ by at most one row in size
     /// and in each class. Each fold is in ascending order.
     pub fn folds(&self, k: usize, seed: u64) -> Vec<Vec<usize>> {
-        let mut folds = vec![Vec::new(); k];
-        if k == 0 {
-            return folds;
-        }
-        let mut next = 0;
-        for group in self.shuffled_groups(seed, "folds") {
-            for row in group {
-                folds[next % k].push(row);
-                next += 1;
-            }
-        }
-        for fold in &mut folds {
-            fold.sort_unstable();
-        }
-        folds
+        labels::folds(self.labels.as_ref(), self.rows, k, seed)
     }
 
     /// Writes the table as CSV with a header; the labels are the last column, called `label` unless they had a
@@ -427,53 +324,6 @@ impl Table {
             writer.write_record(None::<&[u8]>).map_err(failed)?;
         }
         writer.flush().map_err(|e| Error::io(e, Path::new("output")))
-    }
-}
-
-impl Labels {
-    /// Labels from their names, with the classes in order: numbers by size if all are numbers, else as texts.
-    pub fn of(names: &[String]) -> Labels {
-        let mut seen: std::collections::HashMap<&str, u32> = std::collections::HashMap::new();
-        let mut distinct = Vec::new();
-        let codes = names
-            .iter()
-            .map(|name| {
-                *seen.entry(name).or_insert_with(|| {
-                    distinct.push(name.clone());
-                    distinct.len() as u32 - 1
-                })
-            })
-            .collect();
-        Labels::sorted(Column::Text { codes, names: distinct })
-            .unwrap_or(Labels { codes: Vec::new(), names: Vec::new() })
-    }
-
-    /// Labels from a column of texts, with their classes in order. `None` where a label is missing.
-    pub(super) fn sorted(column: Column) -> Option<Labels> {
-        let Column::Text { mut codes, names } = column else {
-            return None;
-        };
-        let value = |name: &String| match number::parse(name.as_bytes()) {
-            number::Cell::Number(value) => Some(value),
-            _ => None,
-        };
-        let values: Option<Vec<f64>> = names.iter().map(value).collect();
-        let mut order: Vec<usize> = (0..names.len()).collect();
-        match &values {
-            Some(values) => {
-                order.sort_by(|&a, &b| values[a].total_cmp(&values[b]).then_with(|| names[a].cmp(&names[b])))
-            }
-            None => order.sort_by(|&a, &b| names[a].cmp(&names[b])),
-        }
-        let mut place = vec![0u32; names.len()];
-        for (new, &old) in order.iter().enumerate() {
-            place[old] = new as u32;
-        }
-        for code in &mut codes {
-            *code = *place.get(*code as usize)?;
-        }
-        let names = order.iter().map(|&old| names[old].clone()).collect();
-        Some(Labels { codes, names })
     }
 }
 

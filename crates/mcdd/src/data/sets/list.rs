@@ -25,6 +25,7 @@ pub static ALL: &[Set] = &[
         rows: 13_910,
         features: 128,
         classes: 6,
+        test_rows: 0,
         licence: "CC BY 4.0; its authors ask for research use only",
         page: "https://archive.ics.uci.edu/dataset/224/gas+sensor+array+drift+dataset",
         downloads: &[file(
@@ -53,6 +54,7 @@ pub static ALL: &[Set] = &[
         rows: 58_000,
         features: 9,
         classes: 7,
+        test_rows: 14_500,
         licence: "CC BY 4.0",
         page: "https://archive.ics.uci.edu/dataset/148/statlog+shuttle",
         downloads: &[file("https://archive.ics.uci.edu/static/public/148/statlog+shuttle.zip", "statlog+shuttle.zip")],
@@ -67,6 +69,7 @@ pub static ALL: &[Set] = &[
         rows: 58_509,
         features: 48,
         classes: 11,
+        test_rows: 0,
         licence: "CC BY 4.0",
         page: "https://archive.ics.uci.edu/dataset/325/dataset+for+sensorless+drive+diagnosis",
         downloads: &[file(
@@ -84,6 +87,7 @@ pub static ALL: &[Set] = &[
         rows: 70_000,
         features: 784,
         classes: 10,
+        test_rows: 10_000,
         licence: "CC BY-SA 3.0",
         page: "http://yann.lecun.com/exdb/mnist/",
         // The publisher's own site no longer serves them; this is the copy that PyTorch keeps.
@@ -124,6 +128,7 @@ pub static ALL: &[Set] = &[
         rows: 99_289,
         features: 3_072,
         classes: 10,
+        test_rows: 26_032,
         licence: "non-commercial use only",
         page: "http://ufldl.stanford.edu/housenumbers/",
         downloads: &[
@@ -151,6 +156,7 @@ pub static ALL: &[Set] = &[
         rows: 60_000,
         features: 3_072,
         classes: 10,
+        test_rows: 10_000,
         licence: "none given; cite Krizhevsky 2009",
         page: "https://www.cs.toronto.edu/~kriz/cifar.html",
         downloads: &[known(
@@ -177,6 +183,7 @@ pub static ALL: &[Set] = &[
         rows: 60_000,
         features: 3_072,
         classes: 100,
+        test_rows: 10_000,
         licence: "none given; cite Krizhevsky 2009",
         page: "https://www.cs.toronto.edu/~kriz/cifar.html",
         downloads: &[known(
@@ -196,6 +203,7 @@ pub static ALL: &[Set] = &[
         rows: 10_000,
         features: 3_072,
         classes: 0,
+        test_rows: 10_000,
         licence: "research use only (ImageNet's terms)",
         page: "https://github.com/facebookresearch/odin",
         downloads: &[Download {
@@ -215,6 +223,7 @@ pub static ALL: &[Set] = &[
         rows: 10_000,
         features: 3_072,
         classes: 0,
+        test_rows: 10_000,
         licence: "none given; cite Yu and others 2015",
         page: "https://github.com/facebookresearch/odin",
         downloads: &[Download {
@@ -234,6 +243,7 @@ pub static ALL: &[Set] = &[
         rows: 70_000,
         features: 784,
         classes: 10,
+        test_rows: 10_000,
         licence: "MIT",
         page: "https://github.com/zalandoresearch/fashion-mnist",
         downloads: &[
@@ -263,7 +273,7 @@ pub static ALL: &[Set] = &[
             ),
         ],
         // The last is where Debian's package puts it.
-        folders: &["fashion-mnist", "FashionMNIST/raw", "/usr/share/dataset-fashion-mnist"],
+        folders: &["fashion-mnist", "FashionMNIST/raw", "/usr/share/datasets/fashion-mnist"],
         files: IDX,
         form: Form::Idx,
     },

@@ -6,6 +6,8 @@
 //! let gas = sets::find("gas").unwrap();
 //! let loaded = gas.read("data".as_ref())?; // from data/gas/batch1.dat and so on
 //! println!("{}", loaded.coverage); // GasSensor: 6,697 of 13,910 rows
+//! let digits = sets::find("svhn").unwrap().read_images("data".as_ref(), sets::Part::Test)?;
+//! println!("{}", digits.coverage); // SVHN (test): 26,032 images, 10 classes
 //! # Ok::<(), mcdd::Error>(())
 //! ```
 
@@ -15,6 +17,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::images::{ImageOptions, Images};
 use super::input::{Input, read_error};
 use super::options::{Label, ReadOptions};
 use super::table::Table;
@@ -36,6 +39,8 @@ pub struct Set {
     pub features: usize,
     /// The classes; none where the set has no labels.
     pub classes: usize,
+    /// How many of the rows are the test part, where the publisher divides them; else none.
+    pub test_rows: usize,
     /// The terms, in a few words.
     pub licence: &'static str,
     /// The publisher's page.
@@ -100,6 +105,33 @@ pub struct Found {
     pub missing: Vec<&'static str>,
 }
 
+/// A part of a set of images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What models are trained on.
+    Train,
+    /// What they are tested on.
+    Test,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Part::Train => "train",
+            Part::Test => "test",
+        })
+    }
+}
+
+/// A part of a set of images in memory.
+#[derive(Clone, Debug)]
+pub struct LoadedImages {
+    /// Its images.
+    pub images: Images,
+    /// How much of the published part they are.
+    pub coverage: Coverage,
+}
+
 /// A set in memory.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -120,6 +152,8 @@ pub struct Coverage {
     pub features: usize,
     /// The classes that were read.
     pub classes: usize,
+    /// The part that was read; nothing where it is the whole set.
+    pub part: Option<Part>,
 }
 
 /// The set of this name, in any case.
@@ -141,19 +175,59 @@ pub fn thousands(number: usize) -> String {
 }
 
 impl Coverage {
-    /// Whether it is all of the set.
+    /// Whether it is all of the set, or of its part.
     pub fn complete(&self) -> bool {
-        (self.rows, self.features, self.classes) == (self.set.rows, self.set.features, self.set.classes)
+        (self.rows, self.features, self.classes) == (self.published(), self.set.features, self.set.classes)
+    }
+
+    /// The rows of the set, or of its part, as published.
+    pub fn published(&self) -> usize {
+        match self.part {
+            None => self.set.rows,
+            Some(Part::Test) => self.set.test_rows,
+            Some(Part::Train) => self.set.rows - self.set.test_rows,
+        }
+    }
+
+    /// Checks that it is this set at all.
+    fn check(&self, place: &Path) -> Result<()> {
+        let set = self.set;
+        for (what, here, published, fits) in [
+            ("features", self.features, set.features, self.features == set.features),
+            ("rows", self.rows, self.published(), self.rows <= self.published()),
+            ("classes", self.classes, set.classes, self.classes <= set.classes),
+        ] {
+            if !fits {
+                let (here, published) = (thousands(here), thousands(published));
+                return Err(Error::data(format!(
+                    "this is not {}: it has {here} {what}, and {} has {published}",
+                    set.title, set.title
+                ))
+                .at_file(place)
+                .hint(format!("fetch it anew with `mcdd datasets get {}`, or from {}", set.name, set.page)));
+            }
+        }
+        Ok(())
     }
 }
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Coverage { set, rows, features, classes } = self;
-        if self.complete() {
-            return write!(f, "{}: {} rows, {features} features, {classes} classes", set.title, thousands(*rows));
+        let Coverage { set, rows, features, classes, part } = self;
+        write!(f, "{}", set.title)?;
+        if let Some(part) = part {
+            write!(f, " ({part})")?;
         }
-        write!(f, "{}: {} of {} rows", set.title, thousands(*rows), thousands(set.rows))?;
+        let what = if part.is_some() { "images" } else { "rows" };
+        match (self.complete(), part) {
+            (true, None) => {
+                return write!(f, ": {} rows, {features} features, {classes} classes", thousands(*rows));
+            }
+            (true, Some(_)) if *classes == 0 => return write!(f, ": {} images", thousands(*rows)),
+            (true, Some(_)) => return write!(f, ": {} images, {classes} classes", thousands(*rows)),
+            (false, _) => {}
+        }
+        write!(f, ": {} of {} {what}", thousands(*rows), thousands(self.published()))?;
         if *classes != set.classes {
             write!(f, ", {classes} of {} classes", set.classes)?;
         }
@@ -216,7 +290,6 @@ impl Set {
     /// Where nothing is there, a file cannot be read, or it is not this set; and for sets of images.
     pub fn read(&'static self, dir: &Path) -> Result<Loaded> {
         if !self.is_table() {
-            // A reader of images has its place here.
             let tables: Vec<&str> = ALL.iter().filter(|set| set.is_table()).map(|set| set.name).collect();
             return Err(Error::setting(format!(
                 "{} is a set of images, for image models, and not a table",
@@ -237,25 +310,56 @@ impl Set {
             return Err(self.not_found(dir));
         }
         let table = Table::read(&files, &options)?;
-        let coverage =
-            Coverage { set: self, rows: table.rows(), features: table.columns.len(), classes: table.classes().len() };
-        let place = if let [only] = files.as_slice() { only } else { &found.folder };
-        for (what, here, published, fits) in [
-            ("features", coverage.features, self.features, coverage.features == self.features),
-            ("rows", coverage.rows, self.rows, coverage.rows <= self.rows),
-            ("classes", coverage.classes, self.classes, coverage.classes <= self.classes),
-        ] {
-            if !fits {
-                let (here, published) = (thousands(here), thousands(published));
-                return Err(Error::data(format!(
-                    "this is not {}: it has {here} {what}, and {} has {published}",
-                    self.title, self.title
-                ))
-                .at_file(place)
-                .hint(format!("fetch it anew with `mcdd datasets get {}`, or from {}", self.name, self.page)));
-            }
-        }
+        let coverage = Coverage {
+            set: self,
+            rows: table.rows(),
+            features: table.columns.len(),
+            classes: table.classes().len(),
+            part: None,
+        };
+        coverage.check(if let [only] = files.as_slice() { only } else { &found.folder })?;
         Ok(Loaded { table, coverage })
+    }
+
+    /// Whether [`Set::read_images`] can read it.
+    pub fn is_images(&self) -> bool {
+        matches!(self.form, Form::Idx | Form::Records(_) | Form::Folder | Form::Matlab)
+    }
+
+    /// Reads what there is of a part of a set of images in the folder of all data.
+    ///
+    /// # Errors
+    /// Where nothing is there, a file cannot be read, or it is not this set; and for tables, or a part that the set
+    /// has not.
+    pub fn read_images(&'static self, dir: &Path, part: Part) -> Result<LoadedImages> {
+        if !self.is_images() {
+            let images: Vec<&str> = ALL.iter().filter(|set| set.is_images()).map(|set| set.name).collect();
+            return Err(Error::setting(format!("{} is a table, and not a set of images", self.title))
+                .hint(format!("the sets of images are: {}", images.join(", "))));
+        }
+        if part == Part::Train && self.test_rows == self.rows {
+            return Err(Error::setting(format!("{} has images to test with only", self.title))
+                .hint("train on another set, and give this one as out-of-distribution"));
+        }
+        let found = self.locate(dir).ok_or_else(|| self.not_found(dir))?;
+        let wanted = |path: &&PathBuf| !is_labels(path) && is_test(path) == (part == Part::Test);
+        let files: Vec<PathBuf> = found.files.iter().filter(wanted).cloned().collect();
+        let Some(first) = files.first() else {
+            return Err(Error::data(format!("of {} the part to {part} with is not there", self.title))
+                .at_file(&found.folder)
+                .hint(format!("`mcdd datasets get {}` fetches it", self.name)));
+        };
+        let label = if self.classes == 0 { Label::None } else { Label::Auto };
+        let (images, _) = Images::read(&files, &ImageOptions { label, ..ImageOptions::default() })?;
+        let coverage = Coverage {
+            set: self,
+            rows: images.rows(),
+            features: images.shape().values(),
+            classes: images.classes().len(),
+            part: Some(part),
+        };
+        coverage.check(if files.len() == 1 { first } else { &found.folder })?;
+        Ok(LoadedImages { images, coverage })
     }
 
     fn not_found(&self, dir: &Path) -> Error {
@@ -269,6 +373,12 @@ impl Set {
 
 fn is_labels(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains("labels"))
+}
+
+/// Publishers call the test part `test` or `t10k`.
+fn is_test(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    name.starts_with("test") || name.starts_with("t10k")
 }
 
 /// The lines that are not blank.

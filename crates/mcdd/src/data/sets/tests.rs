@@ -179,3 +179,48 @@ fn images_are_found_and_counted() {
         assert_eq!((found.missing.len(), set.count(&found).unwrap()), (missing, rows), "{name}");
     }
 }
+
+/// A record of each label, and the pixels of CIFAR.
+fn records(labels: &[u8]) -> Vec<u8> {
+    labels.iter().flat_map(|&label| [&[label][..], &[label; 3072]].concat()).collect()
+}
+
+#[test]
+fn images_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let read = |name: &str, part| find(name).unwrap().read_images(dir.path(), part);
+    let said = |name: &str, part| read(name, part).unwrap().coverage.to_string();
+    let refused = |name: &str, part, text: &str| {
+        let e = read(name, part).unwrap_err();
+        assert!(e.to_string().contains(text) && e.hint_text().is_some(), "{e}");
+    };
+    refused("cifar10", Part::Test, "is not there");
+    refused("gas", Part::Train, "is a table");
+    refused("lsun", Part::Train, "test with only");
+    write(dir.path(), "cifar10/cifar-10-batches-bin/data_batch_2.bin", records(&[1, 2, 9]));
+    refused("cifar10", Part::Test, "the part to test with is not there");
+    write(dir.path(), "cifar10/cifar-10-batches-bin/test_batch.bin", records(&[4, 4]));
+    assert_eq!(said("cifar10", Part::Train), "CIFAR-10 (train): 3 of 50,000 images, 3 of 10 classes");
+    assert_eq!(said("cifar10", Part::Test), "CIFAR-10 (test): 2 of 10,000 images, 1 of 10 classes");
+    let (images, labels) = idx(30, 28);
+    write(dir.path(), "mnist/train-images-idx3-ubyte.gz", gzip(&images));
+    write(dir.path(), "mnist/train-labels-idx1-ubyte", labels);
+    let (images, labels) = idx(10_000, 28);
+    write(dir.path(), "mnist/t10k-images.idx3-ubyte", images);
+    write(dir.path(), "mnist/t10k-labels.idx1-ubyte.gz", gzip(&labels));
+    assert_eq!(said("mnist", Part::Train), "MNIST (train): 30 of 60,000 images");
+    assert_eq!(said("mnist", Part::Test), "MNIST (test): 10,000 images, 10 classes");
+    assert!(read("mnist", Part::Test).unwrap().coverage.complete());
+    let mut png = std::io::Cursor::new(Vec::new());
+    image::RgbImage::new(32, 32).write_to(&mut png, image::ImageFormat::Png).unwrap();
+    write(dir.path(), "Imagenet_crop/test/0.png", png.get_ref());
+    assert_eq!(said("tinyimagenet", Part::Test), "TinyImageNet (test): 1 of 10,000 images");
+    let mut png = std::io::Cursor::new(Vec::new());
+    image::RgbImage::new(36, 36).write_to(&mut png, image::ImageFormat::Png).unwrap();
+    write(dir.path(), "lsun/test/0.png", png.get_ref());
+    refused("lsun", Part::Test, "this is not LSUN: it has 3,888 features");
+    for set in ALL {
+        assert!(set.is_table() || set.is_images());
+        assert!(set.test_rows <= set.rows);
+    }
+}

@@ -1,0 +1,327 @@
+//! Images block by block: from sources to pixels of one shape, decoded on several threads, in their order.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use super::super::matrix;
+use super::super::options::Label;
+use super::super::schema::{Notices, count};
+use super::decode::{MAX_SIDE, Raster};
+use super::idx::shared;
+use super::source::{self, Content, Item, Source};
+use super::{ImageOptions, Shape};
+use crate::error::{Error, Result};
+
+/// The images of a block, at most.
+const MOST: usize = 512;
+
+/// The bytes of a block, about.
+const BYTES: usize = 64 << 20;
+
+/// How many bad images a notice shows.
+const SHOWN: usize = 3;
+
+/// An image of the wanted shape.
+pub(super) struct Ready {
+    pub pixels: Vec<u8>,
+    pub label: Option<Arc<str>>,
+    pub file: Arc<Path>,
+    pub row: u64,
+}
+
+/// What was done to images so that they fit.
+#[derive(Default)]
+struct Tally {
+    resized: usize,
+    greyed: usize,
+    coloured: usize,
+    bad: usize,
+    examples: Vec<String>,
+}
+
+pub(super) struct Blocks {
+    sources: std::vec::IntoIter<Box<dyn Source>>,
+    current: Option<Box<dyn Source>>,
+    labelled: bool,
+    /// The labels of all images, where they are in a file of their own.
+    labels: Option<(Arc<Path>, std::vec::IntoIter<Arc<str>>)>,
+    size: Option<(usize, usize)>,
+    channels: Option<usize>,
+    shape: Option<Shape>,
+    /// The first image, which decides what is not said.
+    first: String,
+    expected: Option<usize>,
+    skip_bad: bool,
+    threads: usize,
+    tally: Tally,
+    notices: Notices,
+}
+
+impl Blocks {
+    pub fn open<P: AsRef<Path>>(paths: &[P], options: &ImageOptions) -> Result<Blocks> {
+        options.check()?;
+        let (mut sources, mut notices) = (Vec::new(), Notices::new());
+        for path in paths {
+            let opened = source::open(path.as_ref(), &options.label, options.skip_bad)?;
+            sources.extend(opened.sources);
+            notices.extend(opened.notices);
+        }
+        let labels = match &options.label {
+            Label::File(path) => Some((Arc::from(path.as_path()), shared(&matrix::labels(path)?).into_iter())),
+            _ => None,
+        };
+        let threads = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        Ok(Blocks {
+            labelled: labels.is_some() || !sources.is_empty() && sources.iter().all(|s| s.labelled()),
+            labels,
+            expected: sources.iter().map(|s| s.expected()).sum(),
+            sources: sources.into_iter(),
+            current: None,
+            size: options.size,
+            channels: options.channels,
+            shape: options.size.zip(options.channels).map(|((height, width), channels)| Shape {
+                height,
+                width,
+                channels,
+            }),
+            first: String::new(),
+            skip_bad: options.skip_bad,
+            threads: threads.clamp(1, 64),
+            tally: Tally::default(),
+            notices,
+        })
+    }
+
+    /// Whether every image has a label.
+    pub fn labelled(&self) -> bool {
+        self.labelled
+    }
+
+    /// The shape of all images, where it is known: once one was read, at the latest.
+    pub fn shape(&self) -> Option<Shape> {
+        self.shape
+    }
+
+    /// About how many images there are.
+    pub fn expected(&self) -> Option<usize> {
+        self.expected
+    }
+
+    /// The next images, at most `max`; none at the end.
+    pub fn next(&mut self, max: usize, ready: &mut Vec<Ready>) -> Result<()> {
+        ready.clear();
+        let mut items = Vec::new();
+        while ready.is_empty() && max > 0 {
+            items.clear();
+            if !self.fetch(max, &mut items)? {
+                return self.labels_end();
+            }
+            self.attach_labels(&mut items)?;
+            let mut rest = items.as_mut_slice();
+            if self.shape.is_none() {
+                // Of the first block there is one image.
+                let Some((item, others)) = std::mem::take(&mut rest).split_first_mut() else { continue };
+                rest = others;
+                let raster = item.raster();
+                if let Ok(raster) = &raster {
+                    self.decide(raster.shape, item);
+                }
+                let outcome = raster.map(|raster| self.fitted(raster)).map_err(Problem::Bad);
+                self.take(item, outcome, ready)?;
+            }
+            let Some(shape) = self.shape else { continue };
+            let outcomes = decode_all(rest, shape, self.channels.is_none(), self.threads);
+            for (item, outcome) in rest.iter().zip(outcomes) {
+                self.take(item, outcome, ready)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next items of the sources; `false` at the end of all of them.
+    fn fetch(&mut self, max: usize, items: &mut Vec<Item>) -> Result<bool> {
+        loop {
+            let Some(source) = &mut self.current else {
+                match self.sources.next() {
+                    Some(source) => self.current = Some(source),
+                    None => return Ok(false),
+                }
+                continue;
+            };
+            let largest = self.shape.into_iter().chain(source.shape()).map(Shape::values).max();
+            let most = largest.map_or(1, |values| (BYTES / values.max(1)).clamp(1, MOST));
+            let most = if self.shape.is_none() { 1 } else { most };
+            if source.fill(most.min(max), items)? > 0 {
+                return Ok(true);
+            }
+            self.current = None;
+        }
+    }
+
+    fn attach_labels(&mut self, items: &mut [Item]) -> Result<()> {
+        let Some((path, labels)) = &mut self.labels else { return Ok(()) };
+        for item in items {
+            item.label = Some(labels.next().ok_or_else(|| uneven(path, "fewer"))?);
+        }
+        Ok(())
+    }
+
+    fn labels_end(&mut self) -> Result<()> {
+        match &mut self.labels {
+            Some((path, labels)) if labels.len() > 0 => Err(uneven(path, "more")),
+            _ => Ok(()),
+        }
+    }
+
+    fn decide(&mut self, found: Shape, item: &Item) {
+        let (height, width) = self.size.unwrap_or((found.height, found.width));
+        self.shape = Some(Shape { height, width, channels: self.channels.unwrap_or(found.channels) });
+        self.first = place(&item.file, item.row);
+    }
+
+    fn fitted(&self, raster: Raster) -> Fitted {
+        let found = raster.shape;
+        let pixels = self.shape.map_or(Vec::new(), |shape| raster.reshaped(shape).pixels);
+        Fitted { found, pixels }
+    }
+
+    /// Keeps an image, or counts why not.
+    fn take(&mut self, item: &Item, outcome: Outcome, ready: &mut Vec<Ready>) -> Result<()> {
+        match outcome {
+            Ok(Fitted { found, pixels }) => {
+                let shape = self.shape.unwrap_or(found);
+                self.tally.resized += usize::from((found.height, found.width) != (shape.height, shape.width));
+                self.tally.greyed += usize::from((found.channels, shape.channels) == (3, 1));
+                self.tally.coloured += usize::from((found.channels, shape.channels) == (1, 3));
+                ready.push(Ready { pixels, label: item.label.clone(), file: Arc::clone(&item.file), row: item.row });
+                Ok(())
+            }
+            Err(_) if self.skip_bad => {
+                self.tally.bad += 1;
+                if self.tally.examples.len() < SHOWN {
+                    self.tally.examples.push(place(&item.file, item.row));
+                }
+                Ok(())
+            }
+            Err(Problem::Bad(error)) => Err(error),
+            Err(Problem::Channels(channels)) => Err(self.mixed(item, channels)),
+        }
+    }
+
+    fn mixed(&self, item: &Item, channels: usize) -> Error {
+        let (this, others) = if channels == 1 { ("grey", "in colour") } else { ("in colour", "grey") };
+        let error = Error::data(format!("the image is {this}, and others are {others} ({})", self.first))
+            .at_file(&item.file)
+            .hint("give --channels 1 or --channels 3 to make them alike; --skip-bad goes on without it");
+        if item.row > 0 { error.at_row(item.row) } else { error }
+    }
+
+    /// What the user should know about the images read so far.
+    pub fn notices(&self) -> Notices {
+        let mut notices = self.notices.clone();
+        let Tally { resized, greyed, coloured, bad, examples } = &self.tally;
+        if *bad > 0 {
+            let more = if *bad > examples.len() { ", …" } else { "" };
+            notices.push(format!("{} left out: {}{more}", count(*bad, "bad image"), examples.join(", ")));
+        }
+        if let Some(shape) = self.shape.filter(|_| *resized > 0) {
+            let why = match self.size {
+                Some(_) => String::new(),
+                None => format!(", the size of the first ({}); --size HEIGHTxWIDTH gives another", self.first),
+            };
+            notices.push(format!("{} resized to {}x{}{why}", count(*resized, "image"), shape.height, shape.width));
+        }
+        for (n, what) in [(greyed, "colour image"), (coloured, "grey image")] {
+            if *n > 0 {
+                let made = if what == "colour image" { "grey" } else { "colour" };
+                notices.push(format!("{} made {made}", count(*n, what)));
+            }
+        }
+        notices
+    }
+}
+
+/// An image in the wanted shape, and the one it had.
+struct Fitted {
+    found: Shape,
+    pixels: Vec<u8>,
+}
+
+/// Why an image is of no use.
+enum Problem {
+    Bad(Error),
+    /// It has so many channels, and others have not.
+    Channels(usize),
+}
+
+type Outcome = Result<Fitted, Problem>;
+
+fn fit(item: &mut Item, shape: Shape, same_channels: bool) -> Outcome {
+    let raster = item.raster().map_err(Problem::Bad)?;
+    let found = raster.shape;
+    if same_channels && found.channels != shape.channels {
+        return Err(Problem::Channels(found.channels));
+    }
+    Ok(Fitted { found, pixels: raster.reshaped(shape).pixels })
+}
+
+/// Decodes items, in their order, on up to `threads` threads.
+fn decode_all(items: &mut [Item], shape: Shape, same_channels: bool, threads: usize) -> Vec<Outcome> {
+    let plain = |item: &Item| matches!(&item.content, Content::Pixels(raster) if raster.shape == shape);
+    if threads < 2 || items.len() < 2 || items.iter().all(plain) {
+        return items.iter_mut().map(|item| fit(item, shape, same_channels)).collect();
+    }
+    let mut outcomes: Vec<Option<Outcome>> = items.iter().map(|_| None).collect();
+    let part = items.len().div_ceil(threads * 8);
+    let work = Mutex::new(items.chunks_mut(part).zip(outcomes.chunks_mut(part)));
+    let run = || {
+        loop {
+            let next = work.lock().map_or(None, |mut work| work.next());
+            let Some((items, outcomes)) = next else { return };
+            for (item, outcome) in items.iter_mut().zip(outcomes) {
+                *outcome = Some(fit(item, shape, same_channels));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            // Where the system gives no more threads, those that are there do it all.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
+        }
+        run();
+    });
+    let lost = || Err(Problem::Bad(Error::data("the image was not decoded")));
+    outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect()
+}
+
+fn uneven(path: &Path, what: &str) -> Error {
+    Error::data(format!("there are {what} labels than images"))
+        .at_file(path)
+        .hint("give one label for each image, in the order of their names")
+}
+
+/// Where an image is, as errors say it.
+pub(super) fn place(file: &Path, row: u64) -> String {
+    if row == 0 { file.display().to_string() } else { format!("{}, row {row}", file.display()) }
+}
+
+impl ImageOptions {
+    fn check(&self) -> Result<()> {
+        if let Some((height, width)) = self.size
+            && !((1..=MAX_SIDE).contains(&height) && (1..=MAX_SIDE).contains(&width))
+        {
+            return Err(Error::setting(format!("images cannot be made {height}x{width}"))
+                .hint(format!("give sides of 1 to {MAX_SIDE}")));
+        }
+        match self.channels {
+            None | Some(1 | 3) => Ok(()),
+            Some(other) => {
+                Err(Error::setting(format!("images cannot have {other} channels"))
+                    .hint("give 1 for grey or 3 for colour"))
+            }
+        }
+    }
+}

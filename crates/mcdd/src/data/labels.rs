@@ -1,0 +1,193 @@
+//! The classes of rows, and the ways to divide rows by them: what tables and images share.
+
+use super::cell::{Column, list, quoted};
+use super::number;
+use crate::error::{Error, Result};
+use crate::seed::Stream;
+
+/// The class of each row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labels {
+    /// For each row an index into `names`.
+    pub codes: Vec<u32>,
+    /// The classes: in numeric order if all are numbers, else in the order of their texts.
+    pub names: Vec<String>,
+}
+
+impl Labels {
+    /// Labels from their names, with the classes in order: numbers by size if all are numbers, else as texts.
+    pub fn of(names: &[String]) -> Labels {
+        let mut seen: std::collections::HashMap<&str, u32> = std::collections::HashMap::new();
+        let mut distinct = Vec::new();
+        let codes = names
+            .iter()
+            .map(|name| {
+                *seen.entry(name).or_insert_with(|| {
+                    distinct.push(name.clone());
+                    distinct.len() as u32 - 1
+                })
+            })
+            .collect();
+        Labels::sorted(Column::Text { codes, names: distinct })
+            .unwrap_or(Labels { codes: Vec::new(), names: Vec::new() })
+    }
+
+    /// Labels from a column of texts, with their classes in order. `None` where a label is missing.
+    pub(super) fn sorted(column: Column) -> Option<Labels> {
+        let Column::Text { mut codes, names } = column else {
+            return None;
+        };
+        let value = |name: &String| match number::parse(name.as_bytes()) {
+            number::Cell::Number(value) => Some(value),
+            _ => None,
+        };
+        let values: Option<Vec<f64>> = names.iter().map(value).collect();
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        match &values {
+            Some(values) => {
+                order.sort_by(|&a, &b| values[a].total_cmp(&values[b]).then_with(|| names[a].cmp(&names[b])))
+            }
+            None => order.sort_by(|&a, &b| names[a].cmp(&names[b])),
+        }
+        let mut place = vec![0u32; names.len()];
+        for (new, &old) in order.iter().enumerate() {
+            place[old] = new as u32;
+        }
+        for code in &mut codes {
+            *code = *place.get(*code as usize)?;
+        }
+        let names = order.iter().map(|&old| names[old].clone()).collect();
+        Some(Labels { codes, names })
+    }
+
+    /// The class name of a row.
+    pub(super) fn name(&self, row: usize) -> Option<&str> {
+        self.names.get(*self.codes.get(row)? as usize).map(String::as_str)
+    }
+
+    /// How many rows each class has.
+    pub(super) fn sizes(&self) -> Vec<usize> {
+        let mut sizes = vec![0; self.names.len()];
+        for &code in &self.codes {
+            if let Some(size) = sizes.get_mut(code as usize) {
+                *size += 1;
+            }
+        }
+        sizes
+    }
+
+    /// The labels of some rows; the classes stay.
+    pub(super) fn select(&self, rows: &[usize]) -> Labels {
+        Labels { codes: rows.iter().map(|&r| self.codes[r]).collect(), names: self.names.clone() }
+    }
+
+    /// Takes the classes off that are not to be kept; no row may have one of them.
+    pub(super) fn keep_classes(&mut self, keep: impl Fn(usize) -> bool) {
+        let mut numbers = vec![0; self.names.len()];
+        let mut names = Vec::new();
+        for (old, name) in std::mem::take(&mut self.names).into_iter().enumerate().filter(|(c, _)| keep(*c)) {
+            numbers[old] = names.len() as u32;
+            names.push(name);
+        }
+        self.codes.iter_mut().for_each(|code| *code = numbers[*code as usize]);
+        self.names = names;
+    }
+}
+
+/// The number of a class, whose name may be a number written in another way.
+pub(super) fn class_number(classes: &[String], class: &str) -> Result<usize> {
+    let exact = classes.iter().position(|c| c == class);
+    exact.or_else(|| classes.iter().position(|c| c == number::normal(class))).ok_or_else(|| {
+        Error::data(format!("there is no class {}; the classes are: {}", quoted(class), list(classes)))
+            .hint("give the class as it stands in the data")
+    })
+}
+
+/// Checks that there are at least two classes, each with at least `least` rows.
+pub(super) fn check_classes(labels: Option<&Labels>, least: usize) -> Result<()> {
+    let Some(labels) = labels else {
+        return Err(Error::data("there are no labels").hint("give --label NAME"));
+    };
+    let (classes, rows) = (&labels.names, labels.codes.len());
+    if classes.len() < 2 {
+        return Err(Error::data(format!("there is one class only ({}), and at least two are needed", list(classes)))
+            .hint("check --label, or add rows of other classes"));
+    }
+    let small: Vec<String> = classes
+        .iter()
+        .zip(labels.sizes())
+        .filter(|(_, size)| *size < least)
+        .map(|(class, size)| format!("{class} ({size})"))
+        .collect();
+    if small.is_empty() {
+        return Ok(());
+    }
+    let error = if classes.len() * 2 > rows && classes.len() > 20 {
+        Error::data(format!(
+            "the labels have {} different values in {rows} rows: they look like numbers, not classes",
+            classes.len()
+        ))
+    } else {
+        Error::data(format!("each class needs at least {least} rows; too few have: {}", list(&small)))
+    };
+    Err(error.hint("check --label; add rows to these classes, or remove them"))
+}
+
+/// The rows of each class (all rows as one group without labels), each group in a random order that depends on
+/// the seed and the class only.
+fn shuffled_groups(labels: Option<&Labels>, rows: usize, seed: u64, purpose: &str) -> Vec<Vec<usize>> {
+    let mut groups = vec![Vec::new(); labels.map_or(0, |l| l.names.len()).max(1)];
+    for row in 0..rows {
+        let class = labels.and_then(|l| l.codes.get(row)).map_or(0, |&code| code as usize);
+        groups[class].push(row);
+    }
+    for (class, group) in groups.iter_mut().enumerate() {
+        Stream::new(seed, &format!("{purpose}/{class}")).shuffle(group);
+    }
+    groups
+}
+
+/// Divides rows at random, class by class, into parts of `1 - share` and `share`, each in ascending order; every
+/// class keeps at least one row in the first part.
+pub(super) fn split_rows(
+    labels: Option<&Labels>,
+    rows: usize,
+    share: f64,
+    seed: u64,
+) -> Result<(Vec<usize>, Vec<usize>)> {
+    if !(share > 0.0 && share < 1.0) {
+        return Err(Error::setting(format!("a share of {share} cannot be split off"))
+            .hint("give a share between 0 and 1, such as 0.2"));
+    }
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for group in shuffled_groups(labels, rows, seed, "split") {
+        let count = (group.len() as f64 * share).round() as usize;
+        let count = count.min(group.len().saturating_sub(1));
+        let (a, b) = group.split_at(count);
+        second.extend_from_slice(a);
+        first.extend_from_slice(b);
+    }
+    first.sort_unstable();
+    second.sort_unstable();
+    Ok((first, second))
+}
+
+/// Deals rows into `k` folds at random, class by class, so that folds differ by at most one row in size and in
+/// each class. Each fold is in ascending order.
+pub(super) fn folds(labels: Option<&Labels>, rows: usize, k: usize, seed: u64) -> Vec<Vec<usize>> {
+    let mut folds = vec![Vec::new(); k];
+    if k == 0 {
+        return folds;
+    }
+    let mut next = 0;
+    for group in shuffled_groups(labels, rows, seed, "folds") {
+        for row in group {
+            folds[next % k].push(row);
+            next += 1;
+        }
+    }
+    for fold in &mut folds {
+        fold.sort_unstable();
+    }
+    folds
+}
