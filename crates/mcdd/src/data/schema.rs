@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::{Column, MISSING, list, quoted, shown};
 use super::delimited::MAX_COLUMNS;
 use super::encode::{Encoder, Tally};
+use super::images::ImageSpec;
 use super::options::ReadOptions;
 use super::reader::Reader;
 use super::table::{LabelColumn, Table};
@@ -32,6 +33,9 @@ pub struct Schema {
     /// The column that held the labels.
     #[serde(default)]
     pub label: Option<LabelColumn>,
+    /// What takes the place of columns where the model reads images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageSpec>,
 }
 
 /// One column of the training data.
@@ -153,7 +157,7 @@ impl Schema {
                 count(missing_texts.1, "column")
             ));
         }
-        let schema = Schema { named: table.named, columns, label: table.label_column.clone() };
+        let schema = Schema { named: table.named, columns, label: table.label_column.clone(), image: None };
         if schema.width() == 0 {
             return Err(place(Error::data("no column is left: every one is constant, empty or dropped"))
                 .hint("give columns that differ between rows"));
@@ -162,9 +166,25 @@ impl Schema {
         Ok((schema, notices))
     }
 
+    /// The inputs of a model that reads images.
+    pub fn of_images(image: ImageSpec) -> Schema {
+        Schema { named: false, columns: Vec::new(), label: None, image: Some(image) }
+    }
+
     /// The number of network inputs.
     pub fn width(&self) -> usize {
-        self.columns.iter().map(|c| c.kind.width()).sum()
+        match &self.image {
+            Some(image) => image.shape().values(),
+            None => self.columns.iter().map(|c| c.kind.width()).sum(),
+        }
+    }
+
+    /// Refuses tables where images are read.
+    fn reads_tables(&self) -> Result<()> {
+        match &self.image {
+            Some(_) => Err(Error::data("the model reads images, and this is a table").hint("give images")),
+            None => Ok(()),
+        }
     }
 
     /// The names of the inputs: `petal width`, `colour=red`, `age missing`.
@@ -200,6 +220,7 @@ impl Schema {
     pub fn transform(&self, table: &Table, rows: Option<&[usize]>) -> Result<Vec<f32>> {
         /// Rows of the output that are worked on together, so that they stay in the cache.
         const CHUNK: usize = 256;
+        self.reads_tables()?;
         let width = self.width();
         let mut encoders = Vec::with_capacity(self.columns.len());
         let mut offset = 0;
@@ -308,6 +329,7 @@ impl Schema {
     /// # Errors
     /// Where the file cannot be read, or lacks a column of the model.
     pub fn reader(&self, path: &Path, options: &ReadOptions) -> Result<Reader> {
+        self.reads_tables().map_err(|e| e.at_file(path))?;
         Reader::open(self, path, options)
     }
 
@@ -317,6 +339,13 @@ impl Schema {
     /// Where it could not have been made by [`Schema::fit`].
     pub fn validate(&self) -> Result<()> {
         let bad = |message: String| Error::format(message).hint("the model file is damaged: train or fetch it again");
+        if let Some(image) = &self.image {
+            image.validate()?;
+            if !self.columns.is_empty() || self.label.is_some() {
+                return Err(bad("the model reads images, and has columns".into()));
+            }
+            return Ok(());
+        }
         if self.columns.len() > MAX_COLUMNS || self.width() > 2 * MAX_COLUMNS {
             return Err(bad("the model has too many columns".into()));
         }
@@ -558,6 +587,7 @@ mod tests {
             named: true,
             columns,
             label: label.map(|(name, at)| LabelColumn { name: name.into(), position: Some(at) }),
+            image: None,
         };
         let good = numeric("a", 0.0, 1.0);
         assert!(schema(vec![good.clone()], Some(("y", 1))).validate().is_ok());

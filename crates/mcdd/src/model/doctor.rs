@@ -2,8 +2,6 @@
 
 use super::{Calibration, ModelMember};
 use crate::head::{Head, HeadConfig, Loop, Sigma};
-use crate::net::cpu::Scratch;
-use crate::train::Rows;
 
 /// Classes and rows are named by their first few.
 fn some(names: &[String]) -> String {
@@ -11,25 +9,24 @@ fn some(names: &[String]) -> String {
     if names.len() > 5 { format!("{shown} and {} more", names.len() - 5) } else { shown }
 }
 
-/// Looks at the members, at the latent vectors of the held-out rows and at the calibration.
+/// Looks at the members, at the latent vectors of the held-out rows under each, and at the calibration.
 pub(super) fn examine(
     members: &[ModelMember],
-    held: Rows,
+    latents: &[Vec<f32>],
+    y: &[u32],
     calibration: &Calibration,
     classes: &[String],
     tpr: f64,
 ) -> Vec<String> {
     let mut findings = Vec::new();
-    let mut scratch = Scratch::default();
-    for (i, member) in members.iter().enumerate() {
-        let z = member.net.latents(held.x, &mut scratch);
+    for (i, (member, z)) in members.iter().zip(latents).enumerate() {
         let who = if members.len() > 1 { format!("member {}: ", i + 1) } else { String::new() };
         let mut found = vec![];
         found.extend(floor(member.head.as_ref()));
         let closed = member.head.config().trained_by() == Loop::ClosedForm;
         // Inputs are not latent features: they may be constant or far from round.
-        found.extend(dead(z, held.y.len()).filter(|_| !closed));
-        found.extend(overlap(member.head.as_ref(), z, held.y, classes).filter(|_| !closed));
+        found.extend(dead(z, y.len()).filter(|_| !closed));
+        found.extend(overlap(member.head.as_ref(), z, y, classes).filter(|_| !closed));
         findings.extend(found.into_iter().map(|f| format!("{who}{f}")));
     }
     findings.extend(ties(calibration));
@@ -40,7 +37,7 @@ pub(super) fn examine(
     }
     let mut held_rows = vec![0usize; classes.len()];
     if !classes.is_empty() {
-        held.y.iter().for_each(|&y| held_rows[y as usize] += 1);
+        y.iter().for_each(|&y| held_rows[y as usize] += 1);
     }
     let small: Vec<String> =
         classes.iter().zip(&held_rows).filter(|(_, n)| **n < 5).map(|(c, n)| format!("{c} ({n})")).collect();

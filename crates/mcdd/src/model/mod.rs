@@ -21,14 +21,14 @@ use self::usual::Usual;
 use std::path::Path;
 
 use crate::container::Container;
-use crate::data::{Notices, Schema, Table, count};
+use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
 use crate::detector::On;
 use crate::error::{Error, Kind, Result};
 use crate::head::{Head, Loop};
 use crate::net::cpu::pool::Pool;
 use crate::net::cpu::{self, Predictor};
 use crate::net::{Graph, ParamSpec};
-use crate::train::{self, Epoch, Rows, Run, Settings};
+use crate::train::{self, Epoch, Examples, Pictures, Rows, Run, Settings};
 
 /// Parameters of a network at the most: 1 GB, and training needs several times that.
 const MOST_PARAMETERS: usize = 1 << 28;
@@ -130,6 +130,40 @@ impl Saved {
     }
 }
 
+/// Whether labels are used.
+///
+/// # Errors
+/// If they are, and there are none.
+fn labelled(settings: &Settings, there: bool) -> Result<bool> {
+    let labelled = settings.head.classifies() || settings.detector.detector.about().needs.labels;
+    if labelled && !there {
+        let who = if settings.head.classifies() { settings.head.name() } else { settings.detector.detector.name() };
+        return Err(Error::data(format!("there are no labels, and {who} needs them"))
+            .hint("give --label NAME, or a method and a detector that use no labels (mcdd methods)"));
+    }
+    Ok(labelled)
+}
+
+/// Rows to train on and rows held out, of which there must be one.
+fn held_out(parts: (Vec<usize>, Vec<usize>)) -> Result<(Vec<usize>, Vec<usize>)> {
+    if parts.1.is_empty() {
+        return Err(Error::setting("no row is held out: there are too few rows for this share")
+            .hint("raise --holdout, e.g. to 0.2"));
+    }
+    Ok(parts)
+}
+
+/// Everything that training needs.
+struct Ready<'a> {
+    schema: Schema,
+    notices: Notices,
+    classes: Vec<String>,
+    labelled: bool,
+    graph: Graph,
+    train: Examples<'a>,
+    held: Examples<'a>,
+}
+
 impl Model {
     /// Trains on a table with labels, on all cores and without a watcher.
     ///
@@ -145,33 +179,71 @@ impl Model {
     /// As for [`Model::fit`], or if a checkpoint cannot be written or read.
     pub fn fit_with(table: &Table, settings: &Settings, run: &Run) -> Result<Fitted> {
         settings.check()?;
-        let detector_needs_labels = settings.detector.detector.about().needs.labels;
-        let labelled = settings.head.classifies() || detector_needs_labels;
-        if labelled && table.labels.is_none() {
-            let who = if settings.head.classifies() { settings.head.name() } else { settings.detector.detector.name() };
-            return Err(Error::data(format!("there are no labels, and {who} needs them"))
-                .hint("give --label NAME, or a method and a detector that use no labels (mcdd methods)"));
+        if settings.image.is_some() {
+            return Err(Error::setting("these settings are for images, and this is a table"));
         }
+        let labelled = labelled(settings, table.labels.is_some())?;
         if labelled {
             table.check_classes(MIN_CLASS_ROWS)?;
         }
-        let (train_rows, held_rows) = table.split_rows(settings.holdout, settings.seed)?;
-        if held_rows.is_empty() {
-            return Err(Error::setting("no row is held out: there are too few rows for this share")
-                .hint("raise --holdout, e.g. to 0.2"));
-        }
-        let (schema, mut notices) = Schema::fit(table, &train_rows)?;
+        let (train_rows, held_rows) = held_out(table.split_rows(settings.holdout, settings.seed)?)?;
+        let (schema, notices) = Schema::fit(table, &train_rows)?;
         let x = schema.transform(table, Some(&train_rows))?;
         let held_x = schema.transform(table, Some(&held_rows))?;
         // Where no label is used, none is needed.
-        let label = |r: usize| if labelled { table.label(r).unwrap_or(0) } else { 0 };
-        let labels = |rows: &[usize]| rows.iter().map(|&r| label(r)).collect::<Vec<u32>>();
-        let (y, held_y) = (labels(&train_rows), labels(&held_rows));
-        let (train, held) = (Rows { x: &x, y: &y }, Rows { x: &held_x, y: &held_y });
+        let label = |r: &usize| table.label(*r).filter(|_| labelled).unwrap_or(0);
+        let y: Vec<u32> = train_rows.iter().map(label).collect();
+        let held_y: Vec<u32> = held_rows.iter().map(label).collect();
+        let ready = Ready {
+            graph: train::graph(schema.width(), settings),
+            classes: table.classes().to_vec(),
+            labelled,
+            train: Examples::Rows(Rows { x: &x, y: &y }),
+            held: Examples::Rows(Rows { x: &held_x, y: &held_y }),
+            schema,
+            notices,
+        };
+        let mut fitted = Self::fit_ready(ready, settings, run)?;
+        let model = &mut fitted.model;
+        model.findings.extend(doctor::one_cell(&x, &model.schema.input_names()));
+        Ok(fitted)
+    }
 
-        let classes = table.classes().to_vec();
-        let graph = train::graph(schema.width(), settings);
-        let epochs = settings.epochs_for(y.len());
+    /// Trains on images with labels; the settings must be for them ([`Settings::for_images`]).
+    ///
+    /// # Errors
+    /// As for [`Model::fit_with`].
+    pub fn fit_images(images: &Images, settings: &Settings, run: &Run) -> Result<Fitted> {
+        settings.check()?;
+        let labelled = labelled(settings, images.labels.is_some())?;
+        if labelled {
+            images.check_classes(MIN_CLASS_ROWS)?;
+        }
+        let (train_rows, held_rows) = held_out(images.split_rows(settings.holdout, settings.seed)?)?;
+        let spec = ImageSpec::fit(images, &train_rows)?;
+        if let Some(augment) = settings.image.as_ref().and_then(|i| i.augment) {
+            augment.check(spec.shape())?;
+        }
+        let label = |r: &usize| images.label(*r).filter(|_| labelled).unwrap_or(0);
+        let y: Vec<u32> = train_rows.iter().map(label).collect();
+        let held_y: Vec<u32> = held_rows.iter().map(label).collect();
+        let some = |rows, y| Examples::Images(Pictures { images, rows, spec: &spec, y });
+        let ready = Ready {
+            graph: train::image_graph([spec.height, spec.width, spec.channels], settings)?,
+            classes: images.classes().to_vec(),
+            labelled,
+            train: some(&train_rows, &y),
+            held: some(&held_rows, &held_y),
+            schema: Schema::of_images(spec.clone()),
+            notices: Notices::new(),
+        };
+        Self::fit_ready(ready, settings, run)
+    }
+
+    /// Trains, calibrates and examines.
+    fn fit_ready(ready: Ready, settings: &Settings, run: &Run) -> Result<Fitted> {
+        let Ready { graph, classes, labelled, train, held, schema, mut notices } = ready;
+        let epochs = settings.epochs_for(train.len());
         if epochs < settings.epochs {
             let (all, steps) = (settings.epochs, settings.steps.unwrap_or(0));
             notices.push(format!(
@@ -196,7 +268,7 @@ impl Model {
             )
         });
         let pool = Pool::new(run.threads);
-        let known = labelled.then_some(&y[..]);
+        let known = labelled.then(|| train.y());
         let mut members = trained
             .into_iter()
             .map(|m| {
@@ -204,14 +276,17 @@ impl Model {
                 let (history, epoch, usual) = (m.history, m.epoch, Usual::default());
                 let mut member = ModelMember { net, head: m.head, history, epoch, probe: None, usual };
                 let (detect, seed) = (&settings.detector, settings.seed);
-                let rows = probe::Fit { x: train.x, labels: known, classes: classes.len(), seed };
+                let rows = probe::Fit { rows: train, labels: known, classes: classes.len(), seed };
                 member.probe = Probe::fit(detect, &graph, member.host(), rows, &pool)?;
                 Ok(member)
             })
             .collect::<Result<Vec<_>>>()?;
-        let reach = clipped.map(|limit| Reach::of(train.x, schema.width(), limit));
+        let reach = match clipped {
+            Some(limit) => Some(Reach::of(train.rows()?.x, schema.width(), limit)),
+            None => None,
+        };
         let scores = |members: &[ModelMember], reach: Option<&Reach>| {
-            predict::verdicts(Ensemble { members, reach }, held.x, held.y.len(), &pool)
+            predict::verdicts(Ensemble { members, reach }, held, &pool)
         };
         if Usual::needed(members.len(), reach.is_some()) {
             let each: Vec<Vec<f64>> =
@@ -219,14 +294,15 @@ impl Model {
             members.iter_mut().zip(Usual::of(&each)?).for_each(|(member, usual)| member.usual = usual);
         }
         let verdicts = scores(&members, reach.as_ref());
-        let right = verdicts.class.iter().zip(held.y).filter(|(c, y)| c == y).count();
-        let accuracy = (!verdicts.class.is_empty()).then(|| right as f64 / held.y.len() as f64);
+        let right = verdicts.class.iter().zip(held.y()).filter(|(c, y)| c == y).count();
+        let accuracy = (!verdicts.class.is_empty()).then(|| right as f64 / held.len() as f64);
         let calibration = Calibration::new(verdicts.confidence).map_err(|_| {
             Error::new(Kind::Diverged, "training ended in confidences that are not finite").hint("lower --lr")
         })?;
-        let mut findings =
-            doctor::examine(&members, held, &calibration, if labelled { &classes } else { &[] }, settings.tpr);
-        findings.extend(doctor::one_cell(train.x, &schema.input_names()));
+        let latents: Vec<Vec<f32>> =
+            members.iter().map(|m| Ok(held.latents(&m.net, graph.latent()?, &pool))).collect::<Result<_>>()?;
+        let named = if labelled { &classes[..] } else { &[] };
+        let mut findings = doctor::examine(&members, &latents, held.y(), &calibration, named, settings.tpr);
         findings.extend(stopped);
         let settings = Settings { members: members.len(), ..settings.clone() };
         let model = Model {
@@ -238,7 +314,7 @@ impl Model {
             calibration,
             accuracy,
             settings,
-            rows: y.len(),
+            rows: train.len(),
             findings,
             version: env!("CARGO_PKG_VERSION").into(),
         };

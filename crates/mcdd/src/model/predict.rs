@@ -8,10 +8,12 @@ use crate::error::{Error, Result};
 use crate::head::posterior;
 use crate::net::cpu;
 use crate::net::cpu::pool::{Pool, chunks};
-use crate::train::largest;
+use crate::train::{Examples, Rows, largest};
 
 /// Rows that one thread takes at a time: enough for what a member keeps to stay in its cache for a while.
 const BLOCK: usize = 768;
+/// Numbers that it takes at the most: images are large.
+const BLOCK_NUMBERS: usize = 1 << 21;
 
 /// What a model says about some rows; a buffer that can be used again.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -132,24 +134,26 @@ fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: 
 }
 
 /// What members that have no calibration yet say about some rows: no p-values.
-pub(super) fn verdicts(ensemble: Ensemble, x: &[f32], rows: usize, pool: &Pool) -> Predictions {
+pub(super) fn verdicts(ensemble: Ensemble, rows: Examples, pool: &Pool) -> Predictions {
     let mut out = Predictions::default();
-    if let Some(width) = x.len().checked_div(rows) {
-        out.sized(rows, ensemble.members.first().map_or(0, ModelMember::classes), false);
-        blocks(ensemble, x, width, &mut out, pool);
+    out.sized(rows.len(), ensemble.members.first().map_or(0, ModelMember::classes), false);
+    if !rows.is_empty() {
+        blocks(ensemble, rows, &mut out, pool);
     }
     out
 }
 
 /// Scores all rows, block by block.
-fn blocks(ensemble: Ensemble, x: &[f32], width: usize, out: &mut Predictions, pool: &Pool) {
+fn blocks(ensemble: Ensemble, rows: Examples, out: &mut Predictions, pool: &Pool) {
     let k = out.classes;
+    let block = BLOCK.min(BLOCK_NUMBERS / rows.width().max(1)).max(1);
     let parts = (
-        (chunks(&mut out.class, BLOCK), chunks(&mut out.confidence, BLOCK)),
-        (chunks(&mut out.posterior, BLOCK * k), chunks(&mut out.distance, BLOCK * k)),
+        (chunks(&mut out.class, block), chunks(&mut out.confidence, block)),
+        (chunks(&mut out.posterior, block * k), chunks(&mut out.distance, block * k)),
     );
     pool.split(parts, |i, ((class, confidence), (posterior, distance))| {
-        let x = &x[i * BLOCK * width..][..confidence.len() * width];
+        let mut buffer = Vec::new();
+        let x = rows.x(i * block..i * block + confidence.len(), &mut buffer);
         score(ensemble, x, k, Part { class, confidence, posterior, distance }, &mut Scratch::default());
     });
 }
@@ -166,7 +170,8 @@ impl Model {
             return Err(Error::data(format!("the input must be finite numbers, {width} for each row")));
         }
         out.sized(x.len() / width, self.told_apart(), self.has_distances());
-        blocks(self.ensemble(), x, width, out, pool);
+        let y = vec![0; x.len() / width];
+        blocks(self.ensemble(), Examples::Rows(Rows { x, y: &y }), out, pool);
         self.p_values(out);
         Ok(())
     }

@@ -6,9 +6,7 @@ use crate::head::{Head, HeadConfig};
 use crate::net::cpu::pool::{Pool, chunks};
 use crate::net::cpu::{self, Engine, Pass, Predictor};
 use crate::net::{Graph, Params};
-
-/// Rows that one thread takes at a time while features are collected.
-const BLOCK: usize = 510;
+use crate::train::Examples;
 
 /// The parts of the network whose outputs a detector looks at.
 fn views(detect: &Detect, graph: &Graph, params: &Params) -> Result<Vec<View>> {
@@ -74,8 +72,8 @@ pub(super) struct Buffers {
 /// What a detector is fitted on.
 #[derive(Clone, Copy)]
 pub(super) struct Fit<'a> {
-    /// Training rows, as the network gets them.
-    pub x: &'a [f32],
+    /// What the network was trained on.
+    pub rows: Examples<'a>,
     /// Their classes, where they have any.
     pub labels: Option<&'a [u32]>,
     pub classes: usize,
@@ -107,7 +105,6 @@ impl Host<'_> {
 impl Probe {
     /// Fits on the rows that a member was trained on; none where the head's own score is wanted.
     pub fn fit(detect: &Detect, graph: &Graph, host: Host, given: Fit, pool: &Pool) -> Result<Option<Probe>> {
-        let x = given.x;
         if detect.is_own() {
             return Ok(None);
         }
@@ -115,13 +112,15 @@ impl Probe {
         let linear = host.head.config() == HeadConfig::Softmax;
         let views = views(detect, graph, host.net.params())?;
         let width = views.iter().map(|v| v.width).sum();
-        let rows = x.len() / graph.input;
+        let rows = given.rows.len();
+        let block = given.rows.block();
         let mut features = vec![0.0f32; rows * width];
         let mut logits = vec![0.0f64; rows * host.head.classes()];
-        let parts = (chunks(&mut features, BLOCK * width), chunks(&mut logits, BLOCK * host.head.classes()));
+        let parts = (chunks(&mut features, block * width), chunks(&mut logits, block * host.head.classes()));
         pool.split(parts, |i, (features, logits)| {
             let rows = features.len() / width;
-            let x = &x[i * BLOCK * graph.input..][..rows * graph.input];
+            let mut buffer = Vec::new();
+            let x = given.rows.x(i * block..i * block + rows, &mut buffer);
             let mut b = Buffers::default();
             let z = host.net.latents(x, &mut b.net).to_vec();
             collect(&views, x, &z, rows, features, &mut b.net);

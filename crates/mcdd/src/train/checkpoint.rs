@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::optim::State;
-use super::{Best, Epoch, Preset, Progress, Rows, Select, Settings};
+use super::{Best, Epoch, Examples, Pictures, Preset, Progress, Select, Settings};
 use crate::container::{Container, Values, hex};
 use crate::detector::Detect;
 use crate::error::{Error, Result};
@@ -34,7 +34,7 @@ struct Text {
 }
 
 /// A name for the data and the settings of a run: a checkpoint of another run is refused.
-pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Rows]) -> Result<String> {
+pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Examples]) -> Result<String> {
     // The detector and the choice of an epoch come after training, and a member knows nothing of the others: another
     // detector or threshold, or more members, may go on from the same networks. The budget of steps is already in the
     // number of epochs.
@@ -46,11 +46,19 @@ pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Rows]) -> Result
     let mut hash = Sha256::new();
     hash.update(text.as_bytes());
     for part in parts {
-        for chunk in part.x.chunks(4096) {
-            let bytes: Vec<u8> = chunk.iter().flat_map(|v| v.to_le_bytes()).collect();
-            hash.update(&bytes);
+        match part {
+            Examples::Rows(rows) => {
+                for chunk in rows.x.chunks(4096) {
+                    let bytes: Vec<u8> = chunk.iter().flat_map(|v| v.to_le_bytes()).collect();
+                    hash.update(&bytes);
+                }
+            }
+            Examples::Images(Pictures { images, rows, spec, .. }) => {
+                rows.iter().for_each(|&row| hash.update(images.image(row)));
+                hash.update(serde_json::to_string(spec).map_err(|e| Error::format(e.to_string()))?);
+            }
         }
-        hash.update(part.y.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+        hash.update(part.y().iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
     }
     Ok(hex(&hash.finalize()))
 }

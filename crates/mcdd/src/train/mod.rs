@@ -2,37 +2,33 @@
 
 mod alad;
 mod checkpoint;
+mod examples;
 pub mod optim;
 mod plan;
 mod settings;
 mod shards;
+mod stepper;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Scope;
 
 use serde::{Deserialize, Serialize};
 
-pub use settings::{Preset, Select, Settings};
+pub use examples::{Examples, Pictures, Rows};
+pub use settings::{ImageSettings, Preset, Select, Settings};
 pub use shards::Shards;
 
 use self::checkpoint::Keeper;
 use self::optim::{State, update};
 use self::plan::Plan;
+use self::stepper::Stepper;
 use crate::error::{Error, Kind, Result};
-use crate::head::{Head, Loop, Sampling, Scratch, Settles};
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::{self, Engine, Predictor};
+use crate::head::{Head, Loop, Scratch, Settles};
+use crate::net::cpu::Predictor;
+use crate::net::cpu::pool::Pool;
 use crate::net::{Graph, Params, mlp_with};
 use crate::seed::Stream;
-
-/// Rows ready for a network.
-#[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
-    /// By rows.
-    pub x: &'a [f32],
-    /// A label for each row; anything, where the method uses none.
-    pub y: &'a [u32],
-}
 
 /// How training is run; nothing in here changes what comes out.
 pub struct Run<'a> {
@@ -98,7 +94,20 @@ pub struct Member {
     pub interrupted: bool,
 }
 
-/// The network that a method is trained with.
+/// The network that a method is trained with, for images of this height, width and number of channels.
+///
+/// # Errors
+/// If the settings are none for images, or the images too small.
+pub fn image_graph(image: [usize; 3], settings: &Settings) -> Result<Graph> {
+    let Some(s) = &settings.image else { return Err(Error::setting("there is no network for images")) };
+    if settings.head.trained_by() != Loop::Gradients || !settings.head.allows_batch_norm() {
+        return Err(Error::setting(format!("{} is for tables, not for images", settings.head.name()))
+            .hint("take --method deep-mcdd, softmax or another that trains a network"));
+    }
+    s.net.graph(image, s.latent)
+}
+
+/// The network that a method is trained with on a table.
 pub fn graph(input: usize, settings: &Settings) -> Graph {
     let clip = settings.clip.map(|c| c as f32);
     let with = |batch_norm| mlp_with(input, clip, &settings.hidden, settings.latent, batch_norm);
@@ -118,12 +127,12 @@ pub fn fit(
     graph: &Graph,
     settings: &Settings,
     classes: usize,
-    train: Rows,
-    held: Rows,
+    train: Examples,
+    held: Examples,
     run: &Run,
 ) -> Result<Vec<Member>> {
     settings.check()?;
-    let settings = &Settings { epochs: settings.epochs_for(train.y.len()), ..settings.clone() };
+    let settings = &Settings { epochs: settings.epochs_for(train.len()), ..settings.clone() };
     if let Some(folder) = &run.checkpoint {
         checkpoint::prepare(folder, run.resume)?;
     }
@@ -132,7 +141,7 @@ pub fn fit(
         None => String::new(),
     };
     if settings.head.trained_by() == Loop::ClosedForm {
-        return closed_form(graph, settings, classes, train, held, run);
+        return closed_form(graph, settings, classes, train.rows()?, held.rows()?, run);
     }
     run.watch.begin(settings.members, settings.epochs);
     let one = |member: usize, threads: usize| {
@@ -143,8 +152,12 @@ pub fn fit(
         let keeper = run.checkpoint.as_ref().map(|folder| Keeper::new(folder, member, fingerprint.clone()));
         let pool = Pool::new(threads);
         match settings.head.trained_by() {
-            Loop::Adversarial => alad::fit_member(graph, settings, train, held, member, keeper, run, &pool),
-            _ => fit_member(graph, settings, classes, train, held, member, keeper, run, &pool),
+            Loop::Adversarial => {
+                alad::fit_member(graph, settings, train.rows()?, held.rows()?, member, keeper, run, &pool)
+            }
+            _ => std::thread::scope(|scope| {
+                fit_member(graph, settings, classes, train, held, member, keeper, run, &pool, scope)
+            }),
         }
         .map(Some)
     };
@@ -178,8 +191,8 @@ fn closed_form(
     let x: Vec<f32> = train.x.chunks_exact(width).step_by(every).flatten().copied().collect();
     let y: Vec<u32> = train.y.iter().step_by(every).copied().collect();
     run.watch.begin(1, 1);
-    let (loss, _) = watcher.judge(head.as_ref(), &x, Rows { x: &x, y: &y });
-    let (held_out_loss, held_out_accuracy) = watcher.judge(head.as_ref(), held.x, held);
+    let (loss, _) = watcher.judge(head.as_ref(), &x, &y);
+    let (held_out_loss, held_out_accuracy) = watcher.judge(head.as_ref(), held.x, held.y);
     let record = Epoch { epoch: 0, loss, held_out_loss, held_out_accuracy };
     run.watch.epoch(0, &record);
     let net = Params::new(graph.specs());
@@ -238,17 +251,9 @@ fn total(parts: &[Vec<f32>], out: &mut [f32]) {
 
 impl Progress {
     /// Lets the head follow the latents of all training rows.
-    fn settle(&mut self, graph: &Graph, train: Rows, epochs: usize, pool: &Pool) -> Result<()> {
-        let n = train.y.len();
-        let (width, latent) = (train.x.len() / n.max(1), graph.latent()?);
-        let net = Predictor::new(graph, &self.net)?;
-        let mut z = vec![0.0f32; n * latent];
-        pool.split(chunks(&mut z, Watcher::ROWS * latent), |i, z| {
-            let rows = z.len() / latent;
-            let x = &train.x[i * Watcher::ROWS * width..][..rows * width];
-            z.copy_from_slice(net.latents(x, &mut cpu::Scratch::default()));
-        });
-        self.head.settle(&z, train.y, epochs, pool)
+    fn settle(&mut self, graph: &Graph, train: Examples, epochs: usize, pool: &Pool) -> Result<()> {
+        let z = train.latents(&Predictor::new(graph, &self.net)?, graph.latent()?, pool);
+        self.head.settle(&z, train.y(), epochs, pool)
     }
 
     fn snapshot(&self, epoch: usize, loss: f64) -> Best {
@@ -257,18 +262,19 @@ impl Progress {
 }
 
 #[allow(clippy::too_many_arguments)]
-fn fit_member(
+fn fit_member<'a>(
     graph: &Graph,
     settings: &Settings,
     classes: usize,
-    train: Rows,
-    held: Rows,
+    train: Examples<'a>,
+    held: Examples,
     member: usize,
     mut keeper: Option<Keeper>,
     run: &Run,
     pool: &Pool,
+    scope: &'a Scope<'a, '_>,
 ) -> Result<Member> {
-    let (width, n) = (graph.input, train.y.len());
+    let n = train.len();
     let net = graph.init(&mut Stream::new(settings.seed, &format!("init/net/{member}")));
     let head =
         settings.head.build(classes, graph.latent()?, &mut Stream::new(settings.seed, &format!("init/head/{member}")));
@@ -280,12 +286,11 @@ fn fit_member(
         p.history.iter().for_each(|e| run.watch.epoch(member, e));
     }
     let batch = settings.batch.min(n);
-    let mut plan = Plan::new(settings.head.sampling(), batch, graph.has_batch_norm(), train.y);
+    let mut plan = Plan::new(settings.head.sampling(), batch, graph.has_batch_norm(), train.y());
     let steps = (settings.epochs * plan.steps()) as u64;
-    let mut engine = Engine::new(graph)?;
-    engine.load(&p.net, pool);
-    let whole = settings.head.sampling() != Sampling::Shuffled;
-    let mut shards = Shards::new(&p.net, p.head.params(), batch, width, whole);
+    let params = (&p.net, p.head.params());
+    let mut stepper = Stepper::new(graph, settings, params, train, (member, batch), scope)?;
+    stepper.load(&p.net, pool);
     let mut watcher = Watcher::default();
     let mut sums = vec![0.0f32; p.head.params().data.len()];
     let mut interrupted = false;
@@ -299,9 +304,10 @@ fn fit_member(
         }
         // The order depends on the epoch alone, so a resumed run needs nothing but its number.
         plan.draw(&mut Stream::new(settings.seed, &format!("shuffle/{member}/{epoch}")));
+        stepper.begin(epoch, &plan)?;
         let (mut loss, mut seen) = (0.0, 0);
         for rows in plan.batches() {
-            let here = shards.run(&engine, &p.net, p.head.as_ref(), train, rows, pool);
+            let here = stepper.step(&p.net, p.head.as_ref(), train.y(), rows, pool);
             if !here.is_finite() {
                 return Err(Error::new(
                     Kind::Diverged,
@@ -311,17 +317,17 @@ fn fit_member(
             }
             loss += here * rows.len() as f64;
             seen += rows.len();
-            let rate = settings.lr * settings.schedule.at(p.step, steps);
+            let (rate, decay) = settings.rate(p.step, steps);
             p.step += 1;
-            let (o, decay) = (&settings.optimizer, settings.weight_decay);
-            update(o, rate, decay, p.step, &mut p.net, shards.net_gradients(), &mut p.states.0, pool);
+            let o = &settings.optimizer;
+            update(o, rate, decay, p.step, &mut p.net, stepper.net_gradients(), &mut p.states.0, pool);
             let head = p.head.params_mut();
-            update(o, rate, decay, p.step, head, shards.head_gradients(), &mut p.states.1, pool);
+            update(o, rate, decay, p.step, head, stepper.head_gradients(), &mut p.states.1, pool);
             p.head.project();
-            total(shards.head_gradients(), &mut sums);
+            total(stepper.head_gradients(), &mut sums);
             p.head.absorb(&sums);
-            engine.absorb(&mut p.net, shards.net_gradients());
-            engine.load(&p.net, pool);
+            stepper.absorb(&mut p.net);
+            stepper.load(&p.net, pool);
             if run.watch.stop() {
                 interrupted = true;
                 break;
@@ -330,7 +336,7 @@ fn fit_member(
         if settings.head.settles() == Settles::Always {
             p.settle(graph, train, epoch + 1, pool)?;
         }
-        let (held_out_loss, held_out_accuracy) = watcher.look(graph, &p, held)?;
+        let (held_out_loss, held_out_accuracy) = watcher.look(graph, &p, held, pool)?;
         if !interrupted {
             let record = Epoch { epoch, loss: loss / seen.max(1) as f64, held_out_loss, held_out_accuracy };
             p.history.push(record);
@@ -363,7 +369,6 @@ fn fit_member(
 /// Buffers for looking at the held-out rows.
 #[derive(Default)]
 struct Watcher {
-    net: cpu::Scratch,
     scratch: Scratch,
     gradient: Vec<f32>,
     ignored: Vec<f32>,
@@ -376,24 +381,20 @@ impl Watcher {
     const ROWS: usize = 510;
 
     /// Mean loss and accuracy on the held-out rows.
-    fn look(&mut self, graph: &Graph, p: &Progress, held: Rows) -> Result<(f64, Option<f64>)> {
-        let net = Predictor::new(graph, &p.net)?;
-        let mut z = Vec::with_capacity(held.y.len() * graph.latent()?);
-        for x in held.x.chunks(Self::ROWS * graph.input) {
-            z.extend_from_slice(net.latents(x, &mut self.net));
-        }
-        Ok(self.judge(p.head.as_ref(), &z, held))
+    fn look(&mut self, graph: &Graph, p: &Progress, held: Examples, pool: &Pool) -> Result<(f64, Option<f64>)> {
+        let z = held.latents(&Predictor::new(graph, &p.net)?, graph.latent()?, pool);
+        Ok(self.judge(p.head.as_ref(), &z, held.y()))
     }
 
     /// The same for rows whose latents are known.
-    fn judge(&mut self, head: &dyn Head, z: &[f32], rows: Rows) -> (f64, Option<f64>) {
-        let n = rows.y.len();
+    fn judge(&mut self, head: &dyn Head, z: &[f32], labels: &[u32]) -> (f64, Option<f64>) {
+        let n = labels.len();
         let Some(latent) = z.len().checked_div(n) else { return (0.0, None) };
         self.ignored.resize(head.params().data.len(), 0.0);
         self.logits.resize(head.classes(), 0.0);
         self.distances.resize(head.classes(), 0.0);
         let (mut loss, mut right) = (0.0, 0usize);
-        for (z, y) in z.chunks(Self::ROWS * latent).zip(rows.y.chunks(Self::ROWS)) {
+        for (z, y) in z.chunks(Self::ROWS * latent).zip(labels.chunks(Self::ROWS)) {
             self.gradient.resize(z.len(), 0.0);
             loss += head.loss(z, y, n, &mut self.gradient, &mut self.ignored, &mut self.scratch);
             for (z, &y) in z.chunks_exact(latent).zip(y) {

@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::optim::{Optimizer, Schedule};
-use crate::detector::{Detect, config};
+use crate::data::Augment;
+use crate::detector::{Detect, DetectorConfig, On, config};
 use crate::error::{Error, Result};
-use crate::head::{HeadConfig, Loop, Sampling};
+use crate::head::{HeadConfig, Loop, Sampling, Sigma};
+use crate::net::NetName;
 
 /// Which epoch's weights are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +73,7 @@ impl Preset {
             members: 1,
             tpr: 0.95,
             seed: 0,
+            image: None,
         };
         match self {
             Preset::Paper => paper,
@@ -90,6 +93,20 @@ impl Preset {
             },
         }
     }
+}
+
+/// What images have and tables have not.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageSettings {
+    /// The network; `hidden`, `latent`, `batch_norm` and `clip` are for tables.
+    pub net: NetName,
+    /// Latent features, of a linear layer behind the network; without, those of the network itself.
+    pub latent: Option<usize>,
+    /// How training images are changed at random.
+    pub augment: Option<Augment>,
+    /// The share of the run over which the learning rate rises from 0, from 0 to below 1.
+    pub warmup: f64,
 }
 
 /// Everything that decides what comes out of training; stored in the model.
@@ -138,6 +155,9 @@ pub struct Settings {
     pub tpr: f64,
     /// Fixes everything random; 0.
     pub seed: u64,
+    /// For images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageSettings>,
 }
 
 impl Default for Settings {
@@ -147,6 +167,34 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// What the authors of Deep-MCDD trained networks for images with, and as many epochs as a CPU has time for.
+    pub fn for_images(net: NetName) -> Settings {
+        Settings {
+            clip: None,
+            head: HeadConfig::DeepMcdd { nu: 0.1, sigma: Sigma::One },
+            epochs: 30,
+            batch: 128,
+            lr: 0.1,
+            optimizer: Optimizer::Sgd { momentum: 0.9 },
+            weight_decay: 1e-4,
+            schedule: Schedule::Steps { at: vec![0.5, 0.75], factor: 0.1 },
+            image: Some(ImageSettings { net, latent: None, augment: Some(Augment::default()), warmup: 0.0 }),
+            ..Preset::Paper.settings()
+        }
+    }
+
+    /// The learning rate and the weight decay of a step. SGD takes Deep-MCDD's loss as its authors' code has it, which is
+    /// `nu` times the paper's: with the paper's, a small `nu` would make steps that no network stands.
+    pub(super) fn rate(&self, step: u64, steps: u64) -> (f64, f64) {
+        let warmup = self.image.as_ref().map_or(0.0, |i| i.warmup) * steps as f64;
+        let rise = if (step as f64) < warmup { (step + 1) as f64 / warmup.max(1.0) } else { 1.0 };
+        let rate = self.lr * self.schedule.at(step, steps) * rise.min(1.0);
+        match (self.optimizer, &self.head) {
+            (Optimizer::Sgd { .. }, HeadConfig::DeepMcdd { nu, .. }) => (rate * nu, self.weight_decay / nu),
+            _ => (rate, self.weight_decay),
+        }
+    }
+
     /// The epochs that `rows` training rows get within the budget of steps.
     pub fn epochs_for(&self, rows: usize) -> usize {
         if self.head.trained_by() == Loop::ClosedForm {
@@ -210,6 +258,22 @@ impl Settings {
         if self.batch_norm && self.head.allows_batch_norm() && self.batch < 3 {
             return Err(Error::setting(format!("batches of {} are too small to be normalised", self.batch))
                 .hint("give a --batch of 3 or more, or --batch-norm off"));
+        }
+        if let Some(image) = &self.image {
+            if !(0.0..1.0).contains(&image.warmup) || image.latent.is_some_and(|l| !sizes.contains(&l)) {
+                return Err(Error::setting(
+                    "the warm-up is a share from 0 to below 1, the latent features 1 to 65,536",
+                ));
+            }
+            if self.detector.on() != On::Latents
+                || matches!(&self.detector.detector, DetectorConfig::Odin(c) if c.epsilon > 0.0)
+            {
+                return Err(Error::setting(format!(
+                    "{} looks at the inputs, or moves them",
+                    self.detector.detector.name()
+                ))
+                .hint("for images take a detector on latents or logits, e.g. mahalanobis, knn or energy"));
+            }
         }
         self.optimizer.check()?;
         self.schedule.check()

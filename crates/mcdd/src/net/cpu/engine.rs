@@ -363,9 +363,9 @@ fn sized(buffer: &mut Vec<f32>, n: usize) -> &mut [f32] {
     &mut buffer[..n]
 }
 
-/// A network that only predicts: cheap to share between threads, each with its own [`Scratch`].
+/// A network that only predicts: cheap to share between threads, each with its own [`RowScratch`].
 #[derive(Clone, Debug)]
-pub struct Predictor {
+pub struct RowPredictor {
     clip: Option<f32>,
     steps: Vec<Step>,
     /// Whether the input stands before the last step's output.
@@ -378,18 +378,18 @@ pub struct Predictor {
 
 /// Buffers of one thread that predicts.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
+pub struct RowScratch {
     clipped: Vec<f32>,
     values: [Vec<f32>; 2],
     joined: Vec<f32>,
 }
 
-impl Predictor {
+impl RowPredictor {
     /// Prepares `graph` with `params`.
     ///
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
-    pub fn new(graph: &Graph, params: &Params) -> Result<Predictor> {
+    pub fn new(graph: &Graph, params: &Params) -> Result<RowPredictor> {
         let (plain, folded) = match graph.has_batch_norm() {
             true => graph.folded(params).map(|(g, p)| (Some(g), Some(p)))?,
             false => (None, None),
@@ -404,7 +404,7 @@ impl Predictor {
                 lines
             })
             .collect();
-        Ok(Predictor { clip, steps, joined: joined.is_some(), packed, params: params.clone(), folded })
+        Ok(RowPredictor { clip, steps, joined: joined.is_some(), packed, params: params.clone(), folded })
     }
 
     /// The parameters it was made with.
@@ -413,7 +413,7 @@ impl Predictor {
     }
 
     /// The latent vectors of the rows in `x`, on the calling thread.
-    pub fn latents<'s>(&self, x: &[f32], scratch: &'s mut Scratch) -> &'s [f32] {
+    pub fn latents<'s>(&self, x: &[f32], scratch: &'s mut RowScratch) -> &'s [f32] {
         let x = clip(self.clip, x, &mut scratch.clipped);
         let Some(first) = self.steps.first() else {
             let to = sized(&mut scratch.values[0], x.len());
@@ -453,9 +453,10 @@ mod tests {
         let params = graph.init(&mut Stream::new(1, "joined"));
         let mut plain = graph.clone();
         plain.nodes.pop();
-        let (joined, plain) = (Predictor::new(&graph, &params).unwrap(), Predictor::new(&plain, &params).unwrap());
+        let (joined, plain) =
+            (RowPredictor::new(&graph, &params).unwrap(), RowPredictor::new(&plain, &params).unwrap());
         let x: Vec<f32> = (0..35).map(|i| (i as f32 * 0.7).sin()).collect();
-        let (mut a, mut b) = (Scratch::default(), Scratch::default());
+        let (mut a, mut b) = (RowScratch::default(), RowScratch::default());
         let rows = joined.latents(&x, &mut a).chunks_exact(10);
         assert_eq!(rows.len(), 7);
         for ((row, x), y) in rows.zip(x.chunks_exact(5)).zip(plain.latents(&x, &mut b).chunks_exact(5)) {
@@ -477,7 +478,7 @@ mod tests {
         for graph in [alone, turned, inside, twice] {
             graph.widths().unwrap();
             let params = Params::new(graph.specs());
-            assert!(Predictor::new(&graph, &params).is_err(), "{graph:?}");
+            assert!(RowPredictor::new(&graph, &params).is_err(), "{graph:?}");
         }
     }
 }

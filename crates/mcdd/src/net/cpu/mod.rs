@@ -5,12 +5,14 @@ pub mod gemm;
 pub mod images;
 pub mod norm;
 pub mod pool;
+mod predictor;
 pub mod simd;
 pub mod vector;
 
 pub(crate) use engine::join;
-pub use engine::{Engine, Pass, Predictor, Scratch};
+pub use engine::{Engine, Pass};
 pub use images::{ImageEngine, ImagePredictor, ImageScratch};
+pub use predictor::{Predictor, Scratch};
 
 #[cfg(test)]
 mod tests;

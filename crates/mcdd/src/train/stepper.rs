@@ -1,0 +1,118 @@
+//! One step of training: a batch through the network and the head, forward and back.
+
+use std::thread::Scope;
+
+use super::{Examples, Pictures, Plan, Rows, Settings, Shards};
+use crate::data::{Loader, Loading};
+use crate::error::Result;
+use crate::head::{Head, Sampling, Scratch};
+use crate::net::cpu::pool::Pool;
+use crate::net::cpu::{Engine, ImageEngine};
+use crate::net::{Graph, Params};
+
+/// Takes batches; rows go through in shards, images all together, layer by layer.
+pub(super) enum Stepper<'a> {
+    Rows { engine: Engine, shards: Shards, data: Rows<'a> },
+    Images(Box<ImageStepper>),
+}
+
+/// What images need; batches are made ready beside it.
+pub(super) struct ImageStepper {
+    engine: ImageEngine,
+    loader: Loader,
+    net: [Vec<f32>; 1],
+    head: [Vec<f32>; 1],
+    scratch: Scratch,
+}
+
+impl<'a> Stepper<'a> {
+    /// For batches of up to `batch`; threads that make images ready live in `scope`.
+    pub fn new(
+        graph: &Graph,
+        settings: &Settings,
+        params: (&Params, &Params),
+        train: Examples<'a>,
+        (member, batch): (usize, usize),
+        scope: &'a Scope<'a, '_>,
+    ) -> Result<Stepper<'a>> {
+        let (net, head) = params;
+        Ok(match train {
+            Examples::Rows(data) => {
+                let whole = settings.head.sampling() != Sampling::Shuffled;
+                let shards = Shards::new(net, head, batch, graph.input, whole);
+                Stepper::Rows { engine: Engine::new(graph)?, shards, data }
+            }
+            Examples::Images(Pictures { images, rows, spec, .. }) => {
+                let augment = settings.image.as_ref().and_then(|i| i.augment);
+                // Each member sees other crops; a thread is enough for any network.
+                let seed = settings.seed.wrapping_add((member as u64) << 32);
+                let loading = Loading { images, rows, spec, augment, seed, batch, threads: 1 };
+                Stepper::Images(Box::new(ImageStepper {
+                    engine: ImageEngine::new(graph)?,
+                    loader: Loader::start(scope, loading)?,
+                    net: [vec![0.0; net.data.len()]],
+                    head: [vec![0.0; head.data.len()]],
+                    scratch: Scratch::default(),
+                }))
+            }
+        })
+    }
+
+    /// An epoch begins, whose batches are known.
+    pub fn begin(&mut self, epoch: usize, plan: &Plan) -> Result<()> {
+        match self {
+            Stepper::Rows { .. } => Ok(()),
+            Stepper::Images(s) => s.loader.epoch(epoch, plan.batches()),
+        }
+    }
+
+    /// The loss of the next batch, which has these rows, and all gradients of it.
+    pub fn step(&mut self, net: &Params, head: &dyn Head, labels: &[u32], rows: &[usize], pool: &Pool) -> f64 {
+        match self {
+            Stepper::Rows { engine, shards, data } => shards.run(engine, net, head, *data, rows, pool),
+            Stepper::Images(s) => {
+                let ImageStepper { engine, loader, net: [net_gradient], head: [head_gradient], scratch } = &mut **s;
+                let Some(batch) = loader.next() else { return f64::NAN };
+                debug_assert_eq!(batch.index, rows);
+                let y: Vec<u32> = rows.iter().map(|&r| labels[r]).collect();
+                engine.forward(net, &batch.x, pool);
+                let (z, dz) = engine.latents_and_gradient();
+                let loss = head.loss(z, &y, y.len(), dz, head_gradient, scratch);
+                engine.backward(net, &batch.x, net_gradient, pool);
+                loss
+            }
+        }
+    }
+
+    /// The gradients of the network's parameters, to be added in this order.
+    pub fn net_gradients(&self) -> &[Vec<f32>] {
+        match self {
+            Stepper::Rows { shards, .. } => shards.net_gradients(),
+            Stepper::Images(s) => &s.net,
+        }
+    }
+
+    /// The same for the head's.
+    pub fn head_gradients(&self) -> &[Vec<f32>] {
+        match self {
+            Stepper::Rows { shards, .. } => shards.head_gradients(),
+            Stepper::Images(s) => &s.head,
+        }
+    }
+
+    /// Lets running statistics follow the last batch.
+    pub fn absorb(&self, net: &mut Params) {
+        match self {
+            Stepper::Rows { engine, shards, .. } => engine.absorb(net, shards.net_gradients()),
+            Stepper::Images(s) => s.engine.absorb(net),
+        }
+    }
+
+    /// Takes over new parameters.
+    pub fn load(&mut self, net: &Params, pool: &Pool) {
+        match self {
+            Stepper::Rows { engine, .. } => engine.load(net, pool),
+            Stepper::Images(s) => s.engine.load(net, pool),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Networks for images from training to a file and back.
+
+use mcdd::data::{Augment, Images, Shape};
+use mcdd::detector::Detect;
+use mcdd::head::HeadConfig;
+use mcdd::model::{Model, Predictions};
+use mcdd::net::NetName;
+use mcdd::net::cpu::pool::Pool;
+use mcdd::train::{Epoch, Run, Settings, Watch};
+
+const SHAPE: Shape = Shape { height: 8, width: 8, channels: 3 };
+
+/// Bars across, bars down, or a frame, in some colour and with some noise.
+fn images(each: usize, kinds: &[&str]) -> Images {
+    let (mut pixels, mut labels, mut state) = (Vec::new(), Vec::new(), 7u32);
+    for i in 0..each * kinds.len() {
+        let kind = kinds[i % kinds.len()];
+        let colour = [90 + (i * 31 % 160) as u8, 90 + (i * 57 % 160) as u8, 90 + (i * 83 % 160) as u8];
+        for y in 0..8usize {
+            for x in 0..8usize {
+                let on = match kind {
+                    "across" => (y + i) % 4 < 2,
+                    "down" => (x + i) % 4 < 2,
+                    "frame" => x % 7 == 0 || y % 7 == 0,
+                    _ => (x * 3 + y * 5 + i) % 7 < 3,
+                };
+                for c in colour {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    pixels.push(if on { c } else { 0 } + (state >> 28) as u8);
+                }
+            }
+        }
+        labels.push(kind);
+    }
+    Images::from_pixels(pixels, SHAPE, Some(&labels)).unwrap()
+}
+
+fn settings() -> Settings {
+    let mut s = Settings::for_images(NetName::parse("resnet8").unwrap());
+    (s.epochs, s.batch, s.lr, s.holdout) = (6, 16, 0.05, 0.2);
+    if let Some(image) = &mut s.image {
+        image.augment = Some(Augment { crop_padding: 1, flip: true });
+        image.warmup = 0.1;
+    }
+    s
+}
+
+fn predict(model: &Model, images: &Images, threads: usize) -> Predictions {
+    let spec = model.schema().image.as_ref().unwrap();
+    let mut x = vec![0.0; images.rows() * SHAPE.values()];
+    spec.transform_into(&images.pixels, &mut x);
+    let mut out = Predictions::default();
+    model.predict_rows(&x, &mut out, &Pool::new(threads)).unwrap();
+    out
+}
+
+#[test]
+fn images_are_learned_saved_and_told_apart() {
+    let known = images(40, &["across", "down", "frame"]);
+    let one = Model::fit_images(&known, &settings(), &Run { threads: 1, ..Run::default() }).unwrap().model;
+    let two = Model::fit_images(&known, &settings(), &Run { threads: 3, ..Run::default() }).unwrap().model;
+    let bytes = one.to_bytes().unwrap();
+    assert!(bytes == two.to_bytes().unwrap(), "threads must not change the model");
+    let model = Model::from_bytes(&bytes).unwrap();
+    assert!(model.to_bytes().unwrap() == bytes);
+
+    let fresh = images(20, &["down", "frame", "across"]);
+    let p = predict(&model, &fresh, 2);
+    assert_eq!(p, predict(&one, &fresh, 1));
+    let right =
+        (0..fresh.rows()).filter(|&i| fresh.label_name(i) == Some(&model.classes()[p.class[i] as usize])).count();
+    assert!(right * 10 >= fresh.rows() * 9, "{right} of {}", fresh.rows());
+    // What it never saw is farther away.
+    let other = predict(&model, &images(60, &["other"]), 2);
+    let auroc = mcdd::metrics::detection(&p.confidence, &other.confidence).unwrap().auroc;
+    assert!(auroc > 0.8, "{auroc}");
+    // A table is refused, not misread.
+    let table = mcdd::data::digits();
+    assert!(model.predict(table).unwrap_err().to_string().contains("images"));
+}
+
+/// Stops after some epochs.
+struct Impatient(std::sync::atomic::AtomicUsize, usize);
+
+impl Watch for Impatient {
+    fn epoch(&self, _: usize, _: &Epoch) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn stop(&self) -> bool {
+        self.0.load(std::sync::atomic::Ordering::Relaxed) >= self.1
+    }
+}
+
+#[test]
+fn a_stopped_run_goes_on_to_the_same_bytes() {
+    let known = images(20, &["across", "down"]);
+    let whole = Model::fit_images(&known, &settings(), &Run::default()).unwrap().model.to_bytes().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let run = |epochs: usize, resume: bool| {
+        let watch = Impatient(0.into(), epochs);
+        let checkpoint = Some(folder.path().to_owned());
+        Model::fit_images(&known, &settings(), &Run { checkpoint, resume, watch: &watch, ..Run::default() }).unwrap()
+    };
+    assert!(run(2, false).interrupted);
+    assert!(run(100, true).model.to_bytes().unwrap() == whole);
+}
+
+#[test]
+fn detectors_stand_on_the_latents_of_images() {
+    let known = images(30, &["across", "down", "frame"]);
+    for (method, detector) in [("softmax", "mahalanobis"), ("softmax", "energy"), ("deep-mcdd", "knn:k=1:log=true")] {
+        let mut s = settings();
+        (s.head, s.detector, s.epochs) = (HeadConfig::parse(method).unwrap(), Detect::parse(detector).unwrap(), 2);
+        let model = Model::fit_images(&known, &s, &Run::default()).unwrap().model;
+        let again = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
+        assert_eq!(predict(&model, &known, 2), predict(&again, &known, 1));
+    }
+    for (method, detector) in
+        [("softmax", "odin"), ("softmax", "knn:on=inputs"), ("alad", "distance"), ("gda", "distance")]
+    {
+        let mut s = settings();
+        (s.head, s.detector) = (HeadConfig::parse(method).unwrap(), Detect::parse(detector).unwrap());
+        assert!(Model::fit_images(&known, &s, &Run::default()).is_err(), "{method} {detector}");
+    }
+    assert!(Model::fit(mcdd::data::digits(), &settings()).is_err());
+}
