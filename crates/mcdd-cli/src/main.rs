@@ -4,6 +4,7 @@ mod cmd;
 mod fetch;
 mod options;
 mod output;
+mod report;
 mod ui;
 
 use std::process::ExitCode;

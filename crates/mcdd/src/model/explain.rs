@@ -90,6 +90,11 @@ impl Model {
         self.schema().inputs().len()
     }
 
+    /// Whether it can explain: models of earlier versions cannot.
+    pub fn explains(&self) -> bool {
+        self.centres.is_some()
+    }
+
     /// Explains one row that is ready for the network by the `most` columns that contribute most.
     ///
     /// # Errors
