@@ -117,7 +117,9 @@ fn the_page_shows_what_evaluate_prints() {
     // As it is, under its own policy.
     let (dom, complaints) = open(&browser, &lab, "r.html");
     assert!(complaints.is_empty(), "{complaints:?}");
-    for part in ["<tbody>", "class=\"sphere\"", "Most confident mistakes", "Unknown rows that look most known", "--tpr 0.95"] {
+    for part in
+        ["<tbody>", "class=\"sphere\"", "Most confident mistakes", "Unknown rows that look most known", "--tpr 0.95"]
+    {
         assert!(dom.contains(part), "{part}");
     }
 
@@ -172,12 +174,29 @@ fn hostile_names_are_text() {
     let row = |i: usize| {
         let k = i % 5;
         let noise = (i * 7919 % 101) as f64 / 100.0;
-        format!("{},{},{},{}", 3.0 * k as f64 + noise, 10.0 - k as f64 - noise, quoted(&names[(i / 5) % 2 * 4]), quoted(&names[k]))
+        format!(
+            "{},{},{},{}",
+            3.0 * k as f64 + noise,
+            10.0 - k as f64 - noise,
+            quoted(&names[(i / 5) % 2 * 4]),
+            quoted(&names[k])
+        )
     };
     lab.write("rows.csv", &table(200, row, &header));
     lab.write("<b>ood & \"1\".csv", &table(20, |i| format!("{},99,pink,{}", i, quoted(image)), &header));
     lab.ok(&["train", "rows.csv", "-o", "m.mcdd", "--preset", "fast", "--epochs", "5", "-q", "--report", "train.html"]);
-    lab.ok(&["evaluate", "m.mcdd", "rows.csv", "--ood", "<b>ood & \"1\".csv", "--bootstrap", "0", "-q", "--report", "r.html"]);
+    lab.ok(&[
+        "evaluate",
+        "m.mcdd",
+        "rows.csv",
+        "--ood",
+        "<b>ood & \"1\".csv",
+        "--bootstrap",
+        "0",
+        "-q",
+        "--report",
+        "r.html",
+    ]);
     for page in ["train.html", "r.html"] {
         let (_, complaints) = open(&browser, &lab, page);
         assert!(complaints.is_empty(), "{page}: {complaints:?}");

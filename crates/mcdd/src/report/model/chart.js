@@ -70,7 +70,7 @@ function chart(parent, spec) {
     const height = Math.round(Math.min(spec.tall || 280, Math.max(190, width * 0.62)));
     const yTicks = ticks(spec.y[0], spec.y[1], 5);
     const left = 14 + 7 * Math.max(...yTicks.map(t => tickText(t, spec.shareY).length));
-    area = { x: left, y: 12, w: width - left - 12, h: height - 56 };
+    area = { x: left, y: 22, w: width - left - 12, h: height - 64 };
     toX = v => area.x + area.w * (v - spec.x[0]) / (spec.x[1] - spec.x[0]);
     toY = v => area.y + area.h * (1 - (v - spec.y[0]) / (spec.y[1] - spec.y[0]));
     const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': `${spec.title}: ${spec.yName} against ${spec.xName}` });
@@ -83,8 +83,8 @@ function chart(parent, spec) {
         svg('text', { x: toX(t), y: area.y + area.h + 16, 'text-anchor': 'middle' }, tickText(t, spec.shareX)));
     }
     root.append(svg('path', { class: 'base', d: `M${area.x} ${area.y}v${area.h}h${area.w}` }),
-      svg('text', { x: area.x + area.w / 2, y: area.y + area.h + 36, 'text-anchor': 'middle' }, spec.xName),
-      svg('text', { x: area.x - 4, y: 4, 'text-anchor': 'start' }, spec.yName));
+      svg('text', { x: area.x + area.w / 2, y: area.y + area.h + 35, 'text-anchor': 'middle' }, spec.xName),
+      svg('text', { x: 0, y: 11, 'text-anchor': 'start' }, spec.yName));
     if (spec.diagonal) root.append(svg('path', { class: 'guide', d: `M${toX(0)} ${toY(0)}L${toX(1)} ${toY(1)}` }));
     for (const bars of spec.bars || []) root.append(steps(bars));
     for (const line of spec.lines || []) root.append(path(line));
@@ -134,6 +134,6 @@ function chart(parent, spec) {
 function keepCharts() {
   const all = () => charts.forEach(c => { if (c.place.clientWidth !== c.width) c.draw(); });
   all();
-  new ResizeObserver(all).observe(document.querySelector('main'));
+  window.addEventListener('resize', all);
   window.addEventListener('beforeprint', all);
 }

@@ -195,7 +195,7 @@ impl Report {
         // A class without a mean is drawn with one that is not seen.
         let away = [self.plane.view.corner[0] - 10.0 * self.plane.view.side, self.plane.view.corner[1]];
         let sphere =
-            |c: &super::Class| Sphere { centre: c.mean.unwrap_or(away), radius: c.radius.filter(|_| c.mean.is_some()) };
+            |c: &super::Class| Sphere { centre: c.mean.unwrap_or(away), radius: c.circle.filter(|_| c.mean.is_some()) };
         let spheres =
             if one { vec![Sphere { centre: away, radius: None }] } else { self.classes.iter().map(sphere).collect() };
         let space = LatentSpace {

@@ -234,27 +234,33 @@ fn plane(model: &Model, shown: &Shown, classes: &mut [Class]) -> (Plane, Vec<[f6
     let real = if model.classes().len() > MOST_CLASSES { MOST_CLASSES - 1 } else { classes.len() };
     for (k, mean) in means(model, real, &z, latent, &shown.rows).into_iter().enumerate() {
         let Some(mean) = mean else { continue };
-        classes[k].mean = Some(near(projection.place(&mean)));
-        let of = latents.iter().zip(&shown.rows).filter(|(_, r)| r.set == 0 && r.truth.or(r.said) == Some(k));
-        let mut away: Vec<f64> = of.map(|(z, _)| distance(z, &mean)).collect();
-        away.sort_by(f64::total_cmp);
-        let last = (away.len() as f64 * 0.95).ceil() as usize;
-        classes[k].radius = last.checked_sub(1).map(|i| short(away[i].min(1e60), 5));
+        let centre = projection.place(&mean);
+        let of = latents.iter().zip(&shown.rows).filter(|(_, r)| group(r) == Some(k));
+        let away = of.clone().map(|(z, _)| distance(z, &mean)).collect();
+        let seen = of.map(|(z, _)| projection.place(z)).map(|[x, y]| libm::hypot(x - centre[0], y - centre[1]));
+        classes[k].radius = within(away);
+        classes[k].circle = within(seen.collect());
+        classes[k].mean = Some(near(centre));
     }
     let places: Vec<[f64; 2]> = latents.iter().map(|z| near(projection.place(z))).collect();
     let points: Vec<figure::Point> =
         places.iter().zip(&shown.rows).map(|(&at, r)| figure::Point { at, class: (r.set == 0).then_some(0) }).collect();
     let spheres: Vec<Sphere> =
-        classes.iter().filter_map(|c| Some(Sphere { centre: c.mean?, radius: c.radius })).collect();
+        classes.iter().filter_map(|c| Some(Sphere { centre: c.mean?, radius: c.circle })).collect();
     let circles = match spheres.is_empty() {
         true => "",
-        false => {
-            ". Crosses are class means; a circle is the shadow of the sphere that holds 95% of the class's drawn rows"
-        }
+        false => ". Crosses are class means; a circle holds 95% of the class's drawn rows, as they are seen here",
     };
     let caption = format!("{}{circles}.", projection.caption());
     let view = View::around(&points, &spheres);
     (Plane { axes: projection.names(), caption, view }, places)
+}
+
+/// The distance that 95% of all are within.
+fn within(mut distances: Vec<f64>) -> Option<f64> {
+    distances.sort_by(f64::total_cmp);
+    let last = libm::ceil(distances.len() as f64 * 0.95) as usize;
+    last.checked_sub(1).map(|i| short(distances[i].min(1e60), 5))
 }
 
 /// The groups with their explanations, as far as the work allows.

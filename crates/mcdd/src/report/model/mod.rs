@@ -113,6 +113,8 @@ pub struct Class {
     pub radius: Option<f64>,
     /// Where its mean is in the plane.
     pub mean: Option<[f64; 2]>,
+    /// How far from there 95% of its drawn rows are, in the plane.
+    pub circle: Option<f64>,
 }
 
 /// How a network's training went.

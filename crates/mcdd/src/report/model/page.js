@@ -71,6 +71,8 @@ function slider() {
   const go = i => { at = i; refresh(); };
   input.addEventListener('input', () => go(Number(input.value)));
   $('reset').addEventListener('click', () => { input.value = R.used; go(R.used); });
+  // The numbers stay in sight where the tiles are not.
+  new IntersectionObserver(([e]) => { $('summary').hidden = e.isIntersecting; }).observe($('tiles'));
   live.push(() => {
     const p = now();
     $('verdict').textContent = p.sentence;
@@ -78,6 +80,8 @@ function slider() {
     $('option').textContent = `--tpr ${p.tpr}`;
     input.setAttribute('aria-valuetext', `${$('share').textContent}: ${p.sentence}`);
     $('reset').disabled = at === R.used;
+    const rejected = p.rejected.length ? ` · rejected ${p.rejected.slice(0, 3).join('%, ')}%` : '';
+    $('summary').textContent = `kept ${p.kept}%${rejected}${p.right === null ? '' : ` · right ${p.right}%`}`;
     const short = p.short ? `; too few for ${$('share').textContent}` : '';
     $('threshold').textContent = `Known is a confidence of ${p.threshold.toFixed(4)} or more, set to keep ${p.set_for}% by ${thousands(R.held_out_rows)} rows held out of training${short}.`;
   });
@@ -200,9 +204,9 @@ function worth() {
       const p = R.points[row.point];
       const box = el('div', { class: 'card' }, ...card(p));
       if (row.columns.length) {
-        const head = el('tr', null, ...['column', 'is', row.class === null ? 'usual' : 'usual in ', '+/−', 'adds'].map(t => el('th', null, t)));
-        if (row.class !== null) head.children[2].append(bdi(row.class));
-        box.append(el('table', null, el('thead', null, head), el('tbody', null, ...row.columns.map(([name, value, usual, deviations, gain]) =>
+        const head = el('tr', null, ...['column', 'is', 'usual', '+/−', 'adds'].map(t => el('th', null, t)));
+        const against = row.class === null ? ['Usual: in all training rows.'] : ['Usual: in class ', bdi(row.class), '.'];
+        box.append(el('p', { class: 'against' }, ...against), el('table', null, el('thead', null, head), el('tbody', null, ...row.columns.map(([name, value, usual, deviations, gain]) =>
           el('tr', null, el('th', null, bdi(name)), el('td', null, bdi(value)), el('td', null, bdi(usual)), el('td', null, deviations === null ? '' : number(Number(deviations.toPrecision(2)))), el('td', null, number(Number(gain.toPrecision(3)))))))));
       }
       cards.append(box);

@@ -54,7 +54,7 @@ function scatter(box, show) {
     });
     R.classes.forEach((c, i) => {
       if (!c.mean || (only !== null && only !== i)) return;
-      const [x, y] = [toX(c.mean[0]), toY(c.mean[1])], r = (c.radius || 0) * scale();
+      const [x, y] = [toX(c.mean[0]), toY(c.mean[1])], r = (c.circle || 0) * scale();
       if (r > 1 && r < 1e5) {
         const circle = svg('circle', { class: 'sphere', cx: x, cy: y, r });
         circle.style.stroke = `var(--s${i % 10})`;
@@ -181,7 +181,7 @@ function scatter(box, show) {
   $('in').addEventListener('click', () => zoom(1.6));
   $('out').addEventListener('click', () => zoom(1 / 1.6));
   $('all').addEventListener('click', () => { Object.assign(view, { x: x0 + side / 2, y: y0 + side / 2, side }); later(); });
-  new ResizeObserver(() => { if (Math.max(260, box.clientWidth) !== width) draw(); }).observe(box);
+  window.addEventListener('resize', draw);
   window.addEventListener('beforeprint', draw);
   draw();
 
