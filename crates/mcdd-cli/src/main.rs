@@ -4,6 +4,7 @@ mod cmd;
 mod fetch;
 mod options;
 mod output;
+mod report;
 mod ui;
 
 use std::process::ExitCode;
@@ -15,7 +16,8 @@ Examples:
   mcdd demo                                     see it work on data that it carries
   mcdd train flowers.csv --label species -o flowers.mcdd
   mcdd predict flowers.mcdd new.csv             a class or \"unknown\" for each row
-  mcdd evaluate flowers.mcdd test.csv --ood weeds.csv
+  mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html
+  mcdd explain flowers.mcdd new.csv --unknown   which columns make a row strange
   mcdd figure samples flowers.mcdd test.csv     the rows that it is most and least sure of
   mcdd bench flowers.csv --label species        would it notice a species that it has never seen?
   mcdd methods                                  every method and detector, and what each needs
@@ -38,6 +40,7 @@ enum Command {
     Train(Box<cmd::train::Args>),
     Predict(cmd::predict::Args),
     Evaluate(cmd::evaluate::Args),
+    Explain(cmd::explain::Args),
     Bench(cmd::bench::Args),
     Metrics(cmd::metrics::Args),
     Inspect(cmd::inspect::Args),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Train(args) => cmd::train::run(*args),
         Command::Predict(args) => cmd::predict::run(args),
         Command::Evaluate(args) => cmd::evaluate::run(args),
+        Command::Explain(args) => cmd::explain::run(args),
         Command::Bench(args) => cmd::bench::run(args),
         Command::Metrics(args) => cmd::metrics::run(args),
         Command::Inspect(args) => cmd::inspect::run(args),

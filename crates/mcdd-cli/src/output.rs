@@ -172,7 +172,7 @@ fn extras(p: &Predictions, row: usize, columns: Columns) -> impl Iterator<Item =
 }
 
 /// A cell, quoted where it must be.
-fn csv_cell(text: &str) -> String {
+pub fn csv_cell(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

@@ -9,9 +9,13 @@ use mcdd::detector::Detect;
 use mcdd::head::HeadConfig;
 use mcdd::metrics::{self, Detection};
 use mcdd::model::{Model, Predictions};
+use mcdd::net::cpu::pool::Pool;
+use mcdd::report::model::{About, Gather, Side};
 use mcdd::train::{Run, Settings};
 
+use crate::options;
 use crate::output::verdict;
+use crate::report::{Reporting, quoted};
 use crate::ui::{self, percent};
 
 const EXAMPLES: &str = "\
@@ -31,7 +35,7 @@ pub struct Args {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Where the model and the tables go
+    /// Where the model, the tables and the report go
     #[arg(short, long, value_name = "DIR", default_value = "mcdd-demo")]
     output: PathBuf,
 
@@ -81,6 +85,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for (name, table) in [("known.csv", &test), ("unknown.csv", &unknown)] {
         mcdd::files::write_beside(&file(name), |to| table.write_csv(to))?;
     }
+    report(&ours, &test, &unknown, &args)?;
     let mut out = String::new();
     table(&mut out, &ours, &softmax, &digit, test.rows(), unknown.rows())?;
     verdicts(&mut out, &ours, &test, &unknown, &digit)?;
@@ -88,6 +93,36 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ui::print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// The page that `mcdd evaluate --report` would write.
+fn report(ours: &Outcome, test: &Table, unknown: &Table, args: &Args) -> mcdd::Result<()> {
+    let model = &ours.model;
+    let mut gather = Gather::new(model, model.settings().tpr, 1, args.seed)?;
+    let set = gather.set("unknown.csv");
+    for (table, p, known) in [(test, &ours.id, true), (unknown, &ours.ood, false)] {
+        let x = model.schema().transform(table, None)?;
+        for (i, x) in x.chunks_exact(model.schema().width()).enumerate() {
+            let class = table.label(i).map(|c| c as usize);
+            let side = if known { Side::Known(class) } else { Side::Unknown(set) };
+            gather.add(side, i as u64 + 1, x, table.label_name(i), p, i);
+        }
+    }
+    let file = |name: &str| quoted(&args.output.join(name).display().to_string());
+    let (model, known, unknown, page) = (file("digits.mcdd"), file("known.csv"), file("unknown.csv"), file(PAGE));
+    let about = About {
+        title: format!("Handwritten digits without any {}", args.leave_out),
+        data: "known.csv".into(),
+        held_out: false,
+        command: format!("mcdd evaluate {model} {known} --ood {unknown} --report {page}"),
+        notices: Vec::new(),
+    };
+    let report = gather.finish(about, &Pool::new(options::threads(None)))?;
+    let reporting = Reporting { report: Some(args.output.join(PAGE)), figures: None };
+    reporting.write(&report, true)
+}
+
+/// The name of the report.
+const PAGE: &str = "report.html";
 
 fn table(
     out: &mut String,
@@ -175,19 +210,12 @@ fn next(out: &mut String, folder: &Path) -> std::fmt::Result {
     let file = |name: &str| quoted(&folder.join(name).display().to_string());
     let (model, known, unknown) = (file("digits.mcdd"), file("known.csv"), file("unknown.csv"));
     let me = quoted(&me);
+    writeln!(out, "\nLook at it: open {} in a browser.", file(PAGE))?;
     writeln!(out, "\nTry next:")?;
     writeln!(out, "  {me} predict {model} {unknown}")?;
     writeln!(out, "  {me} predict {model} {known} --tpr 0.99 --format jsonl --probs")?;
     writeln!(out, "  {me} evaluate {model} {known} --ood {unknown}")?;
+    writeln!(out, "  {me} explain {model} {unknown} --row 1")?;
     writeln!(out, "  {me} inspect {model}")?;
     writeln!(out, "  {me} train {known} --label label -o {}", file("mine.mcdd"))
-}
-
-/// As a shell takes it.
-fn quoted(text: &str) -> String {
-    if text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }

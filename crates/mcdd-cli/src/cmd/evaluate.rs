@@ -8,10 +8,12 @@ use mcdd::data::{Label, ReadOptions};
 use mcdd::metrics::{self, Detection, Interval};
 use mcdd::model::{Model, Predictions, Threshold};
 use mcdd::net::cpu::pool::Pool;
+use mcdd::report::model::{About, Gather, Side};
 use serde_json::{Value, json};
 
 use super::predict::{for_each_block, threshold};
 use crate::options::{self, Reading};
+use crate::report::{self, Reporting, file_name};
 use crate::ui::{self, percent};
 
 const EXAMPLES: &str = "\
@@ -19,6 +21,7 @@ Examples:
   mcdd evaluate flowers.mcdd test.csv                        accuracy, and how many rows are kept
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --ood stones.csv
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --json
+  mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html    a page to look at
 
 Rows of DATA whose label is no class of the model are measured as an OOD set of their own.
 Nothing is fitted or chosen here: threshold and model are those of training.";
@@ -55,6 +58,9 @@ pub struct Args {
     seed: u64,
 
     #[command(flatten)]
+    reporting: Reporting,
+
+    #[command(flatten)]
     reading: Reading,
 
     /// Threads; they do not change the result [default: all cores]
@@ -83,10 +89,18 @@ struct OodSet {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    args.reporting.check()?;
     let model = Model::load(&args.model)?;
     let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.quiet)?;
     let pool = Pool::new(options::threads(args.threads));
-    let id = score(&model, &args.data, &args.reading.options(), &pool, args.quiet)?;
+    let mut gather = match args.reporting.wanted() {
+        true => Some(Gather::new(&model, threshold.wanted, args.ood.len() + 1, args.seed)?),
+        false => None,
+    };
+    let mut notices = Vec::new();
+    let mut scorer =
+        Scorer { model: &model, pool: &pool, gather: &mut gather, notices: &mut notices, quiet: args.quiet };
+    let id = scorer.score(&args.data, &args.reading.options(), false)?;
     if id.confidence.is_empty() {
         let e = mcdd::Error::data("no row has a class of this model").at_file(&args.data);
         return Err(e.hint("check the file and --label; mcdd inspect lists the classes").into());
@@ -103,7 +117,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for path in &args.ood {
         // Their labels are of no use; only that the column of the model's labels is known for one is.
         let options = ReadOptions { label: Label::Auto, ..args.reading.options() };
-        let found = score(&model, path, &options, &pool, args.quiet)?;
+        let found = scorer.score(path, &options, true)?;
         // Whatever their labels say, these rows were given as unknown.
         let confidence = [found.confidence, found.foreign].concat();
         sets.push(OodSet { name: path.display().to_string(), confidence });
@@ -118,32 +132,67 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let text = if args.json { format!("{:#}\n", report.json()?) } else { report.text()? };
     ui::print(&text)?;
+    if let Some(gather) = gather {
+        let about = About {
+            title: format!("{} on {}", file_name(&args.model), file_name(&args.data)),
+            data: file_name(&args.data),
+            held_out: false,
+            command: report::command(),
+            notices,
+        };
+        args.reporting.write(&gather.finish(about, &pool)?, args.quiet)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn score(model: &Model, path: &Path, options: &ReadOptions, pool: &Pool, quiet: bool) -> anyhow::Result<Scored> {
-    let mut out = Scored::default();
-    let mut predictions = Predictions::default();
-    let notices = for_each_block(model, path, options, |batch| {
-        model.predict_rows(&batch.x, &mut predictions, pool)?;
-        for i in 0..predictions.rows() {
-            let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
-            let class = label.map(|l| model.classes().iter().position(|c| c == l));
-            match class {
-                Some(None) => out.foreign.push(predictions.confidence[i]),
-                Some(Some(class)) => {
-                    out.confidence.push(predictions.confidence[i]);
-                    out.right.extend(predictions.class.get(i).map(|&c| class == c as usize));
+/// Scores files, and gathers for a report where one is wanted.
+struct Scorer<'a, 'm> {
+    model: &'m Model,
+    pool: &'a Pool,
+    gather: &'a mut Option<Gather<'m>>,
+    notices: &'a mut Vec<String>,
+    quiet: bool,
+}
+
+impl Scorer<'_, '_> {
+    fn score(&mut self, path: &Path, options: &ReadOptions, unknown: bool) -> anyhow::Result<Scored> {
+        let mut out = Scored::default();
+        let mut predictions = Predictions::default();
+        let (model, gather) = (self.model, &mut *self.gather);
+        let mut set = if unknown { gather.as_mut().map(|g| g.set(&file_name(path))) } else { None };
+        let mut row = 0;
+        let notices = for_each_block(model, path, options, |batch| {
+            model.predict_rows(&batch.x, &mut predictions, self.pool)?;
+            for (i, x) in batch.x.chunks_exact(model.schema().width()).enumerate() {
+                row += 1;
+                let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
+                let class = label.map(|l| model.classes().iter().position(|c| c == l));
+                if let Some(gather) = gather {
+                    let foreign = unknown || class == Some(None);
+                    let name = || format!("{}: labels that are no class", file_name(path));
+                    let side = match foreign {
+                        true => Side::Unknown(*set.get_or_insert_with(|| gather.set(&name()))),
+                        false => Side::Known(class.flatten()),
+                    };
+                    gather.add(side, row, x, label, &predictions, i);
                 }
-                None => out.confidence.push(predictions.confidence[i]),
+                match class {
+                    Some(None) => out.foreign.push(predictions.confidence[i]),
+                    Some(Some(class)) => {
+                        out.confidence.push(predictions.confidence[i]);
+                        out.right.extend(predictions.class.get(i).map(|&c| class == c as usize));
+                    }
+                    None => out.confidence.push(predictions.confidence[i]),
+                }
             }
+            Ok(())
+        })?;
+        if !self.quiet {
+            notices.iter().for_each(|n| ui::note(n));
         }
-        Ok(())
-    })?;
-    if !quiet {
-        notices.iter().for_each(|n| ui::note(n));
+        self.notices.extend(notices.iter().map(|n| format!("{}: {n}", file_name(path))));
+        Ok(out)
     }
-    Ok(out)
 }
 
 struct Report<'a> {

@@ -5,6 +5,7 @@ pub mod completions;
 pub mod datasets;
 pub mod demo;
 pub mod evaluate;
+pub mod explain;
 pub mod figure;
 pub mod inspect;
 pub mod methods;

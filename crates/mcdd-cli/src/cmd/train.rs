@@ -8,11 +8,14 @@ use clap::ValueEnum;
 use mcdd::data::Table;
 use mcdd::detector::Detect;
 use mcdd::head::{self, HeadConfig, Loop};
-use mcdd::model::Model;
+use mcdd::model::{Model, Predictions};
+use mcdd::net::cpu::pool::Pool;
+use mcdd::report::model::{About, Gather, Side};
 use mcdd::train::optim::{Optimizer, Schedule};
 use mcdd::train::{self, Preset, Run, Settings};
 
 use crate::options::{self, Columns, Reading};
+use crate::report::{self, Reporting, file_name};
 use crate::ui;
 
 const EXAMPLES: &str = "\
@@ -23,6 +26,7 @@ Examples:
   mcdd train train-images-idx3-ubyte.gz                labels are found beside it
   mcdd train flowers.csv --preset fast                 one network instead of five
   mcdd train big.parquet --checkpoint run1 --resume    goes on where it was killed
+  mcdd train flowers.csv --report flowers.html         and a page about the held-out rows
   mcdd train flowers.csv --method softmax --detector mahalanobis
   mcdd train flowers.csv --method deep-svdd --label none    one class: no labels, no classification";
 
@@ -146,6 +150,9 @@ pub struct Args {
     /// Fixes everything random: the same seed gives the same file, byte for byte
     #[arg(long, default_value_t = 0, help_heading = "Training")]
     seed: u64,
+
+    #[command(flatten)]
+    reporting: Reporting,
 
     /// Threads; they do not change the result [default: all cores]
     #[arg(long, value_name = "N", help_heading = "Running", value_parser = options::thread_count)]
@@ -358,6 +365,7 @@ pub fn check_place(output: &Path) -> mcdd::Result<()> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.settings()?;
     check_place(&args.output)?;
+    args.reporting.check()?;
     let table = Table::read(&args.data, &args.columns.of(&args.reading))?;
     if !args.quiet {
         let (rows, columns, classes) = (table.rows(), table.names.len(), table.classes().len());
@@ -390,7 +398,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             ui::note("the same command with --resume goes on from the checkpoints");
         }
     }
+    if args.reporting.wanted() {
+        report_held_out(&args, &table, &fitted.model, fitted.notices)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The report on the rows that training did not see but the threshold was set on.
+fn report_held_out(args: &Args, table: &Table, model: &Model, notices: Vec<String>) -> mcdd::Result<()> {
+    let (_, held) = table.split_rows(model.settings().holdout, model.settings().seed)?;
+    let x = model.schema().transform(table, Some(&held))?;
+    let pool = Pool::new(options::threads(args.threads));
+    let mut predictions = Predictions::default();
+    model.predict_rows(&x, &mut predictions, &pool)?;
+    let mut gather = Gather::new(model, model.settings().tpr, 0, args.seed)?;
+    for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(&held).enumerate() {
+        let class = table.label(row).map(|c| c as usize);
+        gather.add(Side::Known(class), row as u64 + 1, x, table.label_name(row), &predictions, i);
+    }
+    let more = if args.data.len() > 1 { format!(" and {} more", args.data.len() - 1) } else { String::new() };
+    let data = format!("held-out rows of {}{more}", args.data.first().map_or(String::new(), |p| file_name(p)));
+    let about = About {
+        title: format!("{} on {data}", file_name(&args.output)),
+        data,
+        held_out: true,
+        command: report::command(),
+        notices,
+    };
+    args.reporting.write(&gather.finish(about, &pool)?, args.quiet)
 }
 
 fn summary(model: &Model, output: &Path, seconds: f64) {

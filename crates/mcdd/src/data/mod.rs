@@ -32,6 +32,7 @@
 
 pub(crate) mod cell;
 mod concat;
+mod decode;
 mod delimited;
 mod digits;
 mod encode;

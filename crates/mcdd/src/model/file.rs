@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::explain::Centres;
 use super::probe::Probe;
 use super::reach::Reach;
 use super::usual::Usual;
@@ -19,6 +20,7 @@ use crate::seed::Stream;
 use crate::train::{Epoch, Settings};
 
 const FORMAT: &str = "mcdd model 1";
+const CENTRES: &str = "explain.class_means";
 
 /// Everything about a model but its numbers.
 #[derive(Serialize, Deserialize)]
@@ -73,6 +75,9 @@ impl Model {
         }
         if let Some(reach) = &self.reach {
             container.put("clip.most", &[reach.values().len()], Values::F32(reach.values().to_vec()));
+        }
+        if let Some(centres) = &self.centres {
+            container.put(CENTRES, &centres.shape(), Values::F32(centres.values().to_vec()));
         }
         if Usual::needed(self.members.len(), self.reach.is_some()) {
             let usual = self.members.iter().flat_map(|m| [m.usual.mean, m.usual.deviation]).collect();
@@ -151,6 +156,15 @@ impl Model {
             }
             None => None,
         };
+        // Only explanations need them, and older files have none.
+        let centres = match c.shape(CENTRES).ok().map(<[usize]>::to_vec) {
+            Some(shape) if shape.last() == Some(&text.graph.input) => {
+                let means = c.take_f32(CENTRES, &shape)?;
+                let centres = Centres::from_values(means, text.graph.input, text.classes.len());
+                Some(centres.ok_or_else(|| wrong("the means are of other classes"))?)
+            }
+            _ => None,
+        };
         let count = text.members.len();
         let usual = match Usual::needed(count, reach.is_some()) {
             true => c.take_f64("calibration.members", &[count, 2])?,
@@ -196,6 +210,7 @@ impl Model {
             graph: text.graph,
             members,
             reach,
+            centres,
             calibration: Calibration::new(scores)?,
             accuracy: text.held_out_accuracy,
             settings: text.settings,

@@ -2,6 +2,7 @@
 
 mod calibration;
 mod doctor;
+mod explain;
 mod file;
 mod predict;
 mod probe;
@@ -10,9 +11,11 @@ mod scorer;
 mod usual;
 
 pub use calibration::{Calibration, Threshold};
+pub use explain::{Contribution, Explanation};
 pub use predict::{Predictions, Scratch};
 pub use scorer::{Scorer, ScorerSettings};
 
+use self::explain::Centres;
 use self::predict::Ensemble;
 use self::probe::{Host, Probe};
 use self::reach::Reach;
@@ -85,6 +88,8 @@ pub struct Model {
     members: Vec<ModelMember>,
     /// Where the network clips its inputs: what it does not see.
     reach: Option<Reach>,
+    /// What is usual, for explanations.
+    centres: Option<Centres>,
     calibration: Calibration,
     /// Share of the held-out rows that all members together put in their class.
     accuracy: Option<f64>,
@@ -281,6 +286,8 @@ impl Model {
                 Ok(member)
             })
             .collect::<Result<Vec<_>>>()?;
+        // What is usual of a pixel says little.
+        let centres = train.rows().ok().map(|rows| Centres::of(rows.x, schema.width(), known, classes.len()));
         let reach = match clipped {
             Some(limit) => Some(Reach::of(train.rows()?.x, schema.width(), limit)),
             None => None,
@@ -311,6 +318,7 @@ impl Model {
             graph,
             members,
             reach,
+            centres,
             calibration,
             accuracy,
             settings,

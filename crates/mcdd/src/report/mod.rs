@@ -4,7 +4,9 @@
 
 pub mod bench;
 pub mod figure;
+mod html;
 mod latent;
+pub mod model;
 mod samples;
 
 pub use latent::{Shown, latent_space};

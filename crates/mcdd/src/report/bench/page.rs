@@ -5,25 +5,9 @@ use std::fmt::Write as _;
 use super::figures::figures;
 use super::tables::{difference, most, row, title};
 use super::{METRICS, Stat, Study};
+use crate::report::html::html;
 
 const STYLE: &str = include_str!("page.css");
-
-/// Text in HTML.
-fn html(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c if c.is_control() && c != '\n' => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
-}
 
 fn cell(stat: Option<Stat>, paper: Option<f64>, bold: bool, most: usize) -> String {
     let Some(stat) = stat else { return "<td class=none>n/a</td>".into() };

@@ -77,6 +77,13 @@ impl Paint {
     }
 }
 
+/// All colours as variables of CSS, for a page around figures: `--ink:#1c1e21;…`.
+pub(in crate::report) fn variables(theme: Theme) -> String {
+    let own = [Paint::Surface, Paint::Ink, Paint::Muted, Paint::Grid];
+    let all = own.into_iter().chain((0..SERIES).map(Paint::Series));
+    all.map(|p| format!("--{}:{};", p.name(), p.css(theme))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -89,8 +89,10 @@ pub struct LatentSpace {
     pub spheres: Vec<Sphere>,
     /// What is seen.
     pub view: View,
-    /// The logit of each class at each of [`View::nodes`].
+    /// The logit of each class at each of [`View::nodes`]; none where decisions cannot be drawn in this plane.
     pub logits: Vec<f64>,
+    /// The names of the axes.
+    pub axes: [String; 2],
 }
 
 /// Several latent spaces of the same classes side by side: rows in the colour of their class, `unknown` ones hollow, decisions
@@ -140,7 +142,8 @@ pub fn latent_spaces(
 
 fn check(space: &LatentSpace, classes: usize) -> Result<()> {
     let nodes = (STEPS + 1) * (STEPS + 1);
-    if space.logits.len() != nodes * classes || space.spheres.len() != classes {
+    let decided = space.logits.is_empty() || space.logits.len() == nodes * classes;
+    if !decided || space.spheres.len() != classes {
         return Err(Error::data(format!("{}: the numbers do not fit {classes} classes", space.title)));
     }
     if space.points.iter().any(|p| p.class.is_some_and(|c| c >= classes)) {
@@ -165,14 +168,15 @@ fn draw(scene: &mut Scene, space: &LatentSpace, classes: &[String], area: Area) 
     let note = font::fitted(&space.note, SMALL, false, area.w);
     scene.text(Text::new(area.x, area.y - 9.0, note, SMALL).paint(Paint::Muted));
     panel.grid(scene);
-    let mut inside = regions(space, &panel);
+    let mut inside = if space.logits.is_empty() { Vec::new() } else { regions(space, &panel) };
     inside.extend(rows(space, &panel));
     scene.shapes.push(Shape::Clip { area, shapes: inside });
     panel.frame(scene);
     let base = area.y + area.h + 7.0 + 2.3 * SMALL;
-    scene.text(Text::new(area.x + area.w / 2.0, base, "z₁", SMALL).at(Anchor::Middle).paint(Paint::Muted));
+    let [first, second] = &space.axes;
+    scene.text(Text::new(area.x + area.w / 2.0, base, first, SMALL).at(Anchor::Middle).paint(Paint::Muted));
     let (beside, middle) = (area.x - 16.0 - panel.y.label_width(SMALL), area.y + area.h / 2.0);
-    scene.text(Text::new(beside, middle, "z₂", SMALL).at(Anchor::Middle).upwards().paint(Paint::Muted));
+    scene.text(Text::new(beside, middle, second, SMALL).at(Anchor::Middle).upwards().paint(Paint::Muted));
     let outside = space.points.iter().filter(|p| !sees(&space.view, p.at)).count();
     let mut taken = Vec::new();
     if outside > 0 {
@@ -307,7 +311,15 @@ pub(super) mod tests {
             spheres.iter().map(|s| -distance(s)).collect::<Vec<_>>()
         });
         let logits = logits.collect();
-        LatentSpace { title: "Deep-MCDD".into(), note: "AUROC 99.1%".into(), points, spheres, view, logits }
+        LatentSpace {
+            title: "Deep-MCDD".into(),
+            note: "AUROC 99.1%".into(),
+            points,
+            spheres,
+            view,
+            logits,
+            axes: ["z₁", "z₂"].map(Into::into),
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod axis;
 mod bars;
 mod colour;
 mod contour;
+mod curves;
 mod font;
 mod latent;
 mod lines;
@@ -17,7 +18,9 @@ mod scene;
 mod svg;
 
 pub use bars::{BarPanel, bars};
+pub(in crate::report) use colour::variables;
 pub use colour::{SERIES, Theme};
+pub use curves::{Curve, CurvePanel, curves};
 pub use latent::{LatentSpace, Point, STEPS, Sphere, View, latent_spaces};
 pub use lines::{LinePanel, lines};
 pub use samples::{Cell, ClassSamples, Looks, MOST_CELLS, Sample, samples};

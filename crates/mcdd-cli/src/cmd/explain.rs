@@ -1,0 +1,217 @@
+//! `mcdd explain`: the columns that a row's confidence depends on.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use mcdd::model::{Explanation, Model, Predictions, Threshold};
+use mcdd::net::cpu::pool::Pool;
+use serde_json::json;
+
+use super::predict::{for_each_block, threshold};
+use crate::options::{self, Reading};
+use crate::output::{csv_cell, verdict};
+use crate::ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcdd explain flowers.mcdd new.csv --row 17              why row 17 is called unknown
+  mcdd explain flowers.mcdd new.csv --unknown             all rows that are called unknown
+  mcdd explain flowers.mcdd new.csv --features 10 --format csv > why.csv
+
+Each column in turn is set to its mean over the training rows of the class that the row was put in (for
+categories to their shares), and the row is scored again: what its confidence gains is what the column
+\"adds\". Values and means are in the table's own units; \"off by\" is in deviations of all training rows.
+A gain below 0 means that the column speaks for the row.";
+
+/// Say which columns make a row strange
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The model
+    model: PathBuf,
+
+    /// A file with the columns that the model was trained on; - is stdin
+    #[arg(value_name = "ROWS")]
+    data: PathBuf,
+
+    /// A row to explain, counted from 1 without the header; may be repeated [default: all]
+    #[arg(long, value_name = "N")]
+    row: Vec<u64>,
+
+    /// Only rows that are called unknown
+    #[arg(long)]
+    unknown: bool,
+
+    /// Columns to name for each row
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = features)]
+    features: usize,
+
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+
+    /// Share of known rows to keep [default: as trained]
+    #[arg(long, value_name = "SHARE")]
+    tpr: Option<f64>,
+
+    #[command(flatten)]
+    reading: Reading,
+
+    /// Threads; they do not change the result [default: all cores]
+    #[arg(long, value_name = "N", value_parser = options::thread_count)]
+    threads: Option<usize>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// A line for each row and column
+    Csv,
+    /// A JSON object for each row
+    Jsonl,
+}
+
+fn features(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=1_000_000).contains(n)).ok_or_else(|| "give a number of 1 or more".into())
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let model = Model::load(&args.model)?;
+    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.quiet)?;
+    let pool = Pool::new(options::threads(args.threads));
+    let wanted: BTreeSet<u64> = args.row.iter().copied().collect();
+    let mut predictions = Predictions::default();
+    let (mut row, mut found) = (0, 0);
+    if args.format == Format::Csv {
+        ui::print("row,verdict,label,confidence,p_value,rank,column,value,usual,deviations,gain\n")?;
+    }
+    let notices = for_each_block(&model, &args.data, &args.reading.options(), |batch| {
+        model.predict_rows(&batch.x, &mut predictions, &pool)?;
+        for (i, x) in batch.x.chunks_exact(model.schema().width()).enumerate() {
+            row += 1;
+            let known = threshold.known(predictions.confidence[i]);
+            if (!wanted.is_empty() && !wanted.contains(&row)) || (args.unknown && known) {
+                continue;
+            }
+            found += 1;
+            let why = model.explain(x, args.features, &pool)?;
+            let scored = Scored { model: &model, threshold, row, predictions: &predictions, at: i };
+            ui::print(&match args.format {
+                Format::Text => scored.text(&why)?,
+                Format::Csv => scored.csv(&why)?,
+                Format::Jsonl => scored.json(&why),
+            })?;
+        }
+        Ok(())
+    })?;
+    if let Some(absent) = wanted.iter().find(|r| **r < 1 || **r > row) {
+        let e = mcdd::Error::setting(format!("there is no row {absent}")).at_file(&args.data);
+        return Err(e.hint(format!("the file has rows 1 to {row}, the header not counted")).into());
+    }
+    if !args.quiet {
+        notices.iter().for_each(|n| ui::note(n));
+        if found == 0 {
+            ui::note("no row is called unknown");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A row and what the model says about it.
+struct Scored<'a> {
+    model: &'a Model,
+    threshold: Threshold,
+    row: u64,
+    predictions: &'a Predictions,
+    at: usize,
+}
+
+impl Scored<'_> {
+    fn class(&self, number: Option<u32>) -> Option<&str> {
+        number.and_then(|c| self.model.classes().get(c as usize)).map(String::as_str)
+    }
+
+    fn label(&self) -> Option<&str> {
+        self.class(self.predictions.class.get(self.at).copied())
+    }
+
+    fn scores(&self) -> (f64, f64, &'static str) {
+        let confidence = self.predictions.confidence[self.at];
+        (confidence, self.predictions.p_value[self.at], verdict(self.threshold.known(confidence)))
+    }
+
+    fn text(&self, why: &Explanation) -> Result<String, std::fmt::Error> {
+        let (confidence, p, verdict) = self.scores();
+        let mut out = format!("row {}: {verdict}", self.row);
+        if let Some(label) = self.label() {
+            write!(out, ", most like {}", ui::plain(label))?;
+        }
+        writeln!(out, " (confidence {confidence:.4}, p-value {p:.4})")?;
+        let against = self.class(why.class).map_or("all training rows".into(), |c| format!("class {}", ui::plain(c)));
+        let mut table = vec![["column", "is", "usual", "off by", "adds"].map(String::from)];
+        table.extend(why.columns.iter().map(|c| {
+            let off = c.deviations.map_or(String::new(), |d| format!("{d:+.1}"));
+            [short(&c.column), short(&c.value), short(&c.usual), off, format!("{:+.3}", c.gain)]
+        }));
+        let width = |k: usize| table.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..5).map(width).collect();
+        for row in &table {
+            let cell = |k: usize| {
+                let pad = " ".repeat(widths[k] - row[k].chars().count());
+                if k == 0 { format!("{}{pad}", row[k]) } else { format!("{pad}{}", row[k]) }
+            };
+            let line: Vec<String> = (0..5).map(cell).collect();
+            writeln!(out, "  {}", line.join("  ").trim_end())?;
+        }
+        writeln!(out, "  (usual: the mean of {against})\n")?;
+        Ok(out)
+    }
+
+    fn csv(&self, why: &Explanation) -> Result<String, std::fmt::Error> {
+        let (confidence, p, verdict) = self.scores();
+        let label = csv_cell(self.label().unwrap_or_default());
+        let mut out = String::new();
+        for (i, c) in why.columns.iter().enumerate() {
+            let [column, value, usual] = [&c.column, &c.value, &c.usual].map(|t| csv_cell(t));
+            let off = c.deviations.map_or(String::new(), |d| d.to_string());
+            let (row, rank, gain) = (self.row, i + 1, c.gain);
+            writeln!(out, "{row},{verdict},{label},{confidence},{p},{rank},{column},{value},{usual},{off},{gain}")?;
+        }
+        Ok(out)
+    }
+
+    fn json(&self, why: &Explanation) -> String {
+        let (confidence, p, verdict) = self.scores();
+        let column = |c: &mcdd::model::Contribution| json!({ "column": c.column, "value": c.value, "usual": c.usual, "deviations": c.deviations, "gain": c.gain });
+        let columns: Vec<_> = why.columns.iter().map(column).collect();
+        let row = json!({
+            "row": self.row,
+            "verdict": verdict,
+            "label": self.label(),
+            "confidence": confidence,
+            "p_value": p,
+            "class": self.class(why.class),
+            "columns": columns,
+        });
+        format!("{row}\n")
+    }
+}
+
+/// A name or a cell in a table of text.
+fn short(text: &str) -> String {
+    const MOST: usize = 30;
+    let mut out: String = ui::plain(text).chars().take(MOST).collect();
+    if text.chars().nth(MOST).is_some() {
+        out.push('…');
+    }
+    out
+}

@@ -1,0 +1,220 @@
+//! The report in a real browser: Chromium, without a window. Where there is none, the tests say so and do nothing.
+
+mod help;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use help::{Lab, stdout, table};
+use serde_json::Value;
+
+/// The browser: `MCDD_BROWSER`, or what is found under the usual names.
+fn browser() -> Option<PathBuf> {
+    if let Some(given) = std::env::var_os("MCDD_BROWSER").filter(|b| !b.is_empty()) {
+        return Some(given.into());
+    }
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).flat_map(|p| names.map(|n| p.join(n))).find(|p| p.is_file());
+    if found.is_none() {
+        eprintln!("skipped: no Chromium found; install it, or set MCDD_BROWSER");
+    }
+    found
+}
+
+/// What became of a page, and what the browser complained of.
+fn open(browser: &Path, lab: &Lab, page: &str) -> (String, Vec<String>) {
+    let (dom, log) = (lab.path("dom.html"), lab.path("log.txt"));
+    let mut child = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
+        .args(["--enable-logging=stderr", "--window-size=1200,900", "--virtual-time-budget=5000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", lab.path("profile").display()))
+        .arg(format!("file://{}", lab.path(page).display()))
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&dom).unwrap())
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > Duration::from_secs(300) {
+            child.kill().unwrap();
+            panic!("the browser does not end: {}", fs::read_to_string(&log).unwrap_or_default());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let log = String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned();
+    let complaints = log.lines().filter(|l| l.contains("CONSOLE")).map(String::from).collect();
+    (String::from_utf8_lossy(&fs::read(&dom).unwrap()).into_owned(), complaints)
+}
+
+/// Runs a script in a copy of a page that allows it, and gives back what it has put in `out`.
+fn run(browser: &Path, lab: &Lab, page: &str, script: &str) -> Value {
+    let whole = fs::read_to_string(lab.path(page)).unwrap();
+    let (head, rest) = whole.split_once("<meta http-equiv=Content-Security-Policy").unwrap();
+    let (_, rest) = rest.split_once(">\n").unwrap();
+    let plain = "s => s.replace(/[^ -~]|[<>&]/g, c => '\\\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'))";
+    let more = format!(
+        "<pre id=result></pre>\n<script>{{ const out = {{}}; const plain = {plain};\ntry {{ {script} }} catch (e) {{ out.error = String(e.stack); }}\n\
+         document.getElementById('result').textContent = plain(JSON.stringify(out)); }}</script>\n</body>"
+    );
+    lab.write("copy.html", &format!("{head}{}", rest.replace("</body>", &more)));
+    let (dom, complaints) = open(browser, lab, "copy.html");
+    assert!(complaints.is_empty(), "{complaints:?}");
+    let (_, result) = dom.split_once("<pre id=\"result\">").unwrap();
+    let out: Value = serde_json::from_str(result.split_once("</pre>").unwrap().0).unwrap();
+    assert!(out["error"].is_null(), "{out}");
+    out
+}
+
+/// The number behind a name in what `mcdd evaluate` prints.
+fn printed(text: &str, name: &str) -> String {
+    let line = text.lines().find(|l| l.trim_start().starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    let value = line.trim_start()[name.len()..].split_whitespace().next().unwrap();
+    format!("{value}%")
+}
+
+const SLIDE: &str = "
+  const input = document.getElementById('tpr'), text = id => document.getElementById(id).textContent;
+  const positions = JSON.parse(text('data')).positions;
+  out.positions = [input.valueAsNumber, 0, 17, 40, 77, positions.length - 1].map(i => {
+    input.value = i;
+    input.dispatchEvent(new Event('input', { bubbles: true }));
+    return { option: text('option'), kept: text('kept'), right: text('right'), rejected: text('rejected-0'), verdict: text('verdict') };
+  });
+  const sum = () => [...document.querySelectorAll('#confusion td')].map(t => Number(t.textContent.replace(/\\D/g, ''))).reduce((a, b) => a + b, 0);
+  out.sum = sum();
+  document.getElementById('reset').click();
+  out.back = text('option');
+";
+
+const POINT: &str = "
+  const plot = document.querySelector('.plot svg'), box = plot.getBoundingClientRect();
+  const card = document.getElementById('card');
+  const move = (x, y) => plot.dispatchEvent(new PointerEvent('pointermove', { clientX: x, clientY: y, pointerId: 1, bubbles: true }));
+  const cards = new Set();
+  out.empty = card.textContent;
+  for (let x = box.left + 5; x < box.right; x += 9) for (let y = box.top + 5; y < box.bottom; y += 9) { move(x, y); cards.add(card.textContent); }
+  out.cards = [...cards].slice(0, 400);
+  out.picture = !!card.querySelector('canvas');
+  plot.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight', bubbles: true }));
+  out.key = card.textContent;
+  document.getElementById('in').click();
+  out.wide = document.documentElement.scrollWidth <= window.innerWidth;
+";
+
+#[test]
+fn the_page_shows_what_evaluate_prints() {
+    let Some(browser) = browser() else { return };
+    let lab = Lab::new();
+    lab.model();
+    let evaluate = ["evaluate", "m.mcdd", "test.csv", "--ood", "ood.csv", "--bootstrap", "0", "--quiet"];
+    lab.ok(&[&evaluate[..], &["--report", "r.html"]].concat());
+    assert!(fs::metadata(lab.path("r.html")).unwrap().len() < 2_000_000);
+
+    // As it is, under its own policy.
+    let (dom, complaints) = open(&browser, &lab, "r.html");
+    assert!(complaints.is_empty(), "{complaints:?}");
+    for part in
+        ["<tbody>", "class=\"sphere\"", "Most confident mistakes", "Unknown rows that look most known", "--tpr 0.95"]
+    {
+        assert!(dom.contains(part), "{part}");
+    }
+
+    let out = run(&browser, &lab, "r.html", &format!("{SLIDE}{POINT}"));
+    let positions = out["positions"].as_array().unwrap();
+    assert_eq!((positions[0]["option"].as_str(), out["back"].as_str()), (Some("--tpr 0.95"), Some("--tpr 0.95")));
+    let mut seen = std::collections::BTreeSet::new();
+    for p in positions {
+        let option = p["option"].as_str().unwrap();
+        let tpr = option.strip_prefix("--tpr ").unwrap();
+        let text = stdout(&lab.ok(&[&evaluate[..], &["--tpr", tpr]].concat()));
+        for (id, name) in [
+            ("kept", "kept as known %"),
+            ("right", "accuracy among those kept %"),
+            ("rejected", "rejected as unknown %"),
+        ] {
+            let wanted = printed(&text, name);
+            assert_eq!(p[id].as_str(), Some(&wanted[..]), "{option} {name}");
+            assert!(p["verdict"].as_str().unwrap().contains(&wanted), "{p}");
+        }
+        seen.insert(option);
+    }
+    assert_eq!(seen.len(), 6);
+    let rows = |name: &str| fs::read_to_string(lab.path(name)).unwrap().lines().count() as u64 - 1;
+    assert_eq!(out["sum"].as_u64(), Some(rows("test.csv") + rows("ood.csv")));
+
+    assert_eq!(out["empty"], "");
+    let cards: Vec<&str> = out["cards"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(cards.len() > 30, "{}", cards.len());
+    for word in ["row ", "label", "model says", "confidence", "p-value", "known", "of ood.csv"] {
+        assert!(cards.iter().any(|c| c.contains(word)), "{word}");
+    }
+    assert!(out["picture"].as_bool().unwrap() && out["wide"].as_bool().unwrap());
+    assert_ne!(out["key"], "");
+}
+
+#[test]
+fn hostile_names_are_text() {
+    let Some(browser) = browser() else { return };
+    let lab = Lab::new();
+    let script = "<script>window.hacked=1</script>";
+    let image = "<img src=x onerror=window.hacked=1>";
+    let names = [
+        script.to_owned(),
+        format!("\"\"'{image}"),
+        "x".repeat(10_000),
+        "\u{202e}\u{5d0}\u{5d1}\u{5d2} \u{627}\u{644}".to_owned(),
+        "--> ]]> </style></title></script><script>window.hacked=1</script>".to_owned(),
+    ];
+    let quoted = |t: &str| format!("\"{t}\"");
+    let header = format!("{},{},colour,label", quoted(script), quoted(&names[1]));
+    let row = |i: usize| {
+        let k = i % 5;
+        let noise = (i * 7919 % 101) as f64 / 100.0;
+        format!(
+            "{},{},{},{}",
+            3.0 * k as f64 + noise,
+            10.0 - k as f64 - noise,
+            quoted(&names[(i / 5) % 2 * 4]),
+            quoted(&names[k])
+        )
+    };
+    lab.write("rows.csv", &table(200, row, &header));
+    lab.write("<b>ood & \"1\".csv", &table(20, |i| format!("{},99,pink,{}", i, quoted(image)), &header));
+    lab.ok(&["train", "rows.csv", "-o", "m.mcdd", "--preset", "fast", "--epochs", "5", "-q", "--report", "train.html"]);
+    lab.ok(&[
+        "evaluate",
+        "m.mcdd",
+        "rows.csv",
+        "--ood",
+        "<b>ood & \"1\".csv",
+        "--bootstrap",
+        "0",
+        "-q",
+        "--report",
+        "r.html",
+    ]);
+    for page in ["train.html", "r.html"] {
+        let (_, complaints) = open(&browser, &lab, page);
+        assert!(complaints.is_empty(), "{page}: {complaints:?}");
+        let look = "
+          out.hacked = window.hacked ?? null;
+          out.scripts = document.scripts.length;
+          out.images = document.images.length;
+          out.text = [...document.querySelectorAll('bdi')].map(b => b.textContent);
+          out.long = Math.max(...[...document.querySelectorAll('bdi')].map(b => b.getBoundingClientRect().width));
+          out.wide = document.documentElement.scrollWidth <= window.innerWidth;
+        ";
+        let out = run(&browser, &lab, page, look);
+        assert!(out["hacked"].is_null() && out["images"] == 0 && out["scripts"] == 3, "{out}");
+        assert!(out["wide"] == true, "{page} is wider than the window");
+        let texts: Vec<&str> = out["text"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let wanted = [&names[0][..], &names[1][2..], &"x".repeat(120), "\u{5d0}\u{5d1}\u{5d2}", &names[4][..40]];
+        for name in wanted {
+            assert!(texts.iter().any(|t| t.contains(name)), "{page}: {name}");
+        }
+    }
+}

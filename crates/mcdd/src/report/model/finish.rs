@@ -1,0 +1,350 @@
+//! From what was kept of the rows to the report.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::best::Lowest;
+use super::gather::{Gather, MOST_CLASSES, Row};
+use super::picture::Pictures;
+use super::plane::{Projection, distance};
+use super::{About, Class, Group, Plane, Point, Report, Trained, Worth, curves, percent};
+use crate::data::sets::thousands;
+use crate::error::Result;
+use crate::head::HeadConfig;
+use crate::model::Model;
+use crate::net::cpu::pool::Pool;
+use crate::report::figure::{self, Sphere, View};
+use crate::report::html::name;
+
+/// Columns that explain a row.
+const COLUMNS: usize = 5;
+/// Predictions that explanations may take in all.
+const PREDICTIONS: usize = 20_000;
+/// Least confident rows that are shown where there are many classes.
+const LEAST: usize = 30;
+/// Epochs and networks that are drawn.
+const EPOCHS: usize = 200;
+const NETWORKS: usize = 10;
+
+/// A place where a figure can be drawn.
+fn near(at: [f64; 2]) -> [f64; 2] {
+    at.map(|v| short(v.clamp(-1e60, 1e60), 5))
+}
+
+/// A number to so many digits that count.
+fn short(value: f64, digits: usize) -> f64 {
+    format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
+}
+
+/// Rows that are shown, each once.
+#[derive(Default)]
+struct Shown {
+    rows: Vec<Row>,
+    at: BTreeMap<(usize, u64), usize>,
+}
+
+impl Shown {
+    fn add(&mut self, row: Row) -> usize {
+        let next = self.rows.len();
+        let at = *self.at.entry((row.set, row.row)).or_insert(next);
+        if at == next {
+            self.rows.push(row);
+        }
+        at
+    }
+}
+
+impl Gather<'_> {
+    /// Makes the report.
+    ///
+    /// # Errors
+    /// If no known row was added.
+    pub fn finish(self, about: About, pool: &Pool) -> Result<Report> {
+        let model = self.model;
+        let sets: Vec<_> = self.sets.iter().map(|s| (s.name.clone(), s.levels.clone())).collect();
+        let labelled = !self.right.is_empty();
+        let positions = self.thresholds.positions(&self.levels, &sets, labelled);
+        let unknown: Vec<&[f64]> = self.sets.iter().map(|s| &s.confidence[..]).collect();
+        let histogram = curves::histogram(&self.confidence, &unknown);
+        let measured = self.sets.iter().map(|s| curves::set(&s.name, &self.confidence, &s.confidence));
+        let measured = measured.collect::<Result<Vec<_>>>()?;
+        let risk = curves::risk(&self.confidence[..self.right.len()], &self.right);
+        let reliability = curves::reliability(&self.probability, &self.right);
+        let right = self.right.iter().filter(|r| **r).count();
+        let accuracy = labelled.then(|| percent(right as f64 / self.right.len() as f64));
+        let mut classes = classes(model);
+        for ([kind, said, _], n) in &self.counts {
+            let Some(class) = classes.get_mut(*kind) else { continue };
+            class.rows += n;
+            class.right += if kind == said && model.classifies() { *n } else { 0 };
+        }
+        if classes.len() == MOST_CLASSES && model.classes().len() > MOST_CLASSES {
+            // Those that are one here were told apart when it was counted who is right.
+            classes[MOST_CLASSES - 1].right =
+                right - classes[..MOST_CLASSES - 1].iter().map(|c| c.right).sum::<usize>();
+        }
+        let (used, rows, held_out_rows) =
+            (self.thresholds.used, self.confidence.len(), model.calibration().scores().len());
+        let counts = self.counts.iter().map(|(&[kind, said, level], &n)| {
+            [if kind == usize::MAX { classes.len() + self.sets.len() } else { kind }, said, level, n]
+        });
+        let counts = counts.collect();
+        let shortfall = self.thresholds.shortfall(held_out_rows);
+        let (mut shown, groups, pictures) = self.into_rows();
+        let (plane, places) = plane(model, &shown, &mut classes);
+        let drawn = pictures.as_ref().map(|p| p.draw(&shown.rows.iter().map(|r| &r.x[..]).collect::<Vec<_>>()));
+        let groups = explained(model, &shown, groups, pool)?;
+        let mut drawn = drawn.into_iter().flatten();
+        let point = |(row, at): (Row, [f64; 2])| point(model, row, at, drawn.next());
+        let points = shown.rows.drain(..).zip(places).map(point).collect();
+        let mut findings = model.findings().to_vec();
+        let told = |text: &String| model.findings().iter().any(|f| f.starts_with(text.as_str()));
+        findings.extend(shortfall.filter(|s| !told(s)));
+        Ok(Report {
+            about,
+            rows,
+            accuracy,
+            classifies: model.classifies(),
+            classes,
+            sets: measured,
+            positions,
+            used,
+            held_out_rows,
+            counts,
+            histogram,
+            risk,
+            reliability,
+            training: training(model),
+            plane,
+            points,
+            picture: pictures.map_or(0, |p| p.side()),
+            groups,
+            findings: findings.iter().map(|f| f.chars().take(600).collect()).collect(),
+            settings: settings(model),
+        })
+    }
+
+    /// The rows to show, and which of them are worth looking at and why.
+    fn into_rows(self) -> (Shown, Vec<Chosen>, Option<Pictures>) {
+        let mut shown = Shown::default();
+        let mut groups = Vec::new();
+        let mut samples: Vec<Row> = self.sample.into_iter().flat_map(Lowest::into_items).collect();
+        for set in self.sets {
+            let taken = set.levels.up_to(self.thresholds.used).0;
+            let (all, few) = (thousands(set.levels.rows), thousands(taken));
+            let rows: Vec<usize> = set.nearest.into_items().map(|r| shown.add(r)).collect();
+            groups.push(Chosen {
+                title: format!("Unknown rows that look most known: {}", set.name),
+                note: format!(
+                    "The most confident of {all} rows; {few} are taken for known at the threshold of this report."
+                ),
+                rows,
+            });
+            samples.extend(set.sample.into_items());
+        }
+        if !self.right.is_empty() {
+            let wrong = self.right.iter().filter(|r| !**r).count();
+            groups.push(Chosen {
+                title: "Most confident mistakes".into(),
+                note: format!(
+                    "{} of {} rows are put in another class than their own.",
+                    thousands(wrong),
+                    thousands(self.right.len())
+                ),
+                rows: self.mistakes.into_items().map(|r| shown.add(r)).collect(),
+            });
+        }
+        let of_classes = self.least.len() > 1;
+        let mut least: Vec<Row> = self.least.into_iter().flat_map(Lowest::into_items).collect();
+        if least.len() > LEAST {
+            least.sort_by(|a, b| a.confidence.total_cmp(&b.confidence));
+            least.truncate(LEAST);
+        }
+        groups.push(Chosen {
+            title: if of_classes { "Least confident rows of each class" } else { "Least confident rows" }.into(),
+            note: "Known rows that look strangest to the model.".into(),
+            rows: least.into_iter().map(|r| shown.add(r)).collect(),
+        });
+        // In the order of their files, whatever made them be here.
+        samples.sort_by_key(|r| (r.set, r.row));
+        samples.into_iter().for_each(|r| {
+            shown.add(r);
+        });
+        (shown, groups, self.pictures)
+    }
+}
+
+/// Rows worth looking at, by their number among those that are shown.
+struct Chosen {
+    title: String,
+    note: String,
+    rows: Vec<usize>,
+}
+
+/// The classes of a model; the last stands for all that there is no room for.
+fn classes(model: &Model) -> Vec<Class> {
+    let all = model.classes();
+    let mut classes: Vec<Class> =
+        all.iter().take(MOST_CLASSES).map(|c| Class { name: name(c), ..Class::default() }).collect();
+    let sigma = match model.head(0) {
+        Some(head) if matches!(head.config(), HeadConfig::DeepMcdd { .. }) => head.params().get(1),
+        _ => &[],
+    };
+    classes.iter_mut().zip(sigma).for_each(|(c, &s)| c.sigma = Some(libm::exp(f64::from(s))));
+    if all.len() > MOST_CLASSES {
+        let last = Class { name: format!("{} other classes", all.len() - MOST_CLASSES + 1), ..Class::default() };
+        classes[MOST_CLASSES - 1] = last;
+    }
+    classes
+}
+
+/// The latent means of the classes: the head's own where it measures distances to them, else those of the rows.
+fn means(model: &Model, classes: usize, z: &[f32], latent: usize, rows: &[Row]) -> Vec<Option<Vec<f32>>> {
+    let own = model.head(0).filter(|h| h.has_distances()).map(|h| h.params().get(0));
+    if let Some(own) = own.filter(|m| m.len() == model.classes().len() * latent) {
+        return own.chunks_exact(latent).take(classes).map(|m| Some(m.to_vec())).collect();
+    }
+    let mut sums = vec![(vec![0.0f64; latent], 0usize); classes];
+    for (z, row) in z.chunks_exact(latent).zip(rows) {
+        if let Some((sum, n)) = group(row).and_then(|g| sums.get_mut(g)) {
+            *n += 1;
+            sum.iter_mut().zip(z).for_each(|(s, &v)| *s += f64::from(v));
+        }
+    }
+    let mean = |(sum, n): (Vec<f64>, usize)| (n > 0).then(|| sum.iter().map(|s| (s / n as f64) as f32).collect());
+    sums.into_iter().map(mean).collect()
+}
+
+/// The class of a known row, by its label or by the model.
+fn group(row: &Row) -> Option<usize> {
+    (row.set == 0).then(|| row.truth.or(row.said)).flatten()
+}
+
+/// Where the rows and the means of classes are in a plane; the classes get means and radii.
+fn plane(model: &Model, shown: &Shown, classes: &mut [Class]) -> (Plane, Vec<[f64; 2]>) {
+    let x: Vec<f32> = shown.rows.iter().flat_map(|r| r.x.iter().copied()).collect();
+    let z = model.latents(0, &x).unwrap_or_default();
+    let latent = z.len().checked_div(shown.rows.len()).unwrap_or(0).max(1);
+    let latents: Vec<&[f32]> = z.chunks_exact(latent).collect();
+    let known: Vec<f32> =
+        latents.iter().zip(&shown.rows).filter(|(_, r)| r.set == 0).flat_map(|(z, _)| z.iter().copied()).collect();
+    let projection = Projection::of(&known, latent);
+    // The last of very many classes is none.
+    let real = if model.classes().len() > MOST_CLASSES { MOST_CLASSES - 1 } else { classes.len() };
+    for (k, mean) in means(model, real, &z, latent, &shown.rows).into_iter().enumerate() {
+        let Some(mean) = mean else { continue };
+        let centre = projection.place(&mean);
+        let of = latents.iter().zip(&shown.rows).filter(|(_, r)| group(r) == Some(k));
+        let away = of.clone().map(|(z, _)| distance(z, &mean)).collect();
+        let seen = of.map(|(z, _)| projection.place(z)).map(|[x, y]| libm::hypot(x - centre[0], y - centre[1]));
+        classes[k].radius = within(away);
+        classes[k].circle = within(seen.collect());
+        classes[k].mean = Some(near(centre));
+    }
+    let places: Vec<[f64; 2]> = latents.iter().map(|z| near(projection.place(z))).collect();
+    let points: Vec<figure::Point> =
+        places.iter().zip(&shown.rows).map(|(&at, r)| figure::Point { at, class: (r.set == 0).then_some(0) }).collect();
+    let spheres: Vec<Sphere> =
+        classes.iter().filter_map(|c| Some(Sphere { centre: c.mean?, radius: c.circle })).collect();
+    let circles = match spheres.is_empty() {
+        true => "",
+        false => ". Crosses are class means; a circle holds 95% of the class's drawn rows, as they are seen here",
+    };
+    let caption = format!("{}{circles}.", projection.caption());
+    let view = View::around(&points, &spheres);
+    (Plane { axes: projection.names(), caption, view }, places)
+}
+
+/// The distance that 95% of all are within.
+fn within(mut distances: Vec<f64>) -> Option<f64> {
+    distances.sort_by(f64::total_cmp);
+    let last = libm::ceil(distances.len() as f64 * 0.95) as usize;
+    last.checked_sub(1).map(|i| short(distances[i].min(1e60), 5))
+}
+
+/// The groups with their explanations, as far as the work allows.
+fn explained(model: &Model, shown: &Shown, groups: Vec<Chosen>, pool: &Pool) -> Result<Vec<Group>> {
+    let mut left = PREDICTIONS / (model.explained_columns() + 1);
+    let mut out = Vec::new();
+    for Chosen { title, note, rows } in groups {
+        let mut explained = Vec::new();
+        for point in rows {
+            let (mut class, mut columns) = (None, Vec::new());
+            if left > 0 && model.explains() {
+                left -= 1;
+                let found = model.explain(&shown.rows[point].x, COLUMNS, pool)?;
+                class = found.class.and_then(|c| model.classes().get(c as usize)).map(|c| name(c));
+                let shorter = |c: crate::model::Contribution| {
+                    let deviations = c.deviations.map(|d| short(d, 4));
+                    (name(&c.column), name(&c.value), name(&c.usual), deviations, short(c.gain, 4))
+                };
+                columns = found.columns.into_iter().map(shorter).collect();
+            }
+            explained.push(Worth { point, class, columns });
+        }
+        out.push(Group { title, note, rows: explained });
+    }
+    Ok(out)
+}
+
+fn point(model: &Model, row: Row, at: [f64; 2], picture: Option<String>) -> Point {
+    Point {
+        at,
+        set: row.set,
+        row: row.row,
+        class: group(&row).map(|c| c.min(MOST_CLASSES - 1)),
+        said: row.said.and_then(|c| model.classes().get(c)).map(|c| name(c)),
+        label: row.label,
+        probability: row.probability.map(|p| short(p, 4)),
+        confidence: short(row.confidence, 6),
+        p_value: short(row.p_value, 4),
+        level: row.level,
+        picture,
+    }
+}
+
+fn training(model: &Model) -> Vec<Trained> {
+    let network = |m: usize| {
+        let (history, _) = model.history(m)?;
+        let step = history.len().div_ceil(EPOCHS).max(1);
+        // The last epoch is always there.
+        let first = (history.len().max(1) - 1) % step;
+        let epochs: Vec<_> = history.iter().skip(first).step_by(step).collect();
+        let finite = |v: f64| short(if v.is_finite() { v } else { 0.0 }, 5);
+        Some(Trained {
+            loss: epochs.iter().map(|e| finite(e.loss)).collect(),
+            held_out_loss: epochs.iter().map(|e| finite(e.held_out_loss)).collect(),
+            accuracy: epochs.iter().filter_map(|e| e.held_out_accuracy.map(finite)).collect(),
+            epochs: epochs.iter().map(|e| e.epoch + 1).collect(),
+        })
+    };
+    // One epoch is no curve.
+    (0..model.members().min(NETWORKS)).filter_map(network).filter(|t| t.epochs.len() > 1).collect()
+}
+
+/// The settings by name, as they are typed.
+fn settings(model: &Model) -> Vec<(String, String)> {
+    let text = |v: &Value| match v {
+        Value::String(s) => s.clone(),
+        Value::Null => "off".into(),
+        Value::Object(o) => {
+            let name = o.get("name").and_then(Value::as_str).unwrap_or_default();
+            let more = crate::spec::settings(v);
+            if more.is_empty() || name.is_empty() { format!("{name}{more}") } else { format!("{name}, {more}") }
+        }
+        other => other.to_string(),
+    };
+    let mut all = vec![
+        ("mcdd".into(), env!("CARGO_PKG_VERSION").into()),
+        ("model made by".into(), format!("mcdd {}", name(model.version()))),
+        ("trained on".into(), format!("{} rows", thousands(model.training_rows()))),
+        ("calibrated on".into(), format!("{} held-out rows", thousands(model.calibration().scores().len()))),
+        ("networks".into(), model.members().to_string()),
+    ];
+    if let Ok(Value::Object(fields)) = serde_json::to_value(model.settings()) {
+        let named = |key: &str| if key == "head" { "method".to_owned() } else { key.replace('_', " ") };
+        all.extend(fields.iter().filter(|(k, _)| *k != "members").map(|(k, v)| (named(k), name(&text(v)))));
+    }
+    all
+}

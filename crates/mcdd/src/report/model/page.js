@@ -1,0 +1,263 @@
+// What is on the page, and what follows the slider.
+
+const R = JSON.parse($('data').textContent);
+let at = R.used;
+const now = () => R.positions[at];
+const labelled = R.accuracy !== null;
+const live = [];
+const section = (id, test = true) => { $(id).hidden = !test; return $(id); };
+const known = level => level <= at;
+
+/** The verdict on a row; it follows the slider. */
+function chip(level) {
+  const node = el('span', { class: 'chip', 'data-level': level });
+  verdict(node);
+  return node;
+}
+const verdict = node => { node.textContent = known(Number(node.dataset.level)) ? '● known' : '○ unknown'; };
+
+function picture(p) {
+  if (!p.picture) return null;
+  const side = R.picture, bytes = atob(p.picture);
+  const canvas = el('canvas', { width: side, height: side, role: 'img', 'aria-label': 'the row as a picture' });
+  const pen = canvas.getContext('2d'), image = pen.createImageData(side, side);
+  for (let i = 0; i < side * side; i++) {
+    const grey = 17 * (i % 2 ? bytes.charCodeAt(i >> 1) & 15 : bytes.charCodeAt(i >> 1) >> 4);
+    image.data.set([grey, grey, grey, 255], 4 * i);
+  }
+  pen.putImageData(image, 0, 0);
+  return canvas;
+}
+
+function rowName(p) {
+  return p.set === 0 ? `row ${thousands(p.row)}` : `row ${thousands(p.row)} of ${R.sets[p.set - 1].name}`;
+}
+
+/** A row: what it is, what the model says, its scores. */
+function card(p) {
+  const list = el('dl');
+  const put = (name, value) => list.append(el('dt', null, name), el('dd', null, value));
+  if (p.label !== null) put('label', bdi(p.label));
+  if (p.said !== null) put('model says', bdi(p.said));
+  if (p.probability !== null) put('probability', number(p.probability));
+  put('confidence', number(p.confidence));
+  put('p-value', number(p.p_value));
+  return [el('h4', null, bdi(rowName(p)), chip(p.level)), el('div', { class: 'body' }, picture(p), list)];
+}
+
+function tiles() {
+  const tile = (id, name, text, small) => {
+    const value = el('b', { id }), under = el('small');
+    live.push(() => { value.textContent = text(); under.textContent = small(); });
+    $('tiles').append(el('div', { class: 'tile' }, value, el('span', null, ...name), under));
+  };
+  const of = (n, m) => `${thousands(n)} of ${thousands(m)}`;
+  tile('kept', ['of known rows kept'], () => now().kept + '%', () => of(now().counts[0], R.rows));
+  R.sets.forEach((s, i) => tile(`rejected-${i}`, ['rejected of ', bdi(s.name)], () => now().rejected[i] + '%',
+    () => of(s.rows - now().counts[2][i], s.rows)));
+  if (labelled) {
+    tile('right', ['of kept known rows right'], () => now().right === null ? '–' : now().right + '%',
+      () => of(now().counts[1], now().counts[0]));
+    const value = el('b', null, R.accuracy + '%');
+    $('tiles').append(el('div', { class: 'tile' }, value, el('span', null, 'right if nothing is rejected')));
+  }
+}
+
+function slider() {
+  const input = $('tpr');
+  input.max = R.positions.length - 1;
+  input.value = at;
+  $('reset').textContent = `back to ${R.positions[R.used].tpr}`;
+  const go = i => { at = i; refresh(); };
+  input.addEventListener('input', () => go(Number(input.value)));
+  $('reset').addEventListener('click', () => { input.value = R.used; go(R.used); });
+  // The numbers stay in sight where the tiles are not.
+  new IntersectionObserver(([e]) => { $('summary').hidden = e.isIntersecting; }).observe($('tiles'));
+  live.push(() => {
+    const p = now();
+    $('verdict').textContent = p.sentence;
+    $('share').textContent = Number((100 * p.tpr).toPrecision(6)) + '%';
+    $('option').textContent = `--tpr ${p.tpr}`;
+    input.setAttribute('aria-valuetext', `${$('share').textContent}: ${p.sentence}`);
+    $('reset').disabled = at === R.used;
+    const rejected = p.rejected.length ? ` · rejected ${p.rejected.slice(0, 3).join('%, ')}%` : '';
+    $('summary').textContent = `kept ${p.kept}%${rejected}${p.right === null ? '' : ` · right ${p.right}%`}`;
+    const short = p.short ? `; too few for ${$('share').textContent}` : '';
+    $('threshold').textContent = `Known is a confidence of ${p.threshold.toFixed(4)} or more, set to keep ${p.set_for}% by ${thousands(R.held_out_rows)} rows held out of training${short}.`;
+  });
+}
+
+function scores() {
+  const h = R.histogram, bins = h.known.length;
+  const share = (counts, rows) => counts.map(n => n / rows);
+  const bars = [{ series: 0, values: share(h.known, R.rows) }, ...h.sets.map((s, i) => ({ series: i + 1, values: share(s, R.sets[i].rows) }))];
+  const top = Math.max(...bars.flatMap(b => b.values), 1e-9);
+  chart($('scores'), {
+    title: 'How confidences are spread', xName: 'confidence', yName: 'share of rows', x: [h.low, h.high], y: [0, top * 1.06], shareY: true, bars, tall: 320,
+    keys: [{ series: 0, name: `known (${thousands(R.rows)})` }, ...R.sets.map((s, i) => ({ series: i + 1, name: `${s.name} (${thousands(s.rows)})` }))],
+    cut: () => now().threshold, cutText: v => `threshold ${number(v)}`,
+  });
+  const out = h.outside[0] + h.outside[1];
+  $('scores-note').textContent = `Rows left of the line are called unknown. ${bins} bins` +
+    (out ? `; ${thousands(out)} rows lie further out and are counted in the first and last bin.` : '.');
+}
+
+function detection() {
+  if (!R.sets.length) return;
+  const box = section('detection'), place = box.querySelector('.charts');
+  const keys = R.sets.length > 1 ? R.sets.map((s, i) => ({ series: i + 1, name: s.name })) : [];
+  const lines = key => R.sets.map((s, i) => ({ series: i + 1, points: s[key], dash: R.sets.length > 1 ? i + 1 : 0 }));
+  const common = { x: [0, 1], y: [0, 1], shareX: true, shareY: true, keys };
+  const each = f => () => R.sets.map((s, i) => {
+    const [kept, , taken] = now().counts;
+    return { series: i + 1, ...f(kept, taken[i], s.rows) };
+  }).filter(m => Number.isFinite(m.x) && Number.isFinite(m.y));
+  chart(place, { ...common, title: 'ROC', xName: 'unknown rows kept', yName: 'known rows kept', diagonal: true, lines: lines('roc'),
+    marks: each((k, t, n) => ({ x: t / n, y: k / R.rows })) });
+  chart(place, { ...common, title: 'Precision and recall of known rows', xName: 'known rows kept', yName: 'known among kept', lines: lines('pr_known'),
+    marks: each((k, t) => ({ x: k / R.rows, y: k / (k + t) })) });
+  chart(place, { ...common, title: 'Precision and recall of unknown rows', xName: 'unknown rows rejected', yName: 'unknown among rejected', lines: lines('pr_unknown'),
+    marks: each((k, t, n) => ({ x: (n - t) / n, y: (n - t) / (n - t + R.rows - k) })) });
+  const head = el('tr', null, el('th', null, '%'), ...R.sets.map(s => el('th', null, bdi(s.name))));
+  const rows = R.sets[0].metrics.map(([name], i) => el('tr', null, el('th', null, name), ...R.sets.map(s => el('td', null, s.metrics[i][1]))));
+  box.querySelector('.wide').append(el('table', null, el('thead', null, head), el('tbody', null, ...rows)));
+}
+
+function classification() {
+  if (!labelled) return;
+  const place = section('classification').querySelector('.charts');
+  const most = Math.max(0.01, ...R.risk.map(p => p[1]));
+  chart(place, { title: 'Risk against coverage', xName: 'known rows kept', yName: 'wrong among kept', x: [0, 1], y: [0, Math.min(1, most * 1.15)], shareX: true, shareY: true,
+    lines: [{ series: 0, points: R.risk }],
+    marks: () => now().counts[0] ? [{ series: 0, x: now().counts[0] / R.rows, y: 1 - now().counts[1] / now().counts[0] }] : [] });
+  const r = R.reliability;
+  if (r) {
+    const most = Math.max(...r.bins.map(b => b[2]));
+    chart(place, { title: 'Calibration of the probability', xName: 'probability that the model gives', yName: 'right', x: [0, 1], y: [0, 1], shareX: true, shareY: true, diagonal: true,
+      lines: [{ series: 0, points: r.bins }],
+      dots: r.bins.map(([x, y, n]) => ({ series: 0, x, y, r: 3 + 7 * Math.sqrt(n / most), text: `${thousands(n)} rows: says ${percent(x)}, right ${percent(y)}` })) });
+  }
+  $('classification-note').textContent = (r ? `On average the probability is ${(100 * r.error).toFixed(1)} points off (expected calibration error, tenths of the probability; dots grow with their rows). ` : '') +
+    'All of this is of known rows.';
+}
+
+/** Sums over what rows are, what they are taken for, and whether they are kept. */
+function confusion() {
+  const kinds = [...R.classes.map(c => ({ name: c.name, rows: c.rows })), ...R.sets.map(s => ({ name: s.name, rows: s.rows, unknown: true }))];
+  const bare = R.counts.filter(c => c[0] === kinds.length).reduce((n, c) => n + c[3], 0);
+  kinds.push({ name: 'rows without a label', rows: bare, bare: true });
+  const columns = R.classifies ? R.classes.map(c => c.name) : ['known'];
+  const cells = kinds.map(() => columns.concat('').map(() => el('td')));
+  const head = el('tr', null, el('th', null, 'is ↓ · taken for →'), ...columns.map(c => el('th', null, R.classifies ? bdi(c) : c)), el('th', null, 'unknown'));
+  const firstSet = kinds.findIndex(k => k.unknown);
+  const body = kinds.map((k, i) => k.rows ? el('tr', { class: i === firstSet ? 'first-set' : null }, el('th', null, bdi(k.name)), ...cells[i]) : null);
+  $('confusion').querySelector('.wide').append(el('table', null, el('thead', null, head), el('tbody', null, ...body)));
+  $('confusion-note').textContent = `Rows, at the threshold of the slider. Blue is right, orange is wrong${R.sets.length ? '; below the line are rows that should be unknown' : ''}.`;
+  live.push(() => {
+    const sums = kinds.map(() => columns.concat('').map(() => 0));
+    for (const [kind, said, level, n] of R.counts) sums[kind][known(level) ? said : columns.length] += n;
+    kinds.forEach((kind, i) => sums[i].forEach((n, j) => {
+      const cell = cells[i][j], rejected = j === columns.length;
+      cell.textContent = n ? thousands(n) : '·';
+      cell.className = n ? '' : 'zero';
+      const right = kind.unknown ? rejected : rejected ? null : R.classifies ? i === j : true;
+      const colour = kind.bare || right === null ? 'var(--mut)' : right ? 'var(--s0)' : 'var(--s1)';
+      const strength = n ? 8 + 42 * n / Math.max(1, kind.rows) : 0;
+      cell.style.background = `color-mix(in srgb, ${colour} ${strength.toFixed(0)}%, transparent)`;
+    }));
+  });
+}
+
+function perClass() {
+  if (!R.classes.some(c => c.rows)) return;
+  const box = section('classes');
+  const sigma = R.classes.some(c => c.sigma !== null), radius = R.classes.some(c => c.radius !== null);
+  const head = ['class', 'rows', labelled && 'accuracy', 'kept', labelled && 'right of kept', sigma && 'sigma', radius && 'radius'].filter(Boolean);
+  const rows = R.classes.map((c, k) => {
+    if (!c.rows) return null;
+    const kept = el('td'), right = el('td');
+    live.push(() => {
+      let n = 0, good = 0;
+      for (const [kind, said, level, m] of R.counts) {
+        if (kind === k && known(level)) { n += m; good += said === k ? m : 0; }
+      }
+      kept.textContent = percent(n / c.rows);
+      right.textContent = n ? percent(good / n) : '–';
+    });
+    const parts = [el('th', null, bdi(c.name)), el('td', null, thousands(c.rows)), labelled ? el('td', null, percent(c.right / c.rows)) : null, kept, labelled ? right : null,
+      sigma ? el('td', null, number(c.sigma)) : null, radius ? el('td', null, number(c.radius)) : null];
+    return el('tr', null, ...parts);
+  });
+  box.querySelector('.wide').append(el('table', null, el('thead', null, el('tr', null, ...head.map(h => el('th', null, h)))), el('tbody', null, ...rows)));
+  $('classes-note').textContent = 'Kept and right of kept follow the slider.' + (sigma ? ' Sigma: the deviation of the class’s sphere in the first network.' : '') +
+    (radius ? ' Radius: how far from the class mean 95% of its drawn rows are, in the latent space of the first network.' : '');
+}
+
+function worth() {
+  const plot = scatter(document.querySelector('.plot'), p => $('card').replaceChildren(...card(p)));
+  $('plane-note').textContent = `${R.plane.caption} ${thousands(R.points.length)} rows are drawn.`;
+  const explained = R.groups.some(g => g.rows.some(r => r.columns.length));
+  $('worth-note').textContent = explained ? 'Below a row: the columns that would add most to its confidence if they were as usual in the class that it was put in; +/− in deviations of all training rows. mcdd explain prints the same.' : '';
+  for (const group of R.groups) {
+    const cards = el('div', { class: 'cards' });
+    for (const row of group.rows) {
+      const p = R.points[row.point];
+      const box = el('div', { class: 'card' }, ...card(p));
+      if (row.columns.length) {
+        const head = el('tr', null, ...['column', 'is', 'usual', '+/−', 'adds'].map(t => el('th', null, t)));
+        const against = row.class === null ? ['Usual: in all training rows.'] : ['Usual: in class ', bdi(row.class), '.'];
+        box.append(el('p', { class: 'against' }, ...against), el('table', null, el('thead', null, head), el('tbody', null, ...row.columns.map(([name, value, usual, deviations, gain]) =>
+          el('tr', null, el('th', null, bdi(name)), el('td', null, bdi(value)), el('td', null, bdi(usual)), el('td', null, deviations === null ? '' : number(Number(deviations.toPrecision(2)))), el('td', null, number(Number(gain.toPrecision(3)))))))));
+      }
+      cards.append(box);
+    }
+    $('worth').append(el('h3', null, bdi(group.title)), el('p', { class: 'note' }, group.rows.length ? group.note : 'None.'), cards);
+  }
+  return plot;
+}
+
+function training() {
+  if (!R.training.length) return;
+  const place = section('training').querySelector('.charts');
+  const end = Math.max(...R.training.map(t => t.epochs[t.epochs.length - 1]));
+  const zip = (t, values) => values.map((v, i) => [t.epochs[i], v]);
+  const all = R.training.flatMap(t => [...t.loss, ...t.held_out_loss]).sort((a, b) => a - b);
+  // A first epoch that is far above all others does not rule the chart.
+  const high = all[Math.min(all.length - 1, Math.floor(all.length * 0.98))], low = Math.min(0, all[0]);
+  const thin = R.training.length > 1;
+  chart(place, { title: 'Loss', xName: 'epoch', yName: 'loss', x: [1, end], y: [low, high > low ? high * 1.05 : low + 1],
+    keys: [{ series: 0, name: 'training rows' }, { series: 1, name: 'held-out rows' }],
+    lines: R.training.flatMap(t => [{ series: 0, points: zip(t, t.loss), thin }, { series: 1, points: zip(t, t.held_out_loss), thin }]) });
+  const rates = R.training.flatMap(t => t.accuracy);
+  if (rates.length) {
+    const least = Math.min(...rates);
+    chart(place, { title: 'Accuracy on held-out rows', xName: 'epoch', yName: 'right', x: [1, end], y: [Math.max(0, least - 0.05), 1], shareY: true,
+      lines: R.training.map(t => ({ series: 1, dash: 0, points: zip(t, t.accuracy), thin })) });
+  }
+  $('training-note').textContent = thin ? `A line for each of ${R.training.length} networks.` : '';
+}
+
+function made() {
+  if (R.findings.length) section('findings').querySelector('ul').append(...R.findings.map(f => el('li', null, bdi(f))));
+  $('notices').append(...R.about.notices.map(n => el('li', null, bdi(n))));
+  for (const [name, value] of R.settings) $('settings').append(el('dt', null, name), el('dd', null, bdi(value)));
+}
+
+function refresh() {
+  live.forEach(f => f());
+  document.querySelectorAll('.chip').forEach(verdict);
+  charts.forEach(c => c.update());
+}
+
+tiles();
+slider();
+scores();
+detection();
+classification();
+confusion();
+perClass();
+worth();
+training();
+made();
+refresh();
+keepCharts();

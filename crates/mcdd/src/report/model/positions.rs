@@ -1,0 +1,160 @@
+//! The thresholds that can be chosen, and what each does.
+
+use super::{Position, percent};
+use crate::error::Result;
+use crate::model::{Calibration, Threshold};
+use crate::report::figure::short_number;
+
+/// Names of sets that the sentence has room for.
+const MOST_NAMED: usize = 3;
+
+/// Thresholds for shares of known rows from one half on, and for the share that was asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Thresholds {
+    texts: Vec<String>,
+    all: Vec<Threshold>,
+    pub used: usize,
+}
+
+impl Thresholds {
+    /// By the held-out rows.
+    ///
+    /// # Errors
+    /// If `tpr` is no share.
+    pub fn new(calibration: &Calibration, tpr: f64) -> Result<Thresholds> {
+        calibration.threshold(tpr)?;
+        let fine = (500..=995).step_by(5).chain(996..=999);
+        // By text: what the page shows is what can be typed.
+        let texts = fine.map(|n| format!("0.{n}").trim_end_matches('0').to_owned());
+        let mut both: Vec<(f64, String)> = texts.filter_map(|t| Some((t.parse().ok()?, t))).collect();
+        both.retain(|(share, _)| *share != tpr);
+        let used = both.partition_point(|(share, _)| *share < tpr);
+        both.insert(used, (tpr, tpr.to_string()));
+        let all = both.iter().map(|(share, _)| calibration.threshold(*share)).collect::<Result<_>>()?;
+        Ok(Thresholds { texts: both.into_iter().map(|(_, text)| text).collect(), all, used })
+    }
+
+    /// The first position at which a row of this confidence is known; their number if there is none.
+    pub fn level(&self, confidence: f64) -> usize {
+        self.all.partition_point(|t| !t.known(confidence))
+    }
+
+    /// What to say where the held-out rows are too few for the share that was asked for.
+    pub fn shortfall(&self, held_out: usize) -> Option<String> {
+        self.all[self.used].shortfall(held_out)
+    }
+
+    /// What each does, by the levels of rows.
+    pub fn positions(&self, known: &Levels, sets: &[(String, Levels)], labelled: bool) -> Vec<Position> {
+        let position = |(i, t): (usize, &Threshold)| {
+            let (kept, right) = known.up_to(i);
+            let taken: Vec<usize> = sets.iter().map(|(_, levels)| levels.up_to(i).0).collect();
+            let rejected = |(n, levels): (&usize, &Levels)| percent(1.0 - *n as f64 / levels.rows as f64);
+            let mut position = Position {
+                tpr: self.texts[i].clone(),
+                threshold: t.confidence,
+                set_for: percent(t.tpr),
+                short: t.tpr < t.wanted,
+                kept: percent(kept as f64 / known.rows as f64),
+                right: (labelled && kept > 0).then(|| percent(right as f64 / kept as f64)),
+                rejected: taken.iter().zip(sets.iter().map(|s| &s.1)).map(rejected).collect(),
+                sentence: String::new(),
+                counts: (kept, right, taken),
+            };
+            position.sentence = sentence(&position, sets);
+            position
+        };
+        self.all.iter().enumerate().map(position).collect()
+    }
+}
+
+/// How many rows become known at each position, and how many of them are right.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Levels {
+    pub rows: usize,
+    at: Vec<(usize, usize)>,
+}
+
+impl Levels {
+    pub fn add(&mut self, level: usize, right: bool) {
+        if self.at.len() <= level {
+            self.at.resize(level + 1, (0, 0));
+        }
+        self.rows += 1;
+        self.at[level].0 += 1;
+        self.at[level].1 += usize::from(right);
+    }
+
+    /// The rows that are known at a position, and how many are right.
+    pub fn up_to(&self, position: usize) -> (usize, usize) {
+        self.at.iter().take(position + 1).fold((0, 0), |sum, at| (sum.0 + at.0, sum.1 + at.1))
+    }
+}
+
+fn sentence(p: &Position, sets: &[(String, Levels)]) -> String {
+    let mut out = format!("Keeps {}% of known rows", p.kept);
+    match (&p.rejected[..], sets.len()) {
+        ([], _) => {}
+        ([one], _) => out.push_str(&format!(", rejects {one}% of unknown ones")),
+        (all, n) if n <= MOST_NAMED => {
+            let each: Vec<String> = all.iter().zip(sets).map(|(r, (name, _))| format!("{r}% of {name}")).collect();
+            let (last, first) = each.split_last().map_or(("", &[][..]), |(l, f)| (l.as_str(), f));
+            out.push_str(&format!(", rejects {} and {last}", first.join(", ")));
+        }
+        (all, n) => {
+            let value = |t: &String| t.parse::<f64>().unwrap_or(0.0);
+            let least = all.iter().min_by(|a, b| value(a).total_cmp(&value(b)));
+            let most = all.iter().max_by(|a, b| value(a).total_cmp(&value(b)));
+            if let (Some(least), Some(most)) = (least, most) {
+                out.push_str(&format!(", rejects {least}% to {most}% of {} unknown sets", short_number(n as f64, 6)));
+            }
+        }
+    }
+    if let Some(right) = &p.right {
+        out.push_str(&format!("; {right}% of the known rows that it keeps are put in the right class"));
+    }
+    out.push('.');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_where_a_row_becomes_known() {
+        let calibration = Calibration::new((0..400).map(|i| f64::from(i % 137)).collect()).unwrap();
+        for tpr in [0.95, 0.9731, 0.3, 0.99999] {
+            let t = Thresholds::new(&calibration, tpr).unwrap();
+            assert_eq!(t.texts[t.used].parse::<f64>().unwrap(), tpr);
+            let shares: Vec<f64> = t.texts.iter().map(|t| t.parse().unwrap()).collect();
+            assert!(shares.windows(2).all(|w| w[0] < w[1]));
+            for c in [-1e300, -1.0, 0.0, 3.0, 17.5, 68.0, 136.0, 137.0] {
+                let level = t.level(c);
+                for (i, share) in shares.iter().enumerate() {
+                    assert_eq!(calibration.threshold(*share).unwrap().known(c), i >= level);
+                }
+            }
+        }
+        assert!(Thresholds::new(&calibration, 1.0).is_err());
+    }
+
+    #[test]
+    fn sentences_say_what_there_is() {
+        let calibration = Calibration::new((0..999).map(f64::from).collect()).unwrap();
+        let t = Thresholds::new(&calibration, 0.9).unwrap();
+        let mut known = Levels::default();
+        [(0, true), (0, true), (t.used, false), (t.all.len(), true)].iter().for_each(|&(l, r)| known.add(l, r));
+        let mut set = Levels::default();
+        [0, t.all.len(), t.all.len()].iter().for_each(|&l| set.add(l, false));
+        let say = |sets: usize, labelled| {
+            let sets: Vec<_> = (0..sets).map(|i| (format!("s{i}"), set.clone())).collect();
+            t.positions(&known, &sets, labelled)[t.used].sentence.clone()
+        };
+        let right = "; 66.67% of the known rows that it keeps are put in the right class.";
+        assert_eq!(say(0, false), "Keeps 75.00% of known rows.");
+        assert_eq!(say(1, true), format!("Keeps 75.00% of known rows, rejects 66.67% of unknown ones{right}"));
+        assert_eq!(say(2, false), "Keeps 75.00% of known rows, rejects 66.67% of s0 and 66.67% of s1.");
+        assert!(say(5, false).contains("rejects 66.67% to 66.67% of 5 unknown sets"));
+    }
+}
