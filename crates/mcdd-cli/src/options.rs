@@ -22,6 +22,10 @@ pub struct Reading {
     /// Separator of a text file: one character, tab or space [default: found]
     #[arg(long, value_name = "CHAR", value_parser = separator)]
     pub separator: Option<u8>,
+
+    /// Leave out images that cannot be read, and count them
+    #[arg(long)]
+    pub skip_bad: bool,
 }
 
 /// What is done with single columns of a table that something is trained on.
@@ -72,6 +76,7 @@ impl Reading {
             }),
             header: self.header,
             separator: self.separator,
+            skip_bad: self.skip_bad,
             ..ReadOptions::default()
         }
     }

@@ -25,6 +25,8 @@ pub enum Format {
 pub struct Columns {
     pub probs: bool,
     pub distances: bool,
+    /// Where each row is from: `image`, before the others.
+    pub names: bool,
 }
 
 /// Writes predictions in one of the formats.
@@ -69,9 +71,10 @@ impl<'a, W: Write + Send> Writer<'a, W> {
             }
             Format::Jsonl => Sink::Jsonl(to),
             Format::Parquet => {
-                let kind = |i: usize| if i < 2 { DataType::Utf8 } else { DataType::Float64 };
+                let texts = 2 + usize::from(columns.names);
+                let kind = |i: usize| if i < texts { DataType::Utf8 } else { DataType::Float64 };
                 let fields: Vec<Field> =
-                    names.iter().enumerate().map(|(i, n)| Field::new(n, kind(i), i == 0)).collect();
+                    names.iter().enumerate().map(|(i, n)| Field::new(n, kind(i), i + 1 < texts)).collect();
                 let schema = Arc::new(Schema::new(fields));
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::SNAPPY)
@@ -84,14 +87,17 @@ impl<'a, W: Write + Send> Writer<'a, W> {
         Ok(Writer { classes, cells, threshold, columns, sink, buffer: Vec::new() })
     }
 
-    /// Adds a block of rows.
-    pub fn write(&mut self, p: &Predictions) -> Result<()> {
+    /// Adds a block of rows, with their names where they are wanted.
+    pub fn write(&mut self, p: &Predictions, named: &[String]) -> Result<()> {
         self.buffer.clear();
         match &mut self.sink {
             Sink::Csv(to) => {
                 for i in 0..p.rows() {
                     let verdict = verdict(self.threshold.known(p.confidence[i]));
                     let label = p.class.get(i).map_or("", |&c| &self.cells[c as usize]);
+                    if self.columns.names {
+                        write!(self.buffer, "{},", csv_cell(named.get(i).map_or("", String::as_str)))?;
+                    }
                     write!(self.buffer, "{label},{verdict},{},{}", p.confidence[i], p.p_value[i])?;
                     for (_, values) in extras(p, i, self.columns) {
                         for v in values {
@@ -106,6 +112,9 @@ impl<'a, W: Write + Send> Writer<'a, W> {
                 for i in 0..p.rows() {
                     let mut row = serde_json::Map::new();
                     let label = p.class.get(i).map(|&c| self.classes[c as usize].clone());
+                    if self.columns.names {
+                        row.insert("image".into(), named.get(i).cloned().into());
+                    }
                     row.insert("label".into(), label.into());
                     row.insert("verdict".into(), verdict(self.threshold.known(p.confidence[i])).into());
                     row.insert("confidence".into(), p.confidence[i].into());
@@ -124,12 +133,17 @@ impl<'a, W: Write + Send> Writer<'a, W> {
                 let rows = 0..p.rows();
                 let label = rows.clone().map(|i| p.class.get(i).map(|&c| self.classes[c as usize].as_str()));
                 let verdicts = rows.clone().map(|i| verdict(self.threshold.known(p.confidence[i])));
-                let mut arrays: Vec<ArrayRef> = vec![
+                let mut arrays: Vec<ArrayRef> = Vec::new();
+                if self.columns.names {
+                    arrays.push(Arc::new(StringArray::from_iter(rows.clone().map(|i| named.get(i)))));
+                }
+                let usual: [ArrayRef; 4] = [
                     Arc::new(StringArray::from_iter(label)),
                     Arc::new(StringArray::from_iter_values(verdicts)),
                     Arc::new(Float64Array::from(p.confidence.clone())),
                     Arc::new(Float64Array::from(p.p_value.clone())),
                 ];
+                arrays.extend(usual);
                 let wide = [(self.columns.probs, &p.posterior), (self.columns.distances, &p.distance)];
                 for (_, values) in wide.iter().filter(|(wanted, _)| *wanted) {
                     for k in 0..self.classes.len() {
@@ -156,7 +170,8 @@ impl<'a, W: Write + Send> Writer<'a, W> {
 }
 
 fn names(classes: &[String], columns: Columns) -> Vec<String> {
-    let mut names: Vec<String> = ["label", "verdict", "confidence", "p_value"].map(String::from).to_vec();
+    let mut names: Vec<String> = columns.names.then(|| "image".to_owned()).into_iter().collect();
+    names.extend(["label", "verdict", "confidence", "p_value"].map(String::from));
     for (prefix, wanted) in [("prob", columns.probs), ("distance", columns.distances)] {
         if wanted {
             names.extend(classes.iter().map(|c| format!("{prefix}:{c}")));

@@ -144,10 +144,12 @@ pub fn for_each_block(
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let columns = Columns { probs: args.probs, distances: args.distances };
+    let saved = Saved::load(&args.model)?;
+    let names = matches!(&saved, Saved::Model(model) if model.schema().image.is_some());
+    let columns = Columns { probs: args.probs, distances: args.distances, names };
     let sink = Sink { format: args.format, output: args.output.as_deref(), columns };
     let pool = Pool::new(options::threads(args.threads));
-    let unknown = match Saved::load(&args.model)? {
+    let unknown = match saved {
         Saved::Model(model) => with_model(&args, &model, &sink, &pool)?,
         Saved::Scorer(scorer) => {
             if args.distances || (args.probs && !scorer.classifies()) {
@@ -190,7 +192,7 @@ fn with_model(args: &Args, model: &Model, sink: &Sink, pool: &Pool) -> anyhow::R
             all_notices.extend(for_each_block(model, path, &args.reading.options(), |batch| {
                 model.predict_rows(&batch.x, &mut predictions, pool)?;
                 unknown += predictions.confidence.iter().filter(|&&c| !threshold.known(c)).count();
-                writer.write(&predictions)
+                writer.write(&predictions, &batch.names)
             })?);
         }
         Ok(unknown)
@@ -248,10 +250,10 @@ pub struct Late<'a> {
 
 impl Late<'_> {
     /// Adds a block of rows.
-    pub fn write(&mut self, predictions: &Predictions) -> anyhow::Result<()> {
+    pub fn write(&mut self, predictions: &Predictions, names: &[String]) -> anyhow::Result<()> {
         if let Some(to) = self.to.take() {
             self.writer = Some(Writer::new(self.classes, self.threshold, self.sink.format, self.sink.columns, to)?);
         }
-        self.writer.as_mut().map_or(Ok(()), |w| w.write(predictions))
+        self.writer.as_mut().map_or(Ok(()), |w| w.write(predictions, names))
     }
 }

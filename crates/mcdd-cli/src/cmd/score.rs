@@ -345,7 +345,7 @@ pub fn score(
             rows += block.count;
             scorer.predict(&block.rows(), &mut predictions, pool)?;
             unknown += predictions.confidence.iter().filter(|&&c| !threshold.known(c)).count();
-            writer.write(&predictions)?;
+            writer.write(&predictions, &[])?;
         }
     })
 }

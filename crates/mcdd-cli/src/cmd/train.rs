@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::ValueEnum;
-use mcdd::data::Table;
+use mcdd::data::{ImageOptions, Images, ReadOptions, Table};
 use mcdd::detector::Detect;
 use mcdd::head::{self, HeadConfig, Loop};
 use mcdd::model::{Model, Predictions};
+use mcdd::net::NetName;
 use mcdd::net::cpu::pool::Pool;
 use mcdd::report::model::{About, Gather, Side};
 use mcdd::train::optim::{Optimizer, Schedule};
@@ -28,13 +29,16 @@ Examples:
   mcdd train big.parquet --checkpoint run1 --resume    goes on where it was killed
   mcdd train flowers.csv --report flowers.html         and a page about the held-out rows
   mcdd train flowers.csv --method softmax --detector mahalanobis
-  mcdd train flowers.csv --method deep-svdd --label none    one class: no labels, no classification";
+  mcdd train flowers.csv --method deep-svdd --label none    one class: no labels, no classification
+  mcdd train photos/ --net resnet20 -o photos.mcdd     a folder of images for each class
+  mcdd train cifar-10-batches-bin --net resnet20 --epochs 60 --checkpoint run2 --resume";
 
-/// Train a classifier on a table
+/// Train a classifier on a table, or on images
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Files: CSV, TSV, Parquet, NPY, NPZ, IDX or "label index:value", also gzipped; several are put together
+    /// Files: CSV, TSV, Parquet, NPY, NPZ, IDX or "label index:value", also gzipped; several are put together. With --net
+    /// images: a folder for each class, CIFAR, SVHN, IDX, Parquet with images
     #[arg(required = true, value_name = "DATA")]
     data: Vec<PathBuf>,
 
@@ -47,6 +51,9 @@ pub struct Args {
 
     #[command(flatten)]
     columns: Columns,
+
+    #[command(flatten)]
+    images: ImageArgs,
 
     /// Where the settings begin; each can still be given by itself
     #[arg(long, value_enum, default_value = "best", help_heading = "Method")]
@@ -171,6 +178,56 @@ pub struct Args {
     quiet: bool,
 }
 
+/// What images have and tables have not.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Images")]
+struct ImageArgs {
+    /// Train on images with this network: resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100, …
+    #[arg(long, value_name = "NAME")]
+    net: Option<String>,
+
+    /// Height and width that all images get [default: those of the first]
+    #[arg(long, value_name = "HxW", requires = "net", value_parser = size)]
+    image_size: Option<(usize, usize)>,
+
+    /// Make all images grey (1) or coloured (3) [default: as they are]
+    #[arg(long, value_name = "N", requires = "net", value_parser = ["1", "3"])]
+    channels: Option<String>,
+
+    /// Move and mirror the training images at random [default: on]
+    #[arg(long, value_enum, value_name = "ON", requires = "net")]
+    augment: Option<Switch>,
+
+    /// Share of the run over which the learning rate rises [default: 0]
+    #[arg(long, value_name = "SHARE", requires = "net")]
+    warmup: Option<f64>,
+}
+
+/// `32x32`.
+fn size(text: &str) -> Result<(usize, usize), String> {
+    let sides = text.split_once('x').and_then(|(h, w)| Some((h.parse().ok()?, w.parse().ok()?)));
+    sides.filter(|&(h, w)| h > 0 && w > 0).ok_or_else(|| "give height and width, e.g. 32x32".into())
+}
+
+impl ImageArgs {
+    /// The settings to begin with, where the training is on images.
+    fn settings(&self) -> mcdd::Result<Option<Settings>> {
+        let Some(net) = &self.net else { return Ok(None) };
+        let mut settings = Settings::for_images(NetName::parse(net)?);
+        if let Some(image) = &mut settings.image {
+            image.augment = image.augment.filter(|_| self.augment != Some(Switch::Off));
+            image.warmup = self.warmup.unwrap_or(0.0);
+        }
+        Ok(Some(settings))
+    }
+
+    fn read(&self, paths: &[PathBuf], reading: &ReadOptions) -> mcdd::Result<(Images, Vec<String>)> {
+        let channels = self.channels.as_ref().and_then(|c| c.parse().ok());
+        let (label, skip_bad) = (reading.label.clone(), reading.skip_bad);
+        Images::read(paths, &ImageOptions { label, size: self.image_size, channels, skip_bad, threads: 0 })
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PresetName {
     /// Five networks, and the distance to the nearest training row
@@ -242,7 +299,17 @@ impl Args {
             PresetName::Fast => Preset::Fast,
             PresetName::Paper => Preset::Paper,
         };
-        let mut settings = preset.settings();
+        let mut settings = self.images.settings()?.unwrap_or_else(|| preset.settings());
+        if settings.image.is_some() {
+            let given = [
+                ("hidden", self.hidden.is_some()),
+                ("batch-norm", self.batch_norm.is_some()),
+                ("clip", self.clip.is_some()),
+            ];
+            if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
+                return Err(mcdd::Error::setting(format!("--{name} is for tables")).hint("leave it out, or --net"));
+            }
+        }
         if let Some(method) = &self.method {
             settings.head = HeadConfig::parse(method).map_err(|e| match Detect::parse(method) {
                 Ok(_) => mcdd::Error::setting(format!("{method} is a detector and no method"))
@@ -304,7 +371,10 @@ impl Args {
             place.clone_from(given.as_ref().unwrap_or(&place.clone()));
         }
         put(&mut s.hidden, &self.hidden);
-        put(&mut s.latent, &self.latent);
+        match &mut s.image {
+            Some(image) => image.latent = self.latent.or(image.latent),
+            None => put(&mut s.latent, &self.latent),
+        }
         put(&mut s.batch_norm, &self.batch_norm.map(|switch| switch == Switch::On));
         put(&mut s.clip, &self.clip.map(Into::into));
         put(&mut s.members, &self.members);
@@ -320,6 +390,7 @@ impl Args {
         s.seed = self.seed;
         s.optimizer = match self.optimizer {
             Some(OptimizerName::Sgd) => Optimizer::Sgd { momentum: self.momentum.unwrap_or(0.9) },
+            None if s.image.is_some() => Optimizer::Sgd { momentum: self.momentum.unwrap_or(0.9) },
             _ if self.momentum.is_some() => {
                 return Err(mcdd::Error::setting("Adam has no momentum to set")
                     .hint("leave --momentum out, or give --optimizer sgd"));
@@ -361,15 +432,54 @@ pub fn check_place(output: &Path) -> mcdd::Result<()> {
     Ok(())
 }
 
+/// What is trained on.
+enum Data {
+    Table(Table),
+    Images(Images),
+}
+
+impl Data {
+    fn told(&self) -> String {
+        match self {
+            Data::Table(t) => {
+                let (rows, columns, classes) = (t.rows(), t.names.len(), t.classes().len());
+                format!("{rows} rows, {columns} feature columns, classes: {classes}")
+            }
+            Data::Images(i) => {
+                let (rows, classes) = (i.rows(), i.classes().len());
+                format!("{rows} images of {}x{}x{}, classes: {classes}", i.height, i.width, i.channels)
+            }
+        }
+    }
+}
+
+impl Args {
+    fn read(&self) -> mcdd::Result<Data> {
+        let reading = self.columns.of(&self.reading);
+        if self.images.net.is_some() {
+            let (images, notices) = self.images.read(&self.data, &reading)?;
+            if !self.quiet {
+                notices.iter().for_each(|n| ui::note(n));
+            }
+            return Ok(Data::Images(images));
+        }
+        if let Some(folder) = self.data.iter().find(|p| p.is_dir()) {
+            return Err(mcdd::Error::data("is a folder, and tables are files")
+                .at_file(folder)
+                .hint("give files; for images add --net resnet20"));
+        }
+        Table::read(&self.data, &reading).map(Data::Table)
+    }
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.settings()?;
     check_place(&args.output)?;
     args.reporting.check()?;
-    let table = Table::read(&args.data, &args.columns.of(&args.reading))?;
+    let data = args.read()?;
     if !args.quiet {
-        let (rows, columns, classes) = (table.rows(), table.names.len(), table.classes().len());
-        ui::note(&format!("{rows} rows, {columns} feature columns, classes: {classes}"));
+        ui::note(&data.told());
     }
     let closed = settings.head.trained_by() == Loop::ClosedForm;
     if !closed {
@@ -378,16 +488,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let progress = ui::Progress::new(args.quiet);
     let start = Instant::now();
-    let fitted = Model::fit_with(
-        &table,
-        &settings,
-        &Run {
-            threads: options::threads(args.threads),
-            checkpoint: args.checkpoint.clone(),
-            resume: args.resume,
-            watch: &progress,
-        },
-    );
+    let run = Run {
+        threads: options::threads(args.threads),
+        checkpoint: args.checkpoint.clone(),
+        resume: args.resume,
+        watch: &progress,
+    };
+    let fitted = match &data {
+        Data::Table(table) => Model::fit_with(table, &settings, &run),
+        Data::Images(images) => Model::fit_images(images, &settings, &run),
+    };
     progress.finish();
     let fitted = fitted?;
     fitted.model.save(&args.output)?;
@@ -399,22 +509,37 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     if args.reporting.wanted() {
-        report_held_out(&args, &table, &fitted.model, fitted.notices)?;
+        report_held_out(&args, &data, &fitted.model, fitted.notices)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The report on the rows that training did not see but the threshold was set on.
-fn report_held_out(args: &Args, table: &Table, model: &Model, notices: Vec<String>) -> mcdd::Result<()> {
-    let (_, held) = table.split_rows(model.settings().holdout, model.settings().seed)?;
-    let x = model.schema().transform(table, Some(&held))?;
+fn report_held_out(args: &Args, data: &Data, model: &Model, notices: Vec<String>) -> mcdd::Result<()> {
+    let (share, seed) = (model.settings().holdout, model.settings().seed);
+    let (held, x, labels) = match data {
+        Data::Table(table) => {
+            let (_, held) = table.split_rows(share, seed)?;
+            let x = model.schema().transform(table, Some(&held))?;
+            (held, x, table.labels.as_ref())
+        }
+        Data::Images(images) => {
+            let (_, held) = images.split_rows(share, seed)?;
+            let mut x = vec![0.0; held.len() * images.shape().values()];
+            if let Some(spec) = &model.schema().image {
+                spec.transform_into(&images.select(&held).pixels, &mut x);
+            }
+            (held, x, images.labels.as_ref())
+        }
+    };
     let pool = Pool::new(options::threads(args.threads));
     let mut predictions = Predictions::default();
     model.predict_rows(&x, &mut predictions, &pool)?;
     let mut gather = Gather::new(model, model.settings().tpr, 0, args.seed)?;
     for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(&held).enumerate() {
-        let class = table.label(row).map(|c| c as usize);
-        gather.add(Side::Known(class), row as u64 + 1, x, table.label_name(row), &predictions, i);
+        let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));
+        let name = labels.and_then(|l| l.names.get(class?)).map(String::as_str);
+        gather.add(Side::Known(class), row as u64 + 1, x, name, &predictions, i);
     }
     let more = if args.data.len() > 1 { format!(" and {} more", args.data.len() - 1) } else { String::new() };
     let data = format!("held-out rows of {}{more}", args.data.first().map_or(String::new(), |p| file_name(p)));

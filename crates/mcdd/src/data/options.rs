@@ -17,6 +17,8 @@ pub struct ReadOptions {
     pub categorical: Vec<String>,
     /// Columns to leave out; names, or positions from 1.
     pub drop: Vec<String>,
+    /// Whether images that cannot be used are left out and counted, and not an error.
+    pub skip_bad: bool,
 }
 
 /// Where the labels are.

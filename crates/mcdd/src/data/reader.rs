@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::cell::{Builder, Cells, MISSING, Want, list, quoted, shown};
 use super::encode::{Encoder, Tally};
+use super::images::{ImageBatch, ImageOptions, ImageReader, ImageSpec};
 use super::options::{Label, ReadOptions};
 use super::schema::{ColumnKind, Notices, Schema, count, no_names};
 use super::source::{LabelAt, Side, Source};
@@ -24,10 +25,87 @@ pub struct Batch {
     pub missing: usize,
     /// Cells in this block that hold a category not seen in training.
     pub unseen: usize,
+    /// Where each image is from; empty for tables.
+    pub names: Vec<String>,
+}
+
+/// A file, or images, bound to what a model reads.
+pub enum Reader {
+    /// A table, by columns.
+    Table(Box<TableReader>),
+    /// Images of the model's shape.
+    Images(Box<PixelReader>),
+}
+
+impl Reader {
+    /// Whether there are labels.
+    pub fn has_labels(&self) -> bool {
+        match self {
+            Reader::Table(r) => r.has_labels(),
+            Reader::Images(r) => r.reader.has_labels(),
+        }
+    }
+
+    /// How many rows were read so far.
+    pub fn rows(&self) -> u64 {
+        match self {
+            Reader::Table(r) => r.rows,
+            Reader::Images(r) => r.reader.rows(),
+        }
+    }
+
+    /// Reads the next rows, at most `max_rows` (at least one); `false` at the end, with an empty batch.
+    ///
+    /// # Errors
+    /// Where the file cannot be read on; where it has no row at all.
+    pub fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
+        match self {
+            Reader::Table(r) => r.next(max_rows, out),
+            Reader::Images(r) => r.next(max_rows, out),
+        }
+    }
+
+    /// What the user should know about the rows read so far.
+    pub fn notices(&self) -> Notices {
+        match self {
+            Reader::Table(r) => r.notices(),
+            Reader::Images(r) => r.reader.notices(),
+        }
+    }
+}
+
+/// Images as a network gets them.
+pub struct PixelReader {
+    reader: ImageReader,
+    spec: ImageSpec,
+    batch: ImageBatch,
+}
+
+/// Numbers of a block of images, about.
+const PIXELS: usize = 1 << 22;
+
+impl PixelReader {
+    pub(crate) fn open(spec: &ImageSpec, path: &Path, options: &ReadOptions) -> Result<PixelReader> {
+        let options =
+            ImageOptions { label: options.label.clone(), skip_bad: options.skip_bad, ..ImageOptions::default() };
+        let reader = ImageReader::open(&[path], spec.shape(), &options)?;
+        Ok(PixelReader { reader, spec: spec.clone(), batch: ImageBatch::default() })
+    }
+
+    fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
+        let most = (PIXELS / self.spec.shape().values().max(1)).max(1);
+        let more = self.reader.next(max_rows.clamp(1, most), &mut self.batch)?;
+        *out = Batch { rows: self.batch.rows, x: std::mem::take(&mut out.x), ..Batch::default() };
+        out.x.resize(self.batch.pixels.len(), 0.0);
+        self.spec.transform_into(&self.batch.pixels, &mut out.x);
+        out.labels = self.batch.labels.take().map(|l| l.into_iter().map(Some).collect());
+        out.names = std::mem::take(&mut self.batch.names);
+        Ok(more)
+    }
 }
 
 /// A file bound to a model's columns.
-pub struct Reader {
+pub struct TableReader {
     source: Source,
     schema: Schema,
     /// The file's columns.
@@ -43,8 +121,8 @@ pub struct Reader {
     done: bool,
 }
 
-impl Reader {
-    pub(crate) fn open(schema: &Schema, path: &Path, options: &ReadOptions) -> Result<Reader> {
+impl TableReader {
+    pub(crate) fn open(schema: &Schema, path: &Path, options: &ReadOptions) -> Result<TableReader> {
         let mut options = options.clone();
         if schema.named {
             if options.header == Some(false) {
@@ -95,7 +173,7 @@ impl Reader {
         let columns = names.iter().zip(wants).map(|(name, want)| Builder::new(name, want, Arc::clone(&file))).collect();
         let side_column =
             side.iter().map(|side| Builder::new(&side.name, Want::OptionalLabel, Arc::clone(&side.file))).collect();
-        Ok(Reader {
+        Ok(TableReader {
             source,
             tallies: vec![Tally::default(); schema.columns.len()],
             schema: schema.clone(),
@@ -110,21 +188,11 @@ impl Reader {
         })
     }
 
-    /// Whether the file has labels.
-    pub fn has_labels(&self) -> bool {
+    fn has_labels(&self) -> bool {
         self.label.is_some() || self.side.is_some()
     }
 
-    /// How many rows were read so far.
-    pub fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    /// Reads the next rows, at most `max_rows` (at least one); `false` at the end, with an empty batch.
-    ///
-    /// # Errors
-    /// Where the file cannot be read on; where it has no row at all.
-    pub fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
+    fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
         out.rows = 0;
         out.x.clear();
         out.missing = 0;
@@ -196,8 +264,7 @@ impl Reader {
         }
     }
 
-    /// What the user should know about the rows read so far.
-    pub fn notices(&self) -> Notices {
+    fn notices(&self) -> Notices {
         let mut notices = Notices::new();
         if !self.extra.is_empty() {
             notices.push(format!("{} ignored: {}", count(self.extra.len(), "extra column"), list(&self.extra)));

@@ -10,7 +10,7 @@ use super::delimited::MAX_COLUMNS;
 use super::encode::{Encoder, Tally};
 use super::images::ImageSpec;
 use super::options::ReadOptions;
-use super::reader::Reader;
+use super::reader::{PixelReader, Reader, TableReader};
 use super::table::{LabelColumn, Table};
 use crate::error::{Error, Result};
 
@@ -329,8 +329,10 @@ impl Schema {
     /// # Errors
     /// Where the file cannot be read, or lacks a column of the model.
     pub fn reader(&self, path: &Path, options: &ReadOptions) -> Result<Reader> {
-        self.reads_tables().map_err(|e| e.at_file(path))?;
-        Reader::open(self, path, options)
+        Ok(match &self.image {
+            Some(image) => Reader::Images(Box::new(PixelReader::open(image, path, options)?)),
+            None => Reader::Table(Box::new(TableReader::open(self, path, options)?)),
+        })
     }
 
     /// Checks a schema that comes from a file nobody vouches for.
