@@ -124,7 +124,7 @@ fn a_file_that_is_cut_is_refused() {
         let near_the_end = bytes.len().saturating_sub(30)..bytes.len();
         for length in (0..bytes.len()).step_by(step).chain(near_the_end) {
             std::fs::write(&path, &bytes[..length]).unwrap();
-            match Images::read(&[path.clone()], &options) {
+            match Images::read(std::slice::from_ref(&path), &options) {
                 Err(e) => assert!(e.file().is_some() && e.hint_text().is_some(), "{name} {length}: {e}"),
                 Ok(_) => assert!(length + spare >= bytes.len(), "{name} of {} cut at {length} was read", bytes.len()),
             }

@@ -1,4 +1,4 @@
-//! Tables from files, and their way to a network's inputs.
+//! Tables and [images](images) from files, and their way to a network's inputs.
 //!
 //! [`Table::read`] brings whole files into memory for training; [`Schema::fit`] learns the preprocessing from
 //! the training rows; [`Schema::reader`] reads a file for prediction block by block, in memory that does not
@@ -38,7 +38,7 @@ mod digits;
 mod encode;
 mod guard;
 mod idx;
-mod images;
+pub mod images;
 mod input;
 mod labels;
 mod libsvm;

@@ -25,7 +25,8 @@ pub struct ReadOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Label {
     /// A column called `label`, `labels`, `class`, `target` or `y` (in any case); the first token of the
-    /// `label index:value` form; the labels file beside an IDX images file; the array of that name in an NPZ.
+    /// `label index:value` form; the labels file beside an IDX images file; the array of that name in an NPZ; for
+    /// images the name of their folder, and what CIFAR's and SVHN's files say.
     #[default]
     Auto,
     /// There are none.

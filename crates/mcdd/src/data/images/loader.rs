@@ -165,7 +165,7 @@ impl Loader {
     ///
     /// # Panics
     /// Where a thread of the loader has panicked.
-    pub fn next(&mut self) -> Option<&Prepared> {
+    pub fn next_batch(&mut self) -> Option<&Prepared> {
         let mut state = self.shared.lock();
         if let Some(buffer) = self.current.take() {
             state.free.push(buffer);
@@ -325,7 +325,7 @@ mod tests {
                 let what = Loading { images: &images, rows: &rows, spec: &spec, augment, seed: 5, batch: 8, threads };
                 std::thread::scope(|scope| {
                     let mut loader = Loader::start(scope, what).unwrap();
-                    assert!(loader.next().is_none());
+                    assert!(loader.next_batch().is_none());
                     for epoch in 0..4 {
                         let batches = batches(44, 8, epoch);
                         loader.epoch(epoch, batches.iter().map(Vec::as_slice)).unwrap();
@@ -333,11 +333,11 @@ mod tests {
                         // Given up in the middle, another epoch begins all the same.
                         let take = if epoch == 2 { 2 } else { want.len() };
                         for want in &want[..take] {
-                            assert_eq!(loader.next(), Some(want));
+                            assert_eq!(loader.next_batch(), Some(want));
                         }
                         if take == want.len() {
-                            assert_eq!(loader.next(), None);
-                            assert_eq!(loader.next(), None);
+                            assert_eq!(loader.next_batch(), None);
+                            assert_eq!(loader.next_batch(), None);
                         }
                     }
                 });
@@ -368,7 +368,7 @@ mod tests {
             let mut loader = Loader::start(scope, what).unwrap();
             let batches = batches(30, 4, 0);
             loader.epoch(0, batches.iter().map(Vec::as_slice)).unwrap();
-            assert_eq!(loader.next().unwrap().index, batches[0]);
+            assert_eq!(loader.next_batch().unwrap().index, batches[0]);
         });
     }
 
@@ -392,9 +392,9 @@ mod tests {
             let mut loader = Loader::start(scope, good).unwrap();
             assert!(loader.epoch(0, [&[0, 1, 2][..]].into_iter()).is_err());
             assert!(loader.epoch(0, [&[0][..], &[5]].into_iter()).is_err());
-            assert!(loader.next().is_none());
+            assert!(loader.next_batch().is_none());
             loader.epoch(0, [&[4][..]].into_iter()).unwrap();
-            assert_eq!(loader.next().unwrap().index, [4]);
+            assert_eq!(loader.next_batch().unwrap().index, [4]);
         });
     }
 
@@ -411,7 +411,7 @@ mod tests {
             std::thread::scope(|scope| {
                 let mut loader = Loader::start(scope, what).unwrap();
                 loader.epoch(0, [&rows[..]].into_iter()).unwrap();
-                loader.next().is_some()
+                loader.next_batch().is_some()
             })
         });
         assert!(outcome.is_err());

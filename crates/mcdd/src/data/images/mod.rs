@@ -21,6 +21,30 @@
 //! reached by averaging, whatever the sides' ratio; grey and colour together are an error unless
 //! [`ImageOptions::channels`] says what to make of them. Images are turned as their EXIF data say, an alpha channel
 //! is left out, and 16 bits become 8.
+//!
+//! # Example
+//!
+//! ```
+//! use mcdd::data::{Augment, ImageSpec, Images, Loader, Loading, Shape};
+//!
+//! let shape = Shape { height: 6, width: 6, channels: 1 };
+//! let images = Images::from_pixels((0..8 * 36).map(|i| i as u8).collect(), shape, Some(&["a", "b"].repeat(4)))?;
+//! let (train, test) = images.split_rows(0.25, 7)?;
+//! let spec = ImageSpec::fit(&images, &train)?;
+//! let augment = Some(Augment { crop_padding: 2, flip: true });
+//! let what = Loading { images: &images, rows: &train, spec: &spec, augment, seed: 7, batch: 4, threads: 1 };
+//! std::thread::scope(|scope| {
+//!     let mut loader = Loader::start(scope, what)?;
+//!     for epoch in 0..2 {
+//!         loader.epoch(epoch, [&[5, 0, 1][..], &[3, 4, 2]].into_iter())?; // which of `train` meet in which batch
+//!         while let Some(batch) = loader.next_batch() {
+//!             assert_eq!((batch.x.len(), batch.y.len()), (3 * 36, 3));
+//!         }
+//!     }
+//!     Ok::<(), mcdd::Error>(())
+//! })?;
+//! # Ok::<(), mcdd::Error>(())
+//! ```
 
 mod augment;
 mod blocks;
@@ -51,8 +75,8 @@ pub use loader::{Loader, Loading, Prepared};
 pub use reader::{ImageBatch, ImageReader};
 pub use spec::ImageSpec;
 
-/// The pixels of all images together, at most: 32 GiB.
-const MAX_BYTES: usize = 32 << 30;
+/// The pixels of all images together, at most.
+const MAX_BYTES: usize = 16 << 30;
 
 /// The size of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,57 @@
+//! Batches of images are prepared without allocating, once an epoch has begun.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mcdd::data::{Augment, ImageSpec, Images, Loader, Loading, Shape};
+
+struct Counting;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: hands everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// One test, so that nothing else allocates meanwhile.
+#[test]
+fn batches_allocate_nothing() {
+    let shape = Shape { height: 8, width: 8, channels: 3 };
+    let pixels = (0..100 * shape.values()).map(|i| (i % 251) as u8).collect();
+    let labels: Vec<String> = (0..100).map(|i| (i % 4).to_string()).collect();
+    let images = Images::from_pixels(pixels, shape, Some(&labels)).unwrap();
+    let rows: Vec<usize> = (0..100).collect();
+    let spec = ImageSpec::fit(&images, &rows).unwrap();
+    for threads in [1, 2] {
+        let augment = Some(Augment::default());
+        let what = Loading { images: &images, rows: &rows, spec: &spec, augment, seed: 1, batch: 16, threads };
+        std::thread::scope(|scope| {
+            let mut loader = Loader::start(scope, what).unwrap();
+            // A thread that wakes up for the first time may allocate; one that always does would do so in every epoch.
+            let least = (0..5).map(|epoch| {
+                loader.epoch(epoch, rows.chunks(16)).unwrap();
+                let before = COUNT.load(Ordering::Relaxed);
+                let mut seen = 0;
+                while let Some(batch) = loader.next_batch() {
+                    seen += batch.y.len();
+                }
+                assert_eq!(seen, 100);
+                COUNT.load(Ordering::Relaxed) - before
+            });
+            assert_eq!(least.min(), Some(0), "{threads} threads");
+        });
+    }
+}
