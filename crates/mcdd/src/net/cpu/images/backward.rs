@@ -6,7 +6,7 @@
 
 use super::super::gemm::{Line, MR, NR, ZERO};
 use super::super::norm::inverse_deviation;
-use super::super::pool::{Pool, chunks};
+use super::super::pool::{Pool, chunks, pieces};
 use super::conv::Conv;
 use super::engine::ImageEngine;
 use super::forward::{Scratch, band, group, room};
@@ -19,7 +19,9 @@ use crate::net::params::Params;
 const PIXELS: usize = 256;
 const LINES: usize = 340;
 /// Tasks that the gradient of weights is cut into at least, if there are as many images.
-const TASKS: usize = 24;
+const TASKS: usize = 16;
+/// Lines of sums that a task may have: they should stay in the second-level cache.
+const SUMS: usize = 8 * 1024;
 
 impl ImageEngine {
     /// Goes back from the gradient left in [`ImageEngine::latents_and_gradient`] to that of the parameters. `x` must be the
@@ -225,21 +227,27 @@ impl ImageEngine {
         let Work::Conv { conv, .. } = &self.plan.steps[i].work else { return };
         let n = self.images;
         let (panels, tiles) = (conv.inputs.div_ceil(NR), conv.outputs.div_ceil(MR));
-        let groups = TASKS.div_ceil(panels).min(n).max(1);
         let task = conv.taps() * tiles * MR;
+        // As many panels together as may be, for they read the same pixels; then as many groups of images as it takes.
+        let together = (SUMS / task).clamp(1, panels);
+        let cuts = panels.div_ceil(together);
+        let groups = TASKS.div_ceil(cuts).min(n).max(1);
         let mut sums = std::mem::take(&mut self.tiles);
         if sums.len() < groups * panels * task {
             sums.resize(groups * panels * task, ZERO);
         }
+        let ends: Vec<usize> = (0..groups)
+            .flat_map(|g| (1..=cuts).map(move |c| (g * panels + (c * together).min(panels)) * task))
+            .collect();
         let this = &*self;
         let view = this.plan.steps[i].inputs[0].view;
         let (act, length) = (this.act(&view), this.whole_length(&this.plan.steps[i]));
         if let Some(from) = this.images_of(&view, x, 0, usize::MAX) {
-            pool.split(chunks(&mut sums[..groups * panels * task], task), |t, sums| {
-                let (group, panel) = (t / panels, t % panels);
+            pool.split(pieces(&mut sums, &ends), |t, sums| {
+                let (group, cut) = (t / cuts, t % cuts);
                 let images = n * group / groups..n * (group + 1) / groups;
-                let one = OnePanel { conv, from, act, panel, gradients: &this.whole, length };
-                this.stash.with(|scratch| one.run(images, sums, scratch));
+                let some = SomePanels { conv, from, act, first: cut * together, gradients: &this.whole, length };
+                this.stash.with(|scratch| some.run(images, sums, scratch));
             });
         }
         let all = &sums[..groups * panels * task];
@@ -324,7 +332,7 @@ fn back(conv: &Conv, lines: &[&[Line]], gradients: &[f32], images: usize, target
                 first_pixel: pixels.start,
                 start: &zeros,
             }
-            .run();
+            .run(&mut scratch.pairs);
         }
         for (image, gradient) in out.chunks_exact(out_image).enumerate() {
             target.take(image, pixels.clone(), gradient, inputs);
@@ -332,22 +340,22 @@ fn back(conv: &Conv, lines: &[&[Line]], gradients: &[f32], images: usize, target
     }
 }
 
-/// Gradients of the weights of sixteen inputs: for each place of the kernel, and each six outputs, a tile.
-struct OnePanel<'a> {
+/// Gradients of the weights of some panels of sixteen inputs: for each place of the kernel, and each six outputs, a tile.
+struct SomePanels<'a> {
     conv: &'a Conv,
     from: Images<'a>,
     act: Act<'a>,
-    panel: usize,
+    first: usize,
     gradients: &'a [f32],
     length: usize,
 }
 
-impl OnePanel<'_> {
+impl SomePanels<'_> {
     fn run(&self, images: std::ops::Range<usize>, sums: &mut [Line], scratch: &mut Scratch) {
-        let Conv { padded, input, output, kernel, stride, .. } = *self.conv;
+        let Conv { padded, input, output, kernel, stride, outputs, .. } = *self.conv;
         sums.fill(ZERO);
         // Several small images at a time, or some rows of a large one.
-        let pixels = output[0] * output[1];
+        let (pixels, tiles) = (output[0] * output[1], outputs.div_ceil(MR));
         let padded_pixels = padded.height * padded.width;
         let together = (PIXELS / pixels).min(LINES / padded_pixels).max(1);
         let rows = if together > 1 { output[0] } else { (PIXELS / output[1]).clamp(1, output[0]) };
@@ -361,9 +369,6 @@ impl OnePanel<'_> {
                     scratch.other.resize(count * b_image, ZERO);
                 }
                 let lines = &mut scratch.other[..count * b_image];
-                for (image, lines) in (first..).zip(lines.chunks_exact_mut(b_image)) {
-                    fill_lines(padded, top..bottom, input, self.from, image, self.act, self.panel, lines);
-                }
                 let rows = Rows {
                     images: count,
                     height,
@@ -373,14 +378,17 @@ impl OnePanel<'_> {
                     b_row: stride * padded.width,
                     b_pixel: stride,
                 };
-                let tiles = self.conv.outputs.div_ceil(MR);
-                for tile in 0..tiles {
-                    let a = &self.gradients[first * self.length + (tile * pixels + row * output[1]) * MR..];
-                    for tap in 0..self.conv.taps() {
-                        let b = &lines[tap / kernel[1] * padded.width + tap % kernel[1]..];
-                        let at = (tap * tiles + tile) * MR;
-                        if let Some(acc) = sums[at..].first_chunk_mut::<MR>() {
-                            rows.run(a, b, acc);
+                for (panel, sums) in (self.first..).zip(sums.chunks_exact_mut(self.conv.taps() * tiles * MR)) {
+                    for (image, lines) in (first..).zip(lines.chunks_exact_mut(b_image)) {
+                        fill_lines(padded, top..bottom, input, self.from, image, self.act, panel, lines);
+                    }
+                    for tile in 0..tiles {
+                        let a = &self.gradients[first * self.length + (tile * pixels + row * output[1]) * MR..];
+                        for tap in 0..self.conv.taps() {
+                            let b = &lines[tap / kernel[1] * padded.width + tap % kernel[1]..];
+                            if let Some(acc) = sums[(tap * tiles + tile) * MR..].first_chunk_mut::<MR>() {
+                                rows.run(a, b, acc);
+                            }
                         }
                     }
                 }
