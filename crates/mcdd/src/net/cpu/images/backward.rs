@@ -11,7 +11,9 @@ use super::conv::Conv;
 use super::engine::ImageEngine;
 use super::forward::{Scratch, band, group, room};
 use super::kernel::{Product, Rows};
-use super::pixels::{Act, Correction, Images, Shape, Spread, fill_from_sixes, fill_lines, whole, whole_in_sixes};
+use super::pixels::{
+    Act, Correction, Images, Shape, Spread, fill_from_sixes, fill_lines, touch, whole, whole_in_sixes,
+};
 use super::plan::{Arrival, Input, Step, Work};
 use crate::net::params::Params;
 
@@ -121,15 +123,17 @@ impl ImageEngine {
             to[..n * length].fill(0.0);
         }
         let mut parts = std::mem::take(&mut self.parts);
-        let wanted = if view.norm.is_some() { n * view.channels } else { 0 };
+        let wanted = if view.norm.is_some() { n * 2 * view.channels } else { 0 };
         if parts.len() < wanted {
-            parts.resize(wanted, [0.0; 2]);
+            parts.resize(wanted, 0.0);
         }
-        parts[..wanted].fill([0.0; 2]);
+        parts[..wanted].fill(0.0);
         let together = group(n, pixels, pool.threads());
         let this = &*self;
-        let both =
-            (chunks(&mut to[..n * length], together * length), chunks(&mut parts[..wanted], together * view.channels));
+        let both = (
+            chunks(&mut to[..n * length], together * length),
+            chunks(&mut parts[..wanted], 2 * together * view.channels),
+        );
         pool.split(both, |task, (to, parts)| {
             this.stash.with(|scratch| this.spread_some(i, input, task * together, to, parts, scratch));
         });
@@ -147,7 +151,7 @@ impl ImageEngine {
         input: Input,
         first: usize,
         to: &mut [f32],
-        parts: &mut [[f32; 2]],
+        parts: &mut [f32],
         scratch: &mut Scratch,
     ) {
         let (step, view) = (&self.plan.steps[i], input.view);
@@ -190,14 +194,14 @@ impl ImageEngine {
     }
 
     /// Adds up what the images say of a batch normalisation.
-    fn absorb_sums(&mut self, norm: usize, parts: &[[f32; 2]], params: &Params) {
+    fn absorb_sums(&mut self, norm: usize, parts: &[f32], params: &Params) {
         let n = self.plan.norms[norm];
         let share = 1.0 / self.count(n.buffer);
         let weight = params.get(n.parameter);
         let (s, scaled) = (&mut self.statistics[n.buffer], &mut self.norms[norm]);
         for c in 0..n.channels {
-            let each = || parts[c..].iter().step_by(n.channels);
-            let sums = [0, 1].map(|j| each().map(|p| f64::from(p[j])).sum::<f64>());
+            let each = |j: usize| parts[j * n.channels + c..].iter().step_by(2 * n.channels);
+            let sums = [0, 1].map(|j| each(j).map(|&p| f64::from(p)).sum::<f64>());
             // dx = scale (dy - mean dy - (x - mean) / deviation^2 * mean (dy (x - mean)))
             let inverse = inverse_deviation(s.variance[n.offset + c]);
             let scale = f64::from(weight[c]) * inverse;
@@ -269,14 +273,15 @@ struct Target<'a> {
     offset: usize,
     channels: usize,
     write: bool,
-    parts: &'a mut [[f32; 2]],
+    parts: &'a mut [f32],
 }
 
 impl Target<'_> {
     /// The gradient of some pixels of an image, which has `gradient_pixel` numbers for each.
     fn take(&mut self, image: usize, pixels: std::ops::Range<usize>, gradient: &[f32], gradient_pixel: usize) {
         let at = image * self.image + pixels.start * self.pixel + self.offset;
-        let sums = if self.parts.is_empty() { 0..0 } else { image * self.channels..(image + 1) * self.channels };
+        let sums =
+            if self.parts.is_empty() { 0..0 } else { 2 * image * self.channels..2 * (image + 1) * self.channels };
         Spread {
             act: self.act,
             mean: self.mean,
@@ -378,6 +383,9 @@ impl SomePanels<'_> {
                     b_row: stride * padded.width,
                     b_pixel: stride,
                 };
+                if sums.len() > 2 * self.conv.taps() * tiles * MR {
+                    (first..first + count).for_each(|image| touch(padded, top..bottom, input, self.from, image));
+                }
                 for (panel, sums) in (self.first..).zip(sums.chunks_exact_mut(self.conv.taps() * tiles * MR)) {
                     for (image, lines) in (first..).zip(lines.chunks_exact_mut(b_image)) {
                         fill_lines(padded, top..bottom, input, self.from, image, self.act, panel, lines);

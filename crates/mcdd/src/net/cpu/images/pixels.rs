@@ -353,14 +353,15 @@ pub struct Spread<'a> {
     pub shape: Shape,
     /// Whether `to` is written, or added to.
     pub write: bool,
-    /// Sums of the gradient, and of its products with `value - mean`, for each channel; these go on.
-    pub sums: &'a mut [[f32; 2]],
+    /// Sums of the gradient for each channel, and behind them those of its products with `value - mean`; these go on.
+    pub sums: &'a mut [f32],
 }
 
 struct Spreading<'a, const NORM: bool, const RELU: bool, const WRITE: bool>(Spread<'a>);
 
-/// Pixels whose channels are gone through together, so that they stay in the cache.
-const SOME: usize = 64;
+/// Pixels that are gone through together: channels are read in their order, as memory likes it, and what belongs to a channel
+/// is fetched once for so many.
+const SOME: usize = 4;
 
 impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, RELU, WRITE> {
     #[inline(always)]
@@ -372,9 +373,8 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, 
             scale = lanes(s.act.scale, at);
             shift = lanes(s.act.shift, at);
             mean = lanes(s.mean, at);
-            for j in 0..N {
-                [sum[j], product[j]] = s.sums[at + j];
-            }
+            sum = lanes(s.sums, at);
+            product = lanes(s.sums, s.shape.channels + at);
         }
         let gradients = s.gradient[first * s.gradient_pixel + at..].chunks(s.gradient_pixel);
         let values = s.value[first * s.pixel + at..].chunks(s.pixel);
@@ -405,9 +405,9 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, 
             }
         }
         if NORM {
-            for j in 0..N {
-                s.sums[at + j] = [sum[j], product[j]];
-            }
+            let second = s.shape.channels + at;
+            s.sums[at..at + N].copy_from_slice(&sum);
+            s.sums[second..second + N].copy_from_slice(&product);
         }
     }
 }
@@ -448,7 +448,7 @@ struct Measure<'a> {
     from: &'a [f32],
     pixel: usize,
     shape: Shape,
-    to: &'a mut [[f32; 2]],
+    to: &'a mut [f32],
 }
 
 impl Measure<'_> {
@@ -473,9 +473,9 @@ impl Measure<'_> {
                 squares[j] = d.mul_add(d, squares[j]);
             }
         }
-        for j in 0..N {
-            self.to[at + j] = [mean[j], squares[j]];
-        }
+        let second = self.shape.channels + at;
+        self.to[at..at + N].copy_from_slice(&mean);
+        self.to[second..second + N].copy_from_slice(&squares);
     }
 }
 
@@ -486,9 +486,18 @@ impl Kernel for Measure<'_> {
     }
 }
 
-/// Mean and sum of squared differences of each channel of an image.
-pub fn measure(from: &[f32], pixel: usize, shape: Shape, to: &mut [[f32; 2]]) {
+/// The mean of each channel of an image, and behind them the sums of squared differences from it.
+pub fn measure(from: &[f32], pixel: usize, shape: Shape, to: &mut [f32]) {
     simd::dispatch(Measure { from, pixel, shape, to });
+}
+
+/// Reads a number of each cache line of these rows, in the order in which they lie: memory gives them faster than to those who
+/// then take a few channels here and there.
+pub fn touch(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], from: Images, image: usize) {
+    let [top, bottom] = [rows.start, rows.end].map(|y| y.saturating_sub(padded.before[0]).min(size[0]));
+    let length = (bottom - top) * size[1] * from.pixel;
+    let rows = &from.from(image, top * size[1])[..length.saturating_sub(from.offset)];
+    std::hint::black_box(rows.iter().step_by(16).fold(0, |seen, v| seen ^ v.to_bits()));
 }
 
 /// The channels of panel `panel`, sixteen at most, of an activated image with zeros around it, a line for each pixel: rows `rows` of the padded image.
