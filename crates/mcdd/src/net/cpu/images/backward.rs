@@ -6,12 +6,14 @@
 
 use super::super::gemm::{Line, MR, NR, ZERO};
 use super::super::norm::inverse_deviation;
-use super::super::pool::{Pool, chunks};
+use super::super::pool::{Pool, chunks, pieces};
 use super::conv::Conv;
 use super::engine::ImageEngine;
 use super::forward::{Scratch, band, group, room};
 use super::kernel::{Product, Rows};
-use super::pixels::{Act, Correction, Images, Shape, Spread, fill_from_sixes, fill_lines, whole, whole_in_sixes};
+use super::pixels::{
+    Act, Correction, Images, Shape, Spread, fill_from_sixes, fill_lines, touch, whole, whole_in_sixes,
+};
 use super::plan::{Arrival, Input, Step, Work};
 use crate::net::params::Params;
 
@@ -19,7 +21,9 @@ use crate::net::params::Params;
 const PIXELS: usize = 256;
 const LINES: usize = 340;
 /// Tasks that the gradient of weights is cut into at least, if there are as many images.
-const TASKS: usize = 24;
+const TASKS: usize = 16;
+/// Lines of sums that a task may have: they should stay in the second-level cache.
+const SUMS: usize = 8 * 1024;
 
 impl ImageEngine {
     /// Goes back from the gradient left in [`ImageEngine::latents_and_gradient`] to that of the parameters. `x` must be the
@@ -119,15 +123,17 @@ impl ImageEngine {
             to[..n * length].fill(0.0);
         }
         let mut parts = std::mem::take(&mut self.parts);
-        let wanted = if view.norm.is_some() { n * view.channels } else { 0 };
+        let wanted = if view.norm.is_some() { n * 2 * view.channels } else { 0 };
         if parts.len() < wanted {
-            parts.resize(wanted, [0.0; 2]);
+            parts.resize(wanted, 0.0);
         }
-        parts[..wanted].fill([0.0; 2]);
+        parts[..wanted].fill(0.0);
         let together = group(n, pixels, pool.threads());
         let this = &*self;
-        let both =
-            (chunks(&mut to[..n * length], together * length), chunks(&mut parts[..wanted], together * view.channels));
+        let both = (
+            chunks(&mut to[..n * length], together * length),
+            chunks(&mut parts[..wanted], 2 * together * view.channels),
+        );
         pool.split(both, |task, (to, parts)| {
             this.stash.with(|scratch| this.spread_some(i, input, task * together, to, parts, scratch));
         });
@@ -145,7 +151,7 @@ impl ImageEngine {
         input: Input,
         first: usize,
         to: &mut [f32],
-        parts: &mut [[f32; 2]],
+        parts: &mut [f32],
         scratch: &mut Scratch,
     ) {
         let (step, view) = (&self.plan.steps[i], input.view);
@@ -188,14 +194,14 @@ impl ImageEngine {
     }
 
     /// Adds up what the images say of a batch normalisation.
-    fn absorb_sums(&mut self, norm: usize, parts: &[[f32; 2]], params: &Params) {
+    fn absorb_sums(&mut self, norm: usize, parts: &[f32], params: &Params) {
         let n = self.plan.norms[norm];
         let share = 1.0 / self.count(n.buffer);
         let weight = params.get(n.parameter);
         let (s, scaled) = (&mut self.statistics[n.buffer], &mut self.norms[norm]);
         for c in 0..n.channels {
-            let each = || parts[c..].iter().step_by(n.channels);
-            let sums = [0, 1].map(|j| each().map(|p| f64::from(p[j])).sum::<f64>());
+            let each = |j: usize| parts[j * n.channels + c..].iter().step_by(2 * n.channels);
+            let sums = [0, 1].map(|j| each(j).map(|&p| f64::from(p)).sum::<f64>());
             // dx = scale (dy - mean dy - (x - mean) / deviation^2 * mean (dy (x - mean)))
             let inverse = inverse_deviation(s.variance[n.offset + c]);
             let scale = f64::from(weight[c]) * inverse;
@@ -225,21 +231,27 @@ impl ImageEngine {
         let Work::Conv { conv, .. } = &self.plan.steps[i].work else { return };
         let n = self.images;
         let (panels, tiles) = (conv.inputs.div_ceil(NR), conv.outputs.div_ceil(MR));
-        let groups = TASKS.div_ceil(panels).min(n).max(1);
         let task = conv.taps() * tiles * MR;
+        // As many panels together as may be, for they read the same pixels; then as many groups of images as it takes.
+        let together = (SUMS / task).clamp(1, panels);
+        let cuts = panels.div_ceil(together);
+        let groups = TASKS.div_ceil(cuts).min(n).max(1);
         let mut sums = std::mem::take(&mut self.tiles);
         if sums.len() < groups * panels * task {
             sums.resize(groups * panels * task, ZERO);
         }
+        let ends: Vec<usize> = (0..groups)
+            .flat_map(|g| (1..=cuts).map(move |c| (g * panels + (c * together).min(panels)) * task))
+            .collect();
         let this = &*self;
         let view = this.plan.steps[i].inputs[0].view;
         let (act, length) = (this.act(&view), this.whole_length(&this.plan.steps[i]));
         if let Some(from) = this.images_of(&view, x, 0, usize::MAX) {
-            pool.split(chunks(&mut sums[..groups * panels * task], task), |t, sums| {
-                let (group, panel) = (t / panels, t % panels);
+            pool.split(pieces(&mut sums, &ends), |t, sums| {
+                let (group, cut) = (t / cuts, t % cuts);
                 let images = n * group / groups..n * (group + 1) / groups;
-                let one = OnePanel { conv, from, act, panel, gradients: &this.whole, length };
-                this.stash.with(|scratch| one.run(images, sums, scratch));
+                let some = SomePanels { conv, from, act, first: cut * together, gradients: &this.whole, length };
+                this.stash.with(|scratch| some.run(images, sums, scratch));
             });
         }
         let all = &sums[..groups * panels * task];
@@ -261,14 +273,15 @@ struct Target<'a> {
     offset: usize,
     channels: usize,
     write: bool,
-    parts: &'a mut [[f32; 2]],
+    parts: &'a mut [f32],
 }
 
 impl Target<'_> {
     /// The gradient of some pixels of an image, which has `gradient_pixel` numbers for each.
     fn take(&mut self, image: usize, pixels: std::ops::Range<usize>, gradient: &[f32], gradient_pixel: usize) {
         let at = image * self.image + pixels.start * self.pixel + self.offset;
-        let sums = if self.parts.is_empty() { 0..0 } else { image * self.channels..(image + 1) * self.channels };
+        let sums =
+            if self.parts.is_empty() { 0..0 } else { 2 * image * self.channels..2 * (image + 1) * self.channels };
         Spread {
             act: self.act,
             mean: self.mean,
@@ -324,7 +337,7 @@ fn back(conv: &Conv, lines: &[&[Line]], gradients: &[f32], images: usize, target
                 first_pixel: pixels.start,
                 start: &zeros,
             }
-            .run();
+            .run(&mut scratch.pairs);
         }
         for (image, gradient) in out.chunks_exact(out_image).enumerate() {
             target.take(image, pixels.clone(), gradient, inputs);
@@ -332,22 +345,22 @@ fn back(conv: &Conv, lines: &[&[Line]], gradients: &[f32], images: usize, target
     }
 }
 
-/// Gradients of the weights of sixteen inputs: for each place of the kernel, and each six outputs, a tile.
-struct OnePanel<'a> {
+/// Gradients of the weights of some panels of sixteen inputs: for each place of the kernel, and each six outputs, a tile.
+struct SomePanels<'a> {
     conv: &'a Conv,
     from: Images<'a>,
     act: Act<'a>,
-    panel: usize,
+    first: usize,
     gradients: &'a [f32],
     length: usize,
 }
 
-impl OnePanel<'_> {
+impl SomePanels<'_> {
     fn run(&self, images: std::ops::Range<usize>, sums: &mut [Line], scratch: &mut Scratch) {
-        let Conv { padded, input, output, kernel, stride, .. } = *self.conv;
+        let Conv { padded, input, output, kernel, stride, outputs, .. } = *self.conv;
         sums.fill(ZERO);
         // Several small images at a time, or some rows of a large one.
-        let pixels = output[0] * output[1];
+        let (pixels, tiles) = (output[0] * output[1], outputs.div_ceil(MR));
         let padded_pixels = padded.height * padded.width;
         let together = (PIXELS / pixels).min(LINES / padded_pixels).max(1);
         let rows = if together > 1 { output[0] } else { (PIXELS / output[1]).clamp(1, output[0]) };
@@ -361,9 +374,6 @@ impl OnePanel<'_> {
                     scratch.other.resize(count * b_image, ZERO);
                 }
                 let lines = &mut scratch.other[..count * b_image];
-                for (image, lines) in (first..).zip(lines.chunks_exact_mut(b_image)) {
-                    fill_lines(padded, top..bottom, input, self.from, image, self.act, self.panel, lines);
-                }
                 let rows = Rows {
                     images: count,
                     height,
@@ -373,14 +383,20 @@ impl OnePanel<'_> {
                     b_row: stride * padded.width,
                     b_pixel: stride,
                 };
-                let tiles = self.conv.outputs.div_ceil(MR);
-                for tile in 0..tiles {
-                    let a = &self.gradients[first * self.length + (tile * pixels + row * output[1]) * MR..];
-                    for tap in 0..self.conv.taps() {
-                        let b = &lines[tap / kernel[1] * padded.width + tap % kernel[1]..];
-                        let at = (tap * tiles + tile) * MR;
-                        if let Some(acc) = sums[at..].first_chunk_mut::<MR>() {
-                            rows.run(a, b, acc);
+                if sums.len() > 2 * self.conv.taps() * tiles * MR {
+                    (first..first + count).for_each(|image| touch(padded, top..bottom, input, self.from, image));
+                }
+                for (panel, sums) in (self.first..).zip(sums.chunks_exact_mut(self.conv.taps() * tiles * MR)) {
+                    for (image, lines) in (first..).zip(lines.chunks_exact_mut(b_image)) {
+                        fill_lines(padded, top..bottom, input, self.from, image, self.act, panel, lines);
+                    }
+                    for tile in 0..tiles {
+                        let a = &self.gradients[first * self.length + (tile * pixels + row * output[1]) * MR..];
+                        for tap in 0..self.conv.taps() {
+                            let b = &lines[tap / kernel[1] * padded.width + tap % kernel[1]..];
+                            if let Some(acc) = sums[(tap * tiles + tile) * MR..].first_chunk_mut::<MR>() {
+                                rows.run(a, b, acc);
+                            }
                         }
                     }
                 }

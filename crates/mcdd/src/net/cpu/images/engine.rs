@@ -82,8 +82,8 @@ pub struct ImageEngine {
     ends: Vec<usize>,
     pub(super) statistics: Vec<Statistics>,
     pub(super) norms: Vec<Scaled>,
-    /// Sums of each image and channel.
-    pub(super) parts: Vec<[f32; 2]>,
+    /// Two sums for each image and channel: the first for all channels of an image, then the second.
+    pub(super) parts: Vec<f32>,
     /// The gradient of one step's output.
     pub(super) whole: Vec<f32>,
     /// Gradients of weights before they are put in their order.
@@ -244,9 +244,9 @@ impl ImageEngine {
         let measured = self.plan.buffers[buffer].measured;
         let mut out = std::mem::take(&mut self.values[buffer]);
         let mut parts = std::mem::take(&mut self.parts);
-        let wanted = if measured { n * channels } else { 0 };
+        let wanted = if measured { n * 2 * channels } else { 0 };
         if parts.len() < wanted {
-            parts.resize(wanted, [0.0; 2]);
+            parts.resize(wanted, 0.0);
         }
         if let Work::Conv { conv, bias, .. } = &step.work {
             start_lines(bias.map(|b| params.get(b)), conv.outputs, &mut self.start);
@@ -256,7 +256,7 @@ impl ImageEngine {
         let acts: Vec<Act> = step.inputs.iter().map(|i| this.act(&i.view)).collect();
         let weights = &this.weights[this.packed[i].forward.clone()];
         let both =
-            (chunks(&mut out[..n * length], together * length), chunks(&mut parts[..wanted], together * channels));
+            (chunks(&mut out[..n * length], together * length), chunks(&mut parts[..wanted], 2 * together * channels));
         pool.split(both, |task, (data, parts)| {
             let images = data.len() / length;
             let from: Vec<Option<Images>> =
@@ -272,7 +272,7 @@ impl ImageEngine {
             };
             let mut out = Out { data, image: length, pixel, offset };
             this.stash.with(|scratch| part.run(&mut out, scratch));
-            for (image, to) in out.data.chunks_exact(length).zip(parts.chunks_exact_mut(channels)) {
+            for (image, to) in out.data.chunks_exact(length).zip(parts.chunks_exact_mut(2 * channels)) {
                 measure(&image[offset..], pixel, Shape { pixels, channels }, to);
             }
         });
@@ -302,13 +302,12 @@ impl ImageEngine {
 }
 
 /// Mean and variance of a batch from those of its images, which all have as many pixels.
-fn merge(parts: &[[f32; 2]], pixels: usize, channels: usize, offset: usize, to: &mut Statistics) {
-    let images = parts.len() / channels;
+fn merge(parts: &[f32], pixels: usize, channels: usize, offset: usize, to: &mut Statistics) {
+    let images = parts.len() / (2 * channels);
     for c in 0..channels {
-        let each = || parts[c..].iter().step_by(channels);
-        let mean = each().map(|p| f64::from(p[0])).sum::<f64>() / images as f64;
-        let between = |p: &[f32; 2]| (f64::from(p[0]) - mean) * (f64::from(p[0]) - mean);
-        let squares = each().map(|p| f64::from(p[1]) + pixels as f64 * between(p)).sum::<f64>();
+        let each = || parts.chunks_exact(2 * channels).map(|p| [f64::from(p[c]), f64::from(p[channels + c])]);
+        let mean = each().map(|p| p[0]).sum::<f64>() / images as f64;
+        let squares = each().map(|p| p[1] + pixels as f64 * (p[0] - mean) * (p[0] - mean)).sum::<f64>();
         to.mean[offset + c] = mean as f32;
         to.variance[offset + c] = (squares / (images * pixels) as f64) as f32;
     }

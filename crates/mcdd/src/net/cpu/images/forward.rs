@@ -17,6 +17,7 @@ pub struct Scratch {
     /// A gradient, or a panel of a copied image.
     pub other: Vec<Line>,
     pub row: Vec<f32>,
+    pub pairs: Vec<[usize; 2]>,
 }
 
 /// The first `n` numbers of a room that grows when it must.
@@ -88,7 +89,7 @@ impl Forward<'_> {
                 start: self.start,
                 out: out.data,
             }
-            .run();
+            .run(&mut scratch.pairs);
         }
     }
 }

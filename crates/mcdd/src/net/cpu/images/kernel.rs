@@ -32,8 +32,12 @@ pub struct Product<'a> {
     pub start: &'a [Line],
 }
 
+/// Where a pixel is read and written.
+type Pair = [usize; 2];
+
 impl Product<'_> {
-    pub fn run(mut self) {
+    /// Computes it; `pairs` is room for a list of all pixels.
+    pub fn run(self, pairs: &mut Vec<Pair>) {
         let (k, panels) = (self.window.k, self.n.div_ceil(NR));
         assert!(self.lines.len() == panels * k && self.start.len() == panels);
         if self.places.is_empty() || self.images == 0 {
@@ -41,104 +45,91 @@ impl Product<'_> {
         }
         // All that the tiles read and write lies inside; the kernels rely on it.
         let reach = self.window.runs.iter().map(|r| r.offset + r.length).max().unwrap_or(0);
-        for place in self.places {
-            let (from, to) = (place.from as usize, place.to as usize);
-            assert!(from >= self.first && from - self.first + reach <= self.image && to >= self.first_pixel);
-            assert!((to - self.first_pixel) * self.pixel + self.offset + self.n <= self.out_image);
+        pairs.clear();
+        for image in 0..self.images {
+            let add = |place: &Place| {
+                let (from, to) = (place.from as usize, (place.to as usize).wrapping_sub(self.first_pixel));
+                let from = from.wrapping_sub(self.first);
+                assert!(from <= self.image && from + reach <= self.image && to < self.out_image);
+                assert!(to * self.pixel + self.offset + self.n <= self.out_image);
+                [image * self.image + from, image * self.out_image + to * self.pixel + self.offset]
+            };
+            pairs.extend(self.places.iter().map(add));
         }
         assert!(self.input.len() >= self.images * self.image && self.out.len() >= self.images * self.out_image);
         for panel in 0..panels {
+            let width = NR.min(self.n - panel * NR);
             let mut from = 0;
             let mut lines = &self.lines[panel * k..(panel + 1) * k];
             for &to in &self.window.ends {
                 let runs = &self.window.runs[from..to];
                 let count = runs.iter().map(|r| r.length).sum();
                 let (block, rest) = lines.split_at(count);
-                self.panel(panel, runs, block, from == 0);
+                let start = (from == 0).then_some(&self.start[panel]);
+                let mut part =
+                    Panel { input: self.input, out: self.out, column: panel * NR, width, runs, lines: block, start };
+                part.run(pairs);
                 (from, lines) = (to, rest);
             }
         }
     }
+}
 
-    /// All pixels of one panel, for some runs.
-    fn panel(&mut self, panel: usize, runs: &[Run], lines: &[Line], first: bool) {
-        let width = NR.min(self.n - panel * NR);
-        let column = self.offset + panel * NR;
-        let total = self.places.len() * self.images;
-        let (mut image, mut at) = (0, 0);
-        for row in (0..total).step_by(MR) {
-            let rows = MR.min(total - row);
-            // A tile at the end repeats its last pixel and drops what comes of it.
-            let mut from = [0usize; MR];
-            let mut to = [0usize; MR];
-            for r in 0..MR {
-                if r < rows {
-                    let place = self.places[at];
-                    from[r] = image * self.image + place.from as usize - self.first;
-                    to[r] = image * self.out_image + (place.to as usize - self.first_pixel) * self.pixel + column;
-                    at += 1;
-                    if at == self.places.len() {
-                        (image, at) = (image + 1, 0);
-                    }
-                } else {
-                    (from[r], to[r]) = (from[rows - 1], to[rows - 1]);
-                }
-            }
-            #[cfg(target_arch = "x86_64")]
-            if rows == MR && width == NR && simd::has_avx2() {
-                let start = first.then_some(&self.start[panel]);
-                // SAFETY: the features are there; `run` has checked what is read and written.
-                unsafe {
-                    let a = from.map(|f| self.input.as_ptr().add(f));
-                    let c = to.map(|t| self.out.as_mut_ptr().add(t));
-                    x86::tile(a, runs, lines, c, start);
-                }
-                continue;
-            }
-            let mut acc = [self.start[panel]; MR];
-            if !first {
-                for (line, &to) in acc.iter_mut().zip(&to).take(rows) {
-                    line.0[..width].copy_from_slice(&self.out[to..to + width]);
-                }
-            }
-            multiply(self.input, from, runs, lines, &mut acc);
-            for (line, &to) in acc.iter().zip(&to).take(rows) {
-                copy_line(&line.0, &mut self.out[to..to + width]);
-            }
+/// All pixels of one panel, for some runs; sums begin with `start`, or go on from what is in the output.
+struct Panel<'a> {
+    input: &'a [f32],
+    out: &'a mut [f32],
+    column: usize,
+    width: usize,
+    runs: &'a [Run],
+    lines: &'a [Line],
+    start: Option<&'a Line>,
+}
+
+impl Panel<'_> {
+    fn run(&mut self, pairs: &[Pair]) {
+        #[cfg(target_arch = "x86_64")]
+        if simd::has_avx2() {
+            // SAFETY: the features are there; `Product::run` has checked what is read and written.
+            unsafe { x86::panel(self, pairs) };
+            return;
+        }
+        self.portable(pairs);
+    }
+
+    fn portable(&mut self, pairs: &[Pair]) {
+        for &[from, to] in pairs {
+            let mut acc = [self.begin(to)];
+            multiply(self.input, [from], self.runs, self.lines, &mut acc);
+            self.finish(to, &acc[0]);
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&self, to: usize) -> Line {
+        let mut line = ZERO;
+        match self.start {
+            Some(start) => line = *start,
+            None => line.0[..self.width].copy_from_slice(&self.out[to + self.column..][..self.width]),
+        }
+        line
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, to: usize, line: &Line) {
+        let to = &mut self.out[to + self.column..][..self.width];
+        match to.len() {
+            NR => to.copy_from_slice(&line.0),
+            // The usual lengths are known to the compiler.
+            12 => to.copy_from_slice(&line.0[..12]),
+            8 => to.copy_from_slice(&line.0[..8]),
+            n => to.copy_from_slice(&line.0[..n]),
         }
     }
 }
 
-/// Copies the beginning of a line; the usual lengths are known to the compiler.
-fn copy_line(line: &[f32; NR], to: &mut [f32]) {
-    match to.len() {
-        NR => to.copy_from_slice(line),
-        12 => to.copy_from_slice(&line[..12]),
-        8 => to.copy_from_slice(&line[..8]),
-        n => to.copy_from_slice(&line[..n]),
-    }
-}
-
-/// `acc += windows x lines` for six pixels.
-fn multiply(input: &[f32], from: [usize; MR], runs: &[Run], lines: &[Line], acc: &mut [Line; MR]) {
-    #[cfg(target_arch = "x86_64")]
-    if simd::has_avx2() {
-        // SAFETY: the features are there; `run` has checked what is read, and the lines written are those of `acc`.
-        unsafe {
-            let a = from.map(|f| input.as_ptr().add(f));
-            let mut c = [std::ptr::null_mut(); MR];
-            for (c, line) in c.iter_mut().zip(acc.iter_mut()) {
-                *c = line.0.as_mut_ptr();
-            }
-            x86::tile(a, runs, lines, c, None);
-        }
-        return;
-    }
-    multiply_portable(input, from, runs, lines, acc);
-}
-
-/// What defines the bits.
-fn multiply_portable(input: &[f32], from: [usize; MR], runs: &[Run], lines: &[Line], acc: &mut [Line; MR]) {
+/// `acc += windows x lines`: what defines the bits.
+fn multiply<const N: usize>(input: &[f32], from: [usize; N], runs: &[Run], lines: &[Line], acc: &mut [Line; N]) {
     let mut lines = lines.iter();
     for run in runs {
         for (i, line) in (run.offset..run.offset + run.length).zip(&mut lines) {
@@ -198,10 +189,11 @@ impl Rows {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Line, MR, Rows, Run};
+    use super::{Line, MR, NR, Pair, Panel, Rows, Run, ZERO};
     use std::arch::x86_64::{
-        __m256, _mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_load_ps, _mm256_loadu_ps, _mm256_setzero_ps,
-        _mm256_store_ps, _mm256_storeu_ps,
+        __m256, _mm_loadu_ps, _mm_storeu_ps, _mm256_blend_ps, _mm256_broadcast_ps, _mm256_broadcast_ss,
+        _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_load_ps, _mm256_loadu_ps,
+        _mm256_set_m128, _mm256_setzero_ps, _mm256_store_ps, _mm256_storeu_ps,
     };
 
     type Sums = [[__m256; 2]; MR];
@@ -221,15 +213,82 @@ mod x86 {
         }
     }
 
-    /// A tile: what is in `c`, or `start` instead, plus the products of all runs.
+    /// All pixels of a panel.
     ///
     /// # Safety
-    /// Needs AVX2 and FMA; every `a` must be readable wherever a run says, there must be a line for each number of the runs,
-    /// and every `c` must have room for sixteen numbers.
+    /// Needs AVX2 and FMA; every pair must be readable wherever a run says, there must be a line for each number of the
+    /// runs, and room for the panel's columns where a pair says.
     #[target_feature(enable = "avx2,fma")]
-    pub unsafe fn tile(a: [*const f32; MR], runs: &[Run], lines: &[Line], c: [*mut f32; MR], start: Option<&Line>) {
+    pub unsafe fn panel(p: &mut Panel, pairs: &[Pair]) {
+        let input = p.input.as_ptr();
+        if p.width == NR {
+            let (tiles, rest) = pairs.as_chunks::<MR>();
+            let out = p.out.as_mut_ptr();
+            for tile in tiles {
+                // SAFETY: the caller's promises.
+                unsafe {
+                    let c = tile.map(|[_, to]| out.add(to + p.column));
+                    six(tile.map(|[from, _]| input.add(from)), p.runs, p.lines, c, p.start);
+                }
+            }
+            for tile in rest.chunks(MR) {
+                // SAFETY: as above.
+                unsafe { through(p, tile) };
+            }
+        } else if p.width <= 12 {
+            for tile in pairs.chunks(8) {
+                let mut acc = [ZERO; 8];
+                let mut a = [input; 8];
+                for (r, line) in acc.iter_mut().enumerate() {
+                    // A tile at the end repeats its last pixel and drops what comes of it.
+                    let [from, to] = tile[r.min(tile.len() - 1)];
+                    // SAFETY: the caller's promises.
+                    a[r] = unsafe { input.add(from) };
+                    *line = p.begin(to);
+                }
+                // SAFETY: the caller's promises.
+                unsafe { eight(a, p.runs, p.lines, &mut acc) };
+                for (&[_, to], line) in tile.iter().zip(&acc) {
+                    p.finish(to, line);
+                }
+            }
+        } else {
+            for tile in pairs.chunks(MR) {
+                // SAFETY: the caller's promises.
+                unsafe { through(p, tile) };
+            }
+        }
+    }
+
+    /// A tile of at most six pixels by way of lines of its own.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn through(p: &mut Panel, tile: &[Pair]) {
+        let mut acc = [ZERO; MR];
+        let mut a = [p.input.as_ptr(); MR];
+        for (r, line) in acc.iter_mut().enumerate() {
+            let [from, to] = tile[r.min(tile.len() - 1)];
+            // SAFETY: the promises of `panel`.
+            a[r] = unsafe { a[r].add(from) };
+            *line = p.begin(to);
+        }
+        let mut c = [std::ptr::null_mut(); MR];
+        for (c, line) in c.iter_mut().zip(acc.iter_mut()) {
+            *c = line.0.as_mut_ptr();
+        }
+        // SAFETY: the promises of `panel`; lines have room for sixteen numbers.
+        unsafe { six(a, p.runs, p.lines, c, None) };
+        for (&[_, to], line) in tile.iter().zip(&acc) {
+            p.finish(to, line);
+        }
+    }
+
+    /// Six pixels and sixteen columns: what is in `c`, or `start` instead, plus the products of all runs.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn six(a: [*const f32; MR], runs: &[Run], lines: &[Line], c: [*mut f32; MR], start: Option<&Line>) {
         let mut sums: Sums = [[_mm256_setzero_ps(); 2]; MR];
-        // SAFETY: the caller's promises.
+        // SAFETY: the promises of `panel`.
         unsafe {
             for (sum, c) in sums.iter_mut().zip(c) {
                 let from = start.map_or(c.cast_const(), |line| line.0.as_ptr());
@@ -256,6 +315,46 @@ mod x86 {
             for (sum, c) in sums.iter().zip(c) {
                 _mm256_storeu_ps(c, sum[0]);
                 _mm256_storeu_ps(c.add(8), sum[1]);
+            }
+        }
+    }
+
+    /// Eight pixels and the first twelve columns: the last four of two pixels share a vector.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn eight(a: [*const f32; 8], runs: &[Run], lines: &[Line], acc: &mut [Line; 8]) {
+        let mut wide = [_mm256_setzero_ps(); 8];
+        let mut pairs = [_mm256_setzero_ps(); 4];
+        // SAFETY: the promises of `panel`.
+        unsafe {
+            for (r, line) in acc.iter().enumerate() {
+                wide[r] = _mm256_load_ps(line.0.as_ptr());
+            }
+            for (q, two) in acc.as_chunks::<2>().0.iter().enumerate() {
+                let [low, high] = [0, 1].map(|r| _mm_loadu_ps(two[r].0.as_ptr().add(8)));
+                pairs[q] = _mm256_set_m128(high, low);
+            }
+            let mut line = lines.as_ptr().cast::<f32>();
+            for run in runs {
+                for i in run.offset..run.offset + run.length {
+                    let b = _mm256_load_ps(line);
+                    let rest = _mm256_broadcast_ps(&*line.add(8).cast());
+                    for q in 0..4 {
+                        let x = _mm256_broadcast_ss(&*a[2 * q].add(i));
+                        let y = _mm256_broadcast_ss(&*a[2 * q + 1].add(i));
+                        wide[2 * q] = _mm256_fmadd_ps(x, b, wide[2 * q]);
+                        wide[2 * q + 1] = _mm256_fmadd_ps(y, b, wide[2 * q + 1]);
+                        pairs[q] = _mm256_fmadd_ps(_mm256_blend_ps::<0xf0>(x, y), rest, pairs[q]);
+                    }
+                    line = line.add(16);
+                }
+            }
+            for (r, line) in acc.iter_mut().enumerate() {
+                _mm256_store_ps(line.0.as_mut_ptr(), wide[r]);
+            }
+            for (q, two) in acc.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                _mm_storeu_ps(two[0].0.as_mut_ptr().add(8), _mm256_castps256_ps128(pairs[q]));
+                _mm_storeu_ps(two[1].0.as_mut_ptr().add(8), _mm256_extractf128_ps::<1>(pairs[q]));
             }
         }
     }
@@ -331,11 +430,15 @@ mod tests {
             let runs: Vec<Run> = lengths.iter().enumerate().map(|(i, &length)| Run { offset: 45 * i, length }).collect();
             let lines: Vec<Line> =
                 (0..lengths.iter().sum()).map(|_| Line(std::array::from_fn(|_| s.normal() as f32))).collect();
-            let from = std::array::from_fn(|_| s.below(200));
-            let (mut best, mut plain) = ([lines[0]; MR], [lines[0]; MR]);
-            multiply(&input, from, &runs, &lines, &mut best);
-            multiply_portable(&input, from, &runs, &lines, &mut plain);
-            prop_assert_eq!(best.map(|l| l.0), plain.map(|l| l.0));
+            let pairs: Vec<Pair> = (0..13).map(|i| [s.below(200), i * 20]).collect();
+            for (width, start) in [(NR, None), (NR, Some(&lines[0])), (12, None), (5, Some(&lines[0])), (14, None)] {
+                let mut best: Vec<f32> = (0..13 * 20).map(|i| i as f32).collect();
+                let mut plain = best.clone();
+                let panel = |out| Panel { input: &input, out, column: 2, width, runs: &runs, lines: &lines, start };
+                panel(&mut best[..]).run(&pairs);
+                panel(&mut plain[..]).portable(&pairs);
+                prop_assert_eq!(best, plain);
+            }
         }
 
         #[test]

@@ -14,3 +14,5 @@ pub use predict::{ImagePredictor, ImageScratch};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod fixtures;

@@ -75,30 +75,61 @@ struct Activate<'a, const NORM: bool, const RELU: bool, const ADD: bool> {
     channels: usize,
 }
 
-impl<const NORM: bool, const RELU: bool, const ADD: bool> Activate<'_, NORM, RELU, ADD> {
+/// One pixel's channels, all slices being as long as there are.
+struct Pixel<'a, const NORM: bool, const RELU: bool, const ADD: bool> {
+    scale: &'a [f32],
+    shift: &'a [f32],
+    from: &'a [f32],
+    to: &'a mut [f32],
+}
+
+impl<const NORM: bool, const RELU: bool, const ADD: bool> Pixel<'_, NORM, RELU, ADD> {
     #[inline(always)]
-    fn lane<const N: usize>(&mut self, at: usize, from: usize, to: usize) {
-        let mut x = lanes::<N>(self.from, from + at);
+    fn lane<const N: usize>(&mut self, at: usize) {
+        let mut x = lanes::<N>(self.from, at);
         if NORM {
-            let (scale, shift) = (lanes::<N>(self.act.scale, at), lanes::<N>(self.act.shift, at));
+            let (scale, shift) = (lanes::<N>(self.scale, at), lanes::<N>(self.shift, at));
             for j in 0..N {
                 x[j] = scale[j].mul_add(x[j], shift[j]);
             }
         }
-        let out = &mut self.to[to + at..to + at + N];
+        let out = &mut self.to[at..at + N];
         for j in 0..N {
             let y = if RELU && x[j] <= 0.0 { 0.0 } else { x[j] };
             out[j] = if ADD { out[j] + y } else { y };
         }
     }
+
+    #[inline(always)]
+    fn run(mut self, channels: usize) {
+        in_blocks!(channels, self.lane());
+    }
 }
 
 impl<const NORM: bool, const RELU: bool, const ADD: bool> Kernel for Activate<'_, NORM, RELU, ADD> {
     #[inline(always)]
-    fn run(mut self) {
+    fn run(self) {
+        let c = self.channels;
+        let (scale, shift) = if NORM { (&self.act.scale[..c], &self.act.shift[..c]) } else { (&[][..], &[][..]) };
+        // A panel's sixteen channels: scale and shift stay in registers.
+        if let (NR, Some(scale), Some(shift)) = (c, scale.first_chunk::<NR>(), shift.first_chunk::<NR>()) {
+            let (scale, shift) = (*scale, *shift);
+            let pairs = self.from.chunks(self.from_pixel).zip(self.to.chunks_mut(self.to_pixel)).take(self.pixels);
+            for (from, to) in pairs {
+                if let (Some(from), Some(to)) = (from.first_chunk::<NR>(), to.first_chunk_mut::<NR>()) {
+                    for j in 0..NR {
+                        let y = scale[j].mul_add(from[j], shift[j]);
+                        let y = if RELU && y <= 0.0 { 0.0 } else { y };
+                        to[j] = if ADD { to[j] + y } else { y };
+                    }
+                }
+            }
+            return;
+        }
         for p in 0..self.pixels {
-            let (from, to) = (p * self.from_pixel, p * self.to_pixel);
-            in_blocks!(self.channels, self.lane(from, to));
+            let from = &self.from[p * self.from_pixel..][..c];
+            let to = &mut self.to[p * self.to_pixel..][..c];
+            Pixel::<NORM, RELU, ADD> { scale, shift, from, to }.run(c);
         }
     }
 }
@@ -204,27 +235,46 @@ struct Whole<'a, const CORRECT: bool> {
     shape: Shape,
 }
 
-impl<const CORRECT: bool> Whole<'_, CORRECT> {
+/// One pixel of it, all slices being as long as there are channels.
+struct WholePixel<'a, const CORRECT: bool> {
+    gradient: &'a [f32],
+    value: &'a [f32],
+    correction: Correction<'a>,
+    to: &'a mut [f32],
+}
+
+impl<const CORRECT: bool> WholePixel<'_, CORRECT> {
     #[inline(always)]
-    fn lane<const N: usize>(&mut self, at: usize, from: usize, to: usize) {
-        let mut d = lanes::<N>(self.gradient, from + at);
+    fn lane<const N: usize>(&mut self, at: usize) {
+        let mut d = lanes::<N>(self.gradient, at);
         if CORRECT {
-            let x = lanes::<N>(self.value, from + at);
+            let x = lanes::<N>(self.value, at);
             let [a, b, mean] = [self.correction.a, self.correction.b, self.correction.mean].map(|v| lanes::<N>(v, at));
             for j in 0..N {
                 d[j] += b[j].mul_add(x[j] - mean[j], a[j]);
             }
         }
-        self.to[to + at..to + at + N].copy_from_slice(&d);
+        self.to[at..at + N].copy_from_slice(&d);
+    }
+
+    #[inline(always)]
+    fn run(mut self, channels: usize) {
+        in_blocks!(channels, self.lane());
     }
 }
 
 impl<const CORRECT: bool> Kernel for Whole<'_, CORRECT> {
     #[inline(always)]
-    fn run(mut self) {
+    fn run(self) {
+        let c = self.shape.channels;
+        let Correction { a, b, mean } = self.correction;
+        let correction =
+            if CORRECT { Correction { a: &a[..c], b: &b[..c], mean: &mean[..c] } } else { Correction::default() };
         for p in 0..self.shape.pixels {
-            let (from, to) = (p * self.pixel, p * self.to_pixel);
-            in_blocks!(self.shape.channels, self.lane(from, to));
+            let gradient = &self.gradient[p * self.pixel..][..c];
+            let value = &self.value[p * self.pixel..][..c];
+            let to = &mut self.to[p * self.to_pixel..][..c];
+            WholePixel::<CORRECT> { gradient, value, correction, to }.run(c);
         }
     }
 }
@@ -303,14 +353,15 @@ pub struct Spread<'a> {
     pub shape: Shape,
     /// Whether `to` is written, or added to.
     pub write: bool,
-    /// Sums of the gradient, and of its products with `value - mean`, for each channel; these go on.
-    pub sums: &'a mut [[f32; 2]],
+    /// Sums of the gradient for each channel, and behind them those of its products with `value - mean`; these go on.
+    pub sums: &'a mut [f32],
 }
 
 struct Spreading<'a, const NORM: bool, const RELU: bool, const WRITE: bool>(Spread<'a>);
 
-/// Pixels whose channels are gone through together, so that they stay in the cache.
-const SOME: usize = 64;
+/// Pixels that are gone through together: channels are read in their order, as memory likes it, and what belongs to a channel
+/// is fetched once for so many.
+const SOME: usize = 4;
 
 impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, RELU, WRITE> {
     #[inline(always)]
@@ -322,14 +373,19 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, 
             scale = lanes(s.act.scale, at);
             shift = lanes(s.act.shift, at);
             mean = lanes(s.mean, at);
-            for j in 0..N {
-                [sum[j], product[j]] = s.sums[at + j];
-            }
+            sum = lanes(s.sums, at);
+            product = lanes(s.sums, s.shape.channels + at);
         }
-        for p in first..last {
-            let mut d = lanes::<N>(s.gradient, p * s.gradient_pixel + at);
+        let gradients = s.gradient[first * s.gradient_pixel + at..].chunks(s.gradient_pixel);
+        let values = s.value[first * s.pixel + at..].chunks(s.pixel);
+        let outs = s.to[first * s.pixel + at..].chunks_mut(s.pixel);
+        for ((d, x), to) in gradients.zip(values).zip(outs).take(last - first) {
+            let (Some(d), Some(x), Some(to)) = (d.first_chunk::<N>(), x.first_chunk::<N>(), to.first_chunk_mut::<N>())
+            else {
+                return;
+            };
+            let mut d = *d;
             if NORM || RELU {
-                let x = lanes::<N>(s.value, p * s.pixel + at);
                 if RELU {
                     for j in 0..N {
                         let y = if NORM { scale[j].mul_add(x[j], shift[j]) } else { x[j] };
@@ -344,15 +400,14 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, 
                     }
                 }
             }
-            let to = &mut s.to[p * s.pixel + at..p * s.pixel + at + N];
             for j in 0..N {
                 to[j] = if WRITE { d[j] } else { to[j] + d[j] };
             }
         }
         if NORM {
-            for j in 0..N {
-                s.sums[at + j] = [sum[j], product[j]];
-            }
+            let second = s.shape.channels + at;
+            s.sums[at..at + N].copy_from_slice(&sum);
+            s.sums[second..second + N].copy_from_slice(&product);
         }
     }
 }
@@ -393,7 +448,7 @@ struct Measure<'a> {
     from: &'a [f32],
     pixel: usize,
     shape: Shape,
-    to: &'a mut [[f32; 2]],
+    to: &'a mut [f32],
 }
 
 impl Measure<'_> {
@@ -418,9 +473,9 @@ impl Measure<'_> {
                 squares[j] = d.mul_add(d, squares[j]);
             }
         }
-        for j in 0..N {
-            self.to[at + j] = [mean[j], squares[j]];
-        }
+        let second = self.shape.channels + at;
+        self.to[at..at + N].copy_from_slice(&mean);
+        self.to[second..second + N].copy_from_slice(&squares);
     }
 }
 
@@ -431,9 +486,18 @@ impl Kernel for Measure<'_> {
     }
 }
 
-/// Mean and sum of squared differences of each channel of an image.
-pub fn measure(from: &[f32], pixel: usize, shape: Shape, to: &mut [[f32; 2]]) {
+/// The mean of each channel of an image, and behind them the sums of squared differences from it.
+pub fn measure(from: &[f32], pixel: usize, shape: Shape, to: &mut [f32]) {
     simd::dispatch(Measure { from, pixel, shape, to });
+}
+
+/// Reads a number of each cache line of these rows, in the order in which they lie: memory gives them faster than to those who
+/// then take a few channels here and there.
+pub fn touch(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], from: Images, image: usize) {
+    let [top, bottom] = [rows.start, rows.end].map(|y| y.saturating_sub(padded.before[0]).min(size[0]));
+    let length = (bottom - top) * size[1] * from.pixel;
+    let rows = &from.from(image, top * size[1])[..length.saturating_sub(from.offset)];
+    std::hint::black_box(rows.iter().step_by(16).fold(0, |seen, v| seen ^ v.to_bits()));
 }
 
 /// The channels of panel `panel`, sixteen at most, of an activated image with zeros around it, a line for each pixel: rows `rows` of the padded image.

@@ -184,7 +184,7 @@ proptest! {
 }
 
 /// A network of the small family with fewer channels, so that tests are quick.
-fn thin_resnet() -> Graph {
+pub(super) fn thin_resnet() -> Graph {
     let mut graph = small_resnet([8, 8, 3], 8, 1, Some(5)).unwrap();
     for node in &mut graph.nodes {
         match &mut node.layer {
