@@ -74,19 +74,9 @@ pub fn latent_space(model: &Model, title: &str, known: &Table, unknown: &Table) 
     let logits = logits.collect();
     let (p_id, p_ood) = (model.predict(known)?, model.predict(unknown)?);
     let note = note(known, model, &p_id, &p_ood)?;
+    let (axes, sphere) = (["z₁", "z₂"].map(Into::into), "known inside".into());
     let shown = Shown { known: drawn[0].len(), of_known: id.len(), unknown: drawn[1].len(), of_unknown: ood.len() };
-    Ok((
-        LatentSpace {
-            title: title.to_owned(),
-            note,
-            points,
-            spheres,
-            view,
-            logits,
-            axes: ["z₁", "z₂"].map(Into::into),
-        },
-        shown,
-    ))
+    Ok((LatentSpace { title: title.to_owned(), note, points, spheres, view, logits, axes, sphere }, shown))
 }
 
 /// Some of so many rows, at random and in order.

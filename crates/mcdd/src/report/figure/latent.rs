@@ -93,6 +93,8 @@ pub struct LatentSpace {
     pub logits: Vec<f64>,
     /// The names of the axes.
     pub axes: [String; 2],
+    /// What a sphere is, for the legend.
+    pub sphere: String,
 }
 
 /// Several latent spaces of the same classes side by side: rows in the colour of their class, `unknown` ones hollow, decisions
@@ -114,8 +116,8 @@ pub fn latent_spaces(
     let mut keys: Vec<(String, Key)> = classes.iter().enumerate().map(|(i, c)| (c.clone(), Key::Dot(i))).collect();
     keys.push((unknown.to_owned(), Key::Hollow));
     keys.push(("class mean".into(), Key::Mean));
-    if panels.iter().any(|p| p.spheres.iter().any(|s| s.radius.is_some())) {
-        keys.push(("known inside".into(), Key::Sphere));
+    if let Some(p) = panels.iter().find(|p| p.spheres.iter().any(|s| s.radius.is_some())) {
+        keys.push((p.sphere.clone(), Key::Sphere));
     }
     page.legend(&keys);
     let columns = match panels.len() {
@@ -319,6 +321,7 @@ pub(super) mod tests {
             view,
             logits,
             axes: ["z₁", "z₂"].map(Into::into),
+            sphere: "known inside".into(),
         }
     }
 

@@ -206,6 +206,7 @@ impl Report {
             view: self.plane.view,
             logits: Vec::new(),
             axes: self.plane.axes.clone(),
+            sphere: "95% of a class's drawn rows".into(),
         };
         latent_spaces(
             "Latent space",
