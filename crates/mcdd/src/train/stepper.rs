@@ -72,7 +72,7 @@ impl<'a> Stepper<'a> {
             Stepper::Rows { engine, shards, data } => shards.run(engine, net, head, *data, rows, pool),
             Stepper::Images(s) => {
                 let ImageStepper { engine, loader, net: [net_gradient], head: [head_gradient], scratch } = &mut **s;
-                let Some(batch) = loader.next() else { return f64::NAN };
+                let Some(batch) = loader.next_batch() else { return f64::NAN };
                 debug_assert_eq!(batch.index, rows);
                 let y: Vec<u32> = rows.iter().map(|&r| labels[r]).collect();
                 engine.forward(net, &batch.x, pool);
