@@ -37,7 +37,7 @@ fn images(each: usize, kinds: &[&str]) -> Images {
 
 fn settings() -> Settings {
     let mut s = Settings::for_images(NetName::parse("resnet8").unwrap());
-    (s.epochs, s.batch, s.lr, s.holdout) = (6, 16, 0.05, 0.2);
+    (s.epochs, s.batch, s.lr, s.holdout) = (25, 16, 0.05, 0.2);
     if let Some(image) = &mut s.image {
         image.augment = Some(Augment { crop_padding: 1, flip: true });
         image.warmup = 0.1;

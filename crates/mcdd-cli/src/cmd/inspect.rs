@@ -101,8 +101,17 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
             writeln!(out, "{name:<12} {}: {}", list.len(), shortened(&list))?;
         }
     }
-    writeln!(out, "preset       {}", preset(s))?;
-    writeln!(out, "network      {}", network(model))?;
+    if let (Some(spec), Some(image)) = (&model.schema().image, &s.image) {
+        writeln!(out, "images       {}x{}x{}", spec.height, spec.width, spec.channels)?;
+        writeln!(out, "network      {}, {} latent features", image.net, model.graph().latent()?)?;
+        let changes = image.augment.map_or("none".into(), |a| {
+            format!("moved by up to {} pixels{}", a.crop_padding, if a.flip { ", mirrored" } else { "" })
+        });
+        writeln!(out, "augmentation {changes}")?;
+    } else {
+        writeln!(out, "preset       {}", preset(s))?;
+        writeln!(out, "network      {}", network(model))?;
+    }
     writeln!(out, "members      {}, {} parameters in all", model.members(), parameters(model))?;
     writeln!(out, "method       {}", described(s.head.name(), &s.head))?;
     let confidence = if s.detector.is_own() {

@@ -201,6 +201,14 @@ struct ImageArgs {
     /// Share of the run over which the learning rate rises [default: 0]
     #[arg(long, value_name = "SHARE", requires = "net")]
     warmup: Option<f64>,
+
+    /// Begin with the weights of a safetensors file that has PyTorch's names
+    #[arg(long, value_name = "FILE", requires = "net")]
+    init: Option<PathBuf>,
+
+    /// Leave the network as --init gives it, and train only what stands on it
+    #[arg(long, requires = "init")]
+    freeze: bool,
 }
 
 /// `32x32`.
@@ -217,6 +225,7 @@ impl ImageArgs {
         if let Some(image) = &mut settings.image {
             image.augment = image.augment.filter(|_| self.augment != Some(Switch::Off));
             image.warmup = self.warmup.unwrap_or(0.0);
+            image.frozen = self.freeze;
         }
         Ok(Some(settings))
     }
@@ -496,7 +505,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let fitted = match &data {
         Data::Table(table) => Model::fit_with(table, &settings, &run),
-        Data::Images(images) => Model::fit_images(images, &settings, &run),
+        Data::Images(images) => Model::fit_images_from(images, &settings, args.images.init.as_deref(), &run),
     };
     progress.finish();
     let fitted = fitted?;

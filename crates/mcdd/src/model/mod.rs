@@ -30,7 +30,7 @@ use crate::error::{Error, Kind, Result};
 use crate::head::{Head, Loop};
 use crate::net::cpu::pool::Pool;
 use crate::net::cpu::{self, Predictor};
-use crate::net::{Graph, ParamSpec};
+use crate::net::{Graph, ParamSpec, Weights};
 use crate::train::{self, Epoch, Examples, Pictures, Rows, Run, Settings};
 
 /// Parameters of a network at the most: 1 GB, and training needs several times that.
@@ -165,6 +165,7 @@ struct Ready<'a> {
     classes: Vec<String>,
     labelled: bool,
     graph: Graph,
+    start: train::Start<'a>,
     train: Examples<'a>,
     held: Examples<'a>,
 }
@@ -201,6 +202,7 @@ impl Model {
         let held_y: Vec<u32> = held_rows.iter().map(label).collect();
         let ready = Ready {
             graph: train::graph(schema.width(), settings),
+            start: None,
             classes: table.classes().to_vec(),
             labelled,
             train: Examples::Rows(Rows { x: &x, y: &y }),
@@ -219,6 +221,14 @@ impl Model {
     /// # Errors
     /// As for [`Model::fit_with`].
     pub fn fit_images(images: &Images, settings: &Settings, run: &Run) -> Result<Fitted> {
+        Self::fit_images_from(images, settings, None, run)
+    }
+
+    /// The same, beginning with weights that were trained elsewhere.
+    ///
+    /// # Errors
+    /// As for [`Model::fit_with`], and if the weights cannot be read or are of another network.
+    pub fn fit_images_from(images: &Images, settings: &Settings, init: Option<&Path>, run: &Run) -> Result<Fitted> {
         settings.check()?;
         let labelled = labelled(settings, images.labels.is_some())?;
         if labelled {
@@ -233,21 +243,38 @@ impl Model {
         let y: Vec<u32> = train_rows.iter().map(label).collect();
         let held_y: Vec<u32> = held_rows.iter().map(label).collect();
         let some = |rows, y| Examples::Images(Pictures { images, rows, spec: &spec, y });
+        let graph = train::image_graph([spec.height, spec.width, spec.channels], settings)?;
+        let weights = init.map(|path| Weights::read(path, &graph)).transpose()?;
+        let mut settings = settings.clone();
+        if let Some(image) = &mut settings.image {
+            image.init = weights.as_ref().map(|w| w.sha256.clone());
+            if image.frozen && image.init.is_none() {
+                return Err(
+                    Error::setting("a network of random weights would stay as it is").hint("give --init FILE too")
+                );
+            }
+        }
+        let unused = weights.as_ref().map_or(&[][..], |w| &w.unused);
+        let notices = match unused.len() {
+            0 => Notices::new(),
+            n => vec![format!("{} of the weights' file not used: {}", count(n, "tensor"), unused.join(", "))],
+        };
         let ready = Ready {
-            graph: train::image_graph([spec.height, spec.width, spec.channels], settings)?,
+            graph,
+            start: weights.as_ref().map(|w| &w.params),
             classes: images.classes().to_vec(),
             labelled,
             train: some(&train_rows, &y),
             held: some(&held_rows, &held_y),
             schema: Schema::of_images(spec.clone()),
-            notices: Notices::new(),
+            notices,
         };
-        Self::fit_ready(ready, settings, run)
+        Self::fit_ready(ready, &settings, run)
     }
 
     /// Trains, calibrates and examines.
     fn fit_ready(ready: Ready, settings: &Settings, run: &Run) -> Result<Fitted> {
-        let Ready { graph, classes, labelled, train, held, schema, mut notices } = ready;
+        let Ready { graph, start, classes, labelled, train, held, schema, mut notices } = ready;
         let epochs = settings.epochs_for(train.len());
         if epochs < settings.epochs {
             let (all, steps) = (settings.epochs, settings.steps.unwrap_or(0));
@@ -260,7 +287,7 @@ impl Model {
         let told_apart = if settings.head.classifies() { classes.len() } else { 0 };
         check_size(&graph, &settings.head.specs(told_apart, graph.latent()?))?;
         let clipped = unseen(&graph, settings);
-        let trained = train::fit(&graph, settings, told_apart, train, held, run)?;
+        let trained = train::fit(&graph, settings, told_apart, train, held, start, run)?;
         let wanted = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
         let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < wanted;
         let stopped = interrupted.then(|| {

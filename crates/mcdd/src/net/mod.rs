@@ -7,6 +7,7 @@ mod name;
 mod params;
 mod resnet;
 mod shape;
+mod weights;
 
 pub use densenet::densenet;
 pub use graph::{Graph, Layer, Node, autoencoder, mlp, mlp_with, xavier};
@@ -14,3 +15,4 @@ pub use name::NetName;
 pub use params::{ParamSpec, Params};
 pub use resnet::{resnet, small_resnet};
 pub use shape::Shape;
+pub use weights::Weights;

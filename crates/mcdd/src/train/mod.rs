@@ -42,6 +42,9 @@ pub struct Run<'a> {
     pub watch: &'a dyn Watch,
 }
 
+/// Where a network's weights begin, if not at random; the settings of images name the file.
+pub type Start<'a> = Option<&'a Params>;
+
 impl Default for Run<'_> {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, Into::into);
@@ -129,6 +132,7 @@ pub fn fit(
     classes: usize,
     train: Examples,
     held: Examples,
+    start: Start,
     run: &Run,
 ) -> Result<Vec<Member>> {
     settings.check()?;
@@ -156,7 +160,7 @@ pub fn fit(
                 alad::fit_member(graph, settings, train.rows()?, held.rows()?, member, keeper, run, &pool)
             }
             _ => std::thread::scope(|scope| {
-                fit_member(graph, settings, classes, train, held, member, keeper, run, &pool, scope)
+                fit_member(graph, settings, classes, train, held, member, start, keeper, run, &pool, scope)
             }),
         }
         .map(Some)
@@ -269,13 +273,17 @@ fn fit_member<'a>(
     train: Examples<'a>,
     held: Examples,
     member: usize,
+    start: Start,
     mut keeper: Option<Keeper>,
     run: &Run,
     pool: &Pool,
     scope: &'a Scope<'a, '_>,
 ) -> Result<Member> {
     let n = train.len();
-    let net = graph.init(&mut Stream::new(settings.seed, &format!("init/net/{member}")));
+    let net = match start {
+        Some(params) => params.clone(),
+        None => graph.init(&mut Stream::new(settings.seed, &format!("init/net/{member}"))),
+    };
     let head =
         settings.head.build(classes, graph.latent()?, &mut Stream::new(settings.seed, &format!("init/head/{member}")));
     let states = (State::new(&settings.optimizer, &net), State::new(&settings.optimizer, head.params()));
@@ -320,7 +328,9 @@ fn fit_member<'a>(
             let (rate, decay) = settings.rate(p.step, steps);
             p.step += 1;
             let o = &settings.optimizer;
-            update(o, rate, decay, p.step, &mut p.net, stepper.net_gradients(), &mut p.states.0, pool);
+            if let Some(gradients) = stepper.net_gradients() {
+                update(o, rate, decay, p.step, &mut p.net, gradients, &mut p.states.0, pool);
+            }
             let head = p.head.params_mut();
             update(o, rate, decay, p.step, head, stepper.head_gradients(), &mut p.states.1, pool);
             p.head.project();

@@ -96,7 +96,7 @@ impl Preset {
 }
 
 /// What images have and tables have not.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageSettings {
     /// The network; `hidden`, `latent`, `batch_norm` and `clip` are for tables.
@@ -107,6 +107,10 @@ pub struct ImageSettings {
     pub augment: Option<Augment>,
     /// The share of the run over which the learning rate rises from 0, from 0 to below 1.
     pub warmup: f64,
+    /// The SHA-256 of the file whose weights training began with.
+    pub init: Option<String>,
+    /// Whether the network stays as it began, and only the head is trained.
+    pub frozen: bool,
 }
 
 /// Everything that decides what comes out of training; stored in the model.
@@ -178,9 +182,21 @@ impl Settings {
             optimizer: Optimizer::Sgd { momentum: 0.9 },
             weight_decay: 1e-4,
             schedule: Schedule::Steps { at: vec![0.5, 0.75], factor: 0.1 },
-            image: Some(ImageSettings { net, latent: None, augment: Some(Augment::default()), warmup: 0.0 }),
+            image: Some(ImageSettings {
+                net,
+                latent: None,
+                augment: Some(Augment::default()),
+                warmup: 0.0,
+                init: None,
+                frozen: false,
+            }),
             ..Preset::Paper.settings()
         }
+    }
+
+    /// Whether the network stays as it began.
+    pub(super) fn frozen(&self) -> bool {
+        self.image.as_ref().is_some_and(|i| i.frozen)
     }
 
     /// The learning rate and the weight decay of a step. SGD takes Deep-MCDD's loss as its authors' code has it, which is

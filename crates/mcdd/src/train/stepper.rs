@@ -6,14 +6,44 @@ use super::{Examples, Pictures, Plan, Rows, Settings, Shards};
 use crate::data::{Loader, Loading};
 use crate::error::Result;
 use crate::head::{Head, Sampling, Scratch};
-use crate::net::cpu::pool::Pool;
-use crate::net::cpu::{Engine, ImageEngine};
+use crate::net::cpu::pool::{Pool, chunks};
+use crate::net::cpu::{self, Engine, ImageEngine, Predictor};
 use crate::net::{Graph, Params};
 
 /// Takes batches; rows go through in shards, images all together, layer by layer.
 pub(super) enum Stepper<'a> {
-    Rows { engine: Engine, shards: Shards, data: Rows<'a> },
+    Rows {
+        engine: Engine,
+        shards: Shards,
+        data: Rows<'a>,
+    },
     Images(Box<ImageStepper>),
+    /// A network that stays as it is.
+    Frozen(Box<FrozenStepper>),
+}
+
+/// Images that a network as it is makes latents of; only the head learns.
+pub(super) struct FrozenStepper {
+    net: Predictor,
+    width: usize,
+    latent: usize,
+    loader: Loader,
+    head: [Vec<f32>; 1],
+    scratch: Scratch,
+}
+
+impl FrozenStepper {
+    fn step(&mut self, head: &dyn Head, labels: &[u32], pool: &Pool) -> f64 {
+        let Some(batch) = self.loader.next_batch() else { return f64::NAN };
+        let y: Vec<u32> = batch.index.iter().map(|&r| labels[r]).collect();
+        let (mut z, mut dz) = (vec![0.0; y.len() * self.latent], vec![0.0; y.len() * self.latent]);
+        let (net, width, latent, x) = (&self.net, self.width, self.latent, &batch.x);
+        // One image at a time: each gives what it gives in any company.
+        pool.split(chunks(&mut z, latent), |i, z| {
+            z.copy_from_slice(net.latents(&x[i * width..(i + 1) * width], &mut cpu::Scratch::default()));
+        });
+        head.loss(&z, &y, y.len(), &mut dz, &mut self.head[0], &mut self.scratch)
+    }
 }
 
 /// What images need; batches are made ready beside it.
@@ -47,6 +77,16 @@ impl<'a> Stepper<'a> {
                 // Each member sees other crops; a thread is enough for any network.
                 let seed = settings.seed.wrapping_add((member as u64) << 32);
                 let loading = Loading { images, rows, spec, augment, seed, batch, threads: 1 };
+                if settings.frozen() {
+                    return Ok(Stepper::Frozen(Box::new(FrozenStepper {
+                        net: Predictor::new(graph, net)?,
+                        width: graph.input,
+                        latent: graph.latent()?,
+                        loader: Loader::start(scope, loading)?,
+                        head: [vec![0.0; head.data.len()]],
+                        scratch: Scratch::default(),
+                    })));
+                }
                 Stepper::Images(Box::new(ImageStepper {
                     engine: ImageEngine::new(graph)?,
                     loader: Loader::start(scope, loading)?,
@@ -63,6 +103,7 @@ impl<'a> Stepper<'a> {
         match self {
             Stepper::Rows { .. } => Ok(()),
             Stepper::Images(s) => s.loader.epoch(epoch, plan.batches()),
+            Stepper::Frozen(s) => s.loader.epoch(epoch, plan.batches()),
         }
     }
 
@@ -70,6 +111,7 @@ impl<'a> Stepper<'a> {
     pub fn step(&mut self, net: &Params, head: &dyn Head, labels: &[u32], rows: &[usize], pool: &Pool) -> f64 {
         match self {
             Stepper::Rows { engine, shards, data } => shards.run(engine, net, head, *data, rows, pool),
+            Stepper::Frozen(s) => s.step(head, labels, pool),
             Stepper::Images(s) => {
                 let ImageStepper { engine, loader, net: [net_gradient], head: [head_gradient], scratch } = &mut **s;
                 let Some(batch) = loader.next_batch() else { return f64::NAN };
@@ -84,11 +126,12 @@ impl<'a> Stepper<'a> {
         }
     }
 
-    /// The gradients of the network's parameters, to be added in this order.
-    pub fn net_gradients(&self) -> &[Vec<f32>] {
+    /// The gradients of the network's parameters, to be added in this order; none where it stays as it is.
+    pub fn net_gradients(&self) -> Option<&[Vec<f32>]> {
         match self {
-            Stepper::Rows { shards, .. } => shards.net_gradients(),
-            Stepper::Images(s) => &s.net,
+            Stepper::Rows { shards, .. } => Some(shards.net_gradients()),
+            Stepper::Images(s) => Some(&s.net),
+            Stepper::Frozen(_) => None,
         }
     }
 
@@ -97,6 +140,7 @@ impl<'a> Stepper<'a> {
         match self {
             Stepper::Rows { shards, .. } => shards.head_gradients(),
             Stepper::Images(s) => &s.head,
+            Stepper::Frozen(s) => &s.head,
         }
     }
 
@@ -105,6 +149,7 @@ impl<'a> Stepper<'a> {
         match self {
             Stepper::Rows { engine, shards, .. } => engine.absorb(net, shards.net_gradients()),
             Stepper::Images(s) => s.engine.absorb(net),
+            Stepper::Frozen(_) => {}
         }
     }
 
@@ -113,6 +158,7 @@ impl<'a> Stepper<'a> {
         match self {
             Stepper::Rows { engine, .. } => engine.load(net, pool),
             Stepper::Images(s) => s.engine.load(net, pool),
+            Stepper::Frozen(_) => {}
         }
     }
 }

@@ -13,6 +13,6 @@ pub use engine::ImageEngine;
 pub use predict::{ImagePredictor, ImageScratch};
 
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Images from the command line.
+
+mod help;
+
+use std::fs;
+
+use help::{Lab, stderr, stdout};
+
+/// A picture of 8x8 as BMP: bars across for 0, bars down for 1, dots for 2.
+fn bmp(kind: usize, shift: usize, colour: [u8; 3]) -> Vec<u8> {
+    let mut out = b"BM".to_vec();
+    for v in [54u32 + 192, 0, 54, 40, 8, 8] {
+        out.extend(v.to_le_bytes());
+    }
+    out.extend(1u16.to_le_bytes());
+    out.extend(24u16.to_le_bytes());
+    out.extend([0; 24]);
+    for y in 0..8 {
+        for x in 0..8 {
+            let on = match kind {
+                0 => (y + shift) % 4 < 2,
+                1 => (x + shift) % 4 < 2,
+                _ => (x + y + shift).is_multiple_of(3),
+            };
+            out.extend(if on { colour } else { [0; 3] });
+        }
+    }
+    out
+}
+
+fn folder(lab: &Lab, name: &str, kind: usize, count: usize) {
+    fs::create_dir_all(lab.path(name)).unwrap();
+    for i in 0..count {
+        let colour = [(60 + i * 37 % 190) as u8, (60 + i * 71 % 190) as u8, (60 + i * 13 % 190) as u8];
+        fs::write(lab.path(&format!("{name}/{i:02}.bmp")), bmp(kind, i, colour)).unwrap();
+    }
+}
+
+const TRAIN: [&str; 10] = ["train", "photos", "--net", "resnet8", "--epochs", "3", "--batch", "16", "--lr", "0.05"];
+
+#[test]
+fn folders_are_trained_on_predicted_and_evaluated() {
+    let lab = Lab::new();
+    folder(&lab, "photos/across", 0, 30);
+    folder(&lab, "photos/down", 1, 30);
+    folder(&lab, "dots", 2, 12);
+    let out = lab.ok(&[&TRAIN[..], &["-o", "m.mcdd"]].concat());
+    assert!(stderr(&out).contains("60 images of 8x8x3, classes: 2"), "{}", stderr(&out));
+    let text = stdout(&lab.ok(&["predict", "m.mcdd", "photos", "dots/03.bmp"]));
+    assert_eq!(text.lines().count(), 62, "{text}");
+    assert!(text.starts_with("image,label,verdict,confidence,p_value\n"), "{text}");
+    assert!(text.lines().last().unwrap().starts_with("dots/03.bmp,"), "{text}");
+    lab.ok(&["predict", "m.mcdd", "dots", "--format", "parquet", "-o", "p.parquet"]);
+    let text = stdout(&lab.ok(&["evaluate", "m.mcdd", "photos", "--ood", "dots", "--bootstrap", "0"]));
+    assert!(
+        text.contains("in-distribution: photos (60 rows)") && text.contains("out-of-distribution: dots (12"),
+        "{text}"
+    );
+    let text = stdout(&lab.ok(&["inspect", "m.mcdd"]));
+    assert!(text.contains("images       8x8x3") && text.contains("network      resnet8, 64 latent"), "{text}");
+    // The same again is the same model; checkpoints go on.
+    lab.ok(&[&TRAIN[..], &["-o", "again.mcdd", "--checkpoint", "run", "-q", "--threads", "1"]].concat());
+    assert!(fs::read(lab.path("m.mcdd")).unwrap() == fs::read(lab.path("again.mcdd")).unwrap());
+    lab.fails(&["predict", "m.mcdd", "no-such-folder"], "no such file");
+    lab.write("t.csv", "a,b\n1,2\n");
+    lab.fails(&["predict", "m.mcdd", "t.csv"], "t.csv");
+}
+
+#[test]
+fn what_is_wrong_with_images_is_said() {
+    let lab = Lab::new();
+    folder(&lab, "photos/across", 0, 12);
+    folder(&lab, "photos/down", 1, 12);
+    lab.fails(&["train", "photos"], "--net resnet20");
+    lab.fails(&["train", "photos", "--net", "resnet9"], "9 layers");
+    lab.fails(&["train", "photos", "--net", "resnet8", "--hidden", "3"], "for tables");
+    lab.fails(&["train", "photos", "--net", "resnet8", "--method", "alad"], "images");
+    lab.fails(&["train", "photos", "--net", "resnet8", "--detector", "knn:on=inputs"], "inputs");
+    fs::write(lab.path("photos/down/bad.png"), b"no picture").unwrap();
+    lab.fails(&TRAIN, "bad.png");
+    let out = lab.ok(&[&TRAIN[..], &["--skip-bad", "-o", "m.mcdd"]].concat());
+    assert!(stderr(&out).contains("bad.png") && stderr(&out).contains("24 images"), "{}", stderr(&out));
+    fs::remove_file(lab.path("photos/down/bad.png")).unwrap();
+    fs::create_dir(lab.path("photos/empty")).unwrap();
+    lab.fails(&TRAIN, "empty");
+}

@@ -1,0 +1,132 @@
+//! Weights that were trained elsewhere: a safetensors file with PyTorch's names and shapes.
+
+use std::path::Path;
+
+use safetensors::{Dtype, SafeTensors};
+use sha2::{Digest, Sha256};
+
+use super::{Graph, Params};
+use crate::container::hex;
+use crate::error::{Error, Result};
+
+/// Larger files hold no network that could be trained here.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// The weights of a network, and what they came from.
+pub struct Weights {
+    /// Every parameter of the network.
+    pub params: Params,
+    /// A name for the file's content.
+    pub sha256: String,
+    /// Tensors of the file that the network has no place for, such as a classifier.
+    pub unused: Vec<String>,
+}
+
+impl Weights {
+    /// Reads the weights of `graph`.
+    ///
+    /// # Errors
+    /// If the file cannot be read, lacks a tensor, or has one of another shape or kind.
+    pub fn read(path: &Path, graph: &Graph) -> Result<Weights> {
+        let size = std::fs::metadata(path).map_err(|e| Error::io(e, path))?.len();
+        if size > MOST_BYTES {
+            return Err(Error::format("is too large for the weights of a network").at_file(path));
+        }
+        let bytes = std::fs::read(path).map_err(|e| Error::io(e, path))?;
+        Self::from_bytes(&bytes, graph).map_err(|e| e.at_file(path))
+    }
+
+    fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<Weights> {
+        let file = SafeTensors::deserialize(bytes).map_err(|e| {
+            Error::format(format!("is no safetensors file ({e})"))
+                .hint("in Python: safetensors.torch.save_file(model.state_dict(), \"weights.safetensors\")")
+        })?;
+        let mut params = Params::new(graph.specs());
+        for i in 0..params.specs().len() {
+            let spec = params.specs()[i].clone();
+            let tensor = file.tensor(&spec.name).map_err(|_| {
+                let names = file.names();
+                let some: Vec<&str> = names.iter().take(5).copied().collect();
+                Error::format(format!("has no tensor {:?}", spec.name)).hint(format!(
+                    "the network's names must be those of --net; the file begins with {}",
+                    some.join(", ")
+                ))
+            })?;
+            if tensor.dtype() != Dtype::F32 || tensor.shape() != spec.shape {
+                return Err(Error::format(format!(
+                    "tensor {:?} is {:?} {:?}, and the network needs F32 {:?}",
+                    spec.name,
+                    tensor.dtype(),
+                    tensor.shape(),
+                    spec.shape
+                )));
+            }
+            let values: Vec<f32> = tensor.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+            if values.iter().any(|v| !v.is_finite()) {
+                return Err(Error::format(format!("tensor {:?} has values that are not finite", spec.name)));
+            }
+            params.import(i, &values)?;
+        }
+        let known = |name: &str| params.specs().iter().any(|s| s.name == name) || name.ends_with("num_batches_tracked");
+        let mut unused: Vec<String> = file.names().into_iter().filter(|n| !known(n)).map(str::to_owned).collect();
+        unused.sort();
+        Ok(Weights { sha256: hex(&Sha256::digest(bytes)), params, unused })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::NetName;
+    use crate::seed::Stream;
+    use safetensors::tensor::TensorView;
+
+    fn file(params: &Params, change: impl Fn(&str, &mut Vec<usize>, &mut Vec<f32>) -> bool) -> Vec<u8> {
+        let mut tensors = Vec::new();
+        for (i, spec) in params.specs().iter().enumerate() {
+            let (mut shape, mut values) = (spec.shape.clone(), params.export(i));
+            if change(&spec.name, &mut shape, &mut values) {
+                let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+                tensors.push((spec.name.clone(), shape, bytes));
+            }
+        }
+        tensors.push(("fc.weight".into(), vec![1], 1f32.to_le_bytes().to_vec()));
+        let views = tensors.iter().map(|(n, s, b)| (n, TensorView::new(Dtype::F32, s.clone(), b).unwrap()));
+        safetensors::serialize(views, None).unwrap()
+    }
+
+    #[test]
+    fn weights_come_back_and_wrong_ones_are_named() {
+        let graph = NetName::parse("resnet8").unwrap().graph([8, 8, 3], None).unwrap();
+        let params = graph.init(&mut Stream::new(3, "weights"));
+        let read = Weights::from_bytes(&file(&params, |_, _, _| true), &graph).unwrap();
+        assert_eq!((read.params.data, read.unused), (params.data.clone(), vec!["fc.weight".to_owned()]));
+        let wrong = |change: &dyn Fn(&str, &mut Vec<usize>, &mut Vec<f32>) -> bool, what: &str| {
+            let e = Weights::from_bytes(&file(&params, change), &graph).err().unwrap().to_string();
+            assert!(e.contains("bn1.bias") && e.contains(what), "{e}");
+        };
+        wrong(&|name, _, _| name != "bn1.bias", "no tensor");
+        wrong(
+            &|name, shape, _| {
+                if name == "bn1.bias" {
+                    shape.insert(0, 1);
+                }
+                true
+            },
+            "needs F32",
+        );
+        wrong(
+            &|name, _, values| {
+                if name == "bn1.bias" {
+                    values[0] = f32::NAN;
+                }
+                true
+            },
+            "finite",
+        );
+        let bytes = file(&params, |_, _, _| true);
+        for end in (0..bytes.len()).step_by(997) {
+            assert!(Weights::from_bytes(&bytes[..end], &graph).is_err());
+        }
+    }
+}
