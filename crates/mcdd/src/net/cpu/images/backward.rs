@@ -9,7 +9,7 @@ use super::super::norm::inverse_deviation;
 use super::super::pool::{Pool, chunks, pieces};
 use super::conv::Conv;
 use super::engine::ImageEngine;
-use super::forward::{Scratch, band, group, room};
+use super::forward::{Out, Scratch, band, group, room};
 use super::kernel::{Product, Rows};
 use super::pixels::{
     Act, Correction, Images, Shape, Spread, fill_from_sixes, fill_lines, touch, whole, whole_in_sixes,
@@ -128,7 +128,7 @@ impl ImageEngine {
             parts.resize(wanted, 0.0);
         }
         parts[..wanted].fill(0.0);
-        let together = group(n, pixels, pool.threads());
+        let together = group(n, self.plan.steps[i].rows(pixels), pool.threads());
         let this = &*self;
         let both = (
             chunks(&mut to[..n * length], together * length),
@@ -303,6 +303,20 @@ fn back(conv: &Conv, lines: &[&[Line]], gradients: &[f32], images: usize, target
     let Conv { input, output, back_padded: padded, inputs, .. } = *conv;
     let (row, length) = (padded.width * padded.channels, gradients.len() / images.max(1));
     let zeros = vec![ZERO; inputs.div_ceil(NR)];
+    if let (Some([_, fewer]), [lines]) = (&conv.winograd, lines) {
+        let (size, pixels) = (fewer.padded.len(), input[0] * input[1]);
+        let (copy, other, rooms) = scratch.for_tiles(images * size);
+        for (from, to) in gradients.chunks_exact(length).zip(copy.chunks_exact_mut(size)) {
+            fill_from_sixes(fewer.padded, 0..fewer.padded.height, output, from, to);
+        }
+        let data = room(other, images * pixels * inputs);
+        let mut out = Out { data, image: pixels * inputs, pixel: inputs, offset: 0 };
+        fewer.run(copy, images, lines, &zeros, &mut out, rooms);
+        for (image, gradient) in out.data.chunks_exact(pixels * inputs).enumerate() {
+            target.take(image, 0..pixels, gradient, inputs);
+        }
+        return;
+    }
     let largest = padded.len().max(input[0] * input[1] * inputs);
     let rows = if conv.stride == 1 { band(input[0], images, largest) } else { input[0] };
     for first in (0..input[0]).step_by(rows) {
@@ -323,6 +337,7 @@ fn back(conv: &Conv, lines: &[&[Line]], gradients: &[f32], images: usize, target
         for (window, lines) in conv.back.iter().zip(lines) {
             Product {
                 window,
+                panel_lines: window.k,
                 places: if rows < input[0] { &window.places[pixels.clone()] } else { &window.places },
                 lines,
                 n: inputs,

@@ -114,9 +114,9 @@ impl ImageEngine {
                     }
                     start..end
                 };
-                here.forward = add(None, conv.forward.k, conv.outputs);
+                here.forward = add(None, conv.forward_k(), conv.outputs);
                 if s.inputs[0].view.buffer != 0 && s.used {
-                    here.back = (0..conv.back.len()).map(|c| add(Some(c), conv.back[c].k, conv.inputs)).collect();
+                    here.back = (0..conv.back.len()).map(|c| add(Some(c), conv.back_k(c), conv.inputs)).collect();
                 }
             }
             packed.push(here);
@@ -251,7 +251,7 @@ impl ImageEngine {
         if let Work::Conv { conv, bias, .. } = &step.work {
             start_lines(bias.map(|b| params.get(b)), conv.outputs, &mut self.start);
         }
-        let together = group(n, pixels, pool.threads());
+        let together = group(n, step.rows(pixels), pool.threads());
         let this = &*self;
         let acts: Vec<Act> = step.inputs.iter().map(|i| this.act(&i.view)).collect();
         let weights = &this.weights[this.packed[i].forward.clone()];

@@ -13,8 +13,9 @@ pub struct Product<'a> {
     pub window: &'a Window,
     /// Which of the window's places to compute.
     pub places: &'a [Place],
-    /// The panels of the weights.
+    /// The panels of the weights, of which each begins `panel_lines` behind the one before.
     pub lines: &'a [Line],
+    pub panel_lines: usize,
     /// Output channels.
     pub n: usize,
     /// The images, one after the other, `image` numbers each; place offsets count from `first` numbers before the first.
@@ -39,7 +40,7 @@ impl Product<'_> {
     /// Computes it; `pairs` is room for a list of all pixels.
     pub fn run(self, pairs: &mut Vec<Pair>) {
         let (k, panels) = (self.window.k, self.n.div_ceil(NR));
-        assert!(self.lines.len() == panels * k && self.start.len() == panels);
+        assert!(self.start.len() == panels);
         if self.places.is_empty() || self.images == 0 {
             return;
         }
@@ -60,7 +61,7 @@ impl Product<'_> {
         for panel in 0..panels {
             let width = NR.min(self.n - panel * NR);
             let mut from = 0;
-            let mut lines = &self.lines[panel * k..(panel + 1) * k];
+            let mut lines = &self.lines[panel * self.panel_lines..][..k];
             for &to in &self.window.ends {
                 let runs = &self.window.runs[from..to];
                 let count = runs.iter().map(|r| r.length).sum();

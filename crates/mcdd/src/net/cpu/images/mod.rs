@@ -8,11 +8,12 @@ mod kernel;
 mod pixels;
 mod plan;
 mod predict;
+mod winograd;
 
 pub use engine::ImageEngine;
 pub use predict::{ImagePredictor, ImageScratch};
 
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod tests;
