@@ -67,8 +67,9 @@ impl Product<'_> {
                 let count = runs.iter().map(|r| r.length).sum();
                 let (block, rest) = lines.split_at(count);
                 let start = (from == 0).then_some(&self.start[panel]);
-                let mut part =
-                    Panel { input: self.input, out: self.out, column: panel * NR, width, runs, lines: block, start };
+                let next = if rest.is_empty() { self.lines.get((panel + 1) * self.panel_lines..) } else { Some(rest) };
+                let (input, column, next) = (self.input, panel * NR, next.unwrap_or(&[]));
+                let mut part = Panel { input, out: self.out, column, width, runs, lines: block, next, start };
                 part.run(pairs);
                 (from, lines) = (to, rest);
             }
@@ -84,6 +85,8 @@ struct Panel<'a> {
     width: usize,
     runs: &'a [Run],
     lines: &'a [Line],
+    /// What will be read next.
+    next: &'a [Line],
     start: Option<&'a Line>,
 }
 
@@ -192,9 +195,9 @@ impl Rows {
 mod x86 {
     use super::{Line, MR, NR, Pair, Panel, Rows, Run, ZERO};
     use std::arch::x86_64::{
-        __m256, _mm_loadu_ps, _mm_storeu_ps, _mm256_blend_ps, _mm256_broadcast_ps, _mm256_broadcast_ss,
-        _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_load_ps, _mm256_loadu_ps,
-        _mm256_set_m128, _mm256_setzero_ps, _mm256_store_ps, _mm256_storeu_ps,
+        __m256, _MM_HINT_T1, _mm_loadu_ps, _mm_prefetch, _mm_storeu_ps, _mm256_blend_ps, _mm256_broadcast_ps,
+        _mm256_broadcast_ss, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_load_ps,
+        _mm256_loadu_ps, _mm256_set_m128, _mm256_setzero_ps, _mm256_store_ps, _mm256_storeu_ps,
     };
 
     type Sums = [[__m256; 2]; MR];
@@ -225,7 +228,13 @@ mod x86 {
         if p.width == NR {
             let (tiles, rest) = pairs.as_chunks::<MR>();
             let out = p.out.as_mut_ptr();
+            // Weights of deep layers come from far away: those that are next are fetched while these are used.
+            let next = &p.next[..p.next.len().min(p.lines.len())];
+            let mut fetched = next.chunks(next.len().div_ceil(tiles.len().max(1)).max(1));
             for tile in tiles {
+                for line in fetched.next().unwrap_or(&[]) {
+                    _mm_prefetch::<_MM_HINT_T1>(line.0.as_ptr().cast());
+                }
                 // SAFETY: the caller's promises.
                 unsafe {
                     let c = tile.map(|[_, to]| out.add(to + p.column));
@@ -435,7 +444,7 @@ mod tests {
             for (width, start) in [(NR, None), (NR, Some(&lines[0])), (12, None), (5, Some(&lines[0])), (14, None)] {
                 let mut best: Vec<f32> = (0..13 * 20).map(|i| i as f32).collect();
                 let mut plain = best.clone();
-                let panel = |out| Panel { input: &input, out, column: 2, width, runs: &runs, lines: &lines, start };
+                let panel = |out| Panel { input: &input, out, column: 2, width, runs: &runs, lines: &lines, next: &lines, start };
                 panel(&mut best[..]).run(&pairs);
                 panel(&mut plain[..]).portable(&pairs);
                 prop_assert_eq!(best, plain);
