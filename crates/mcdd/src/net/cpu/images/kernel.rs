@@ -245,23 +245,6 @@ mod x86 {
                 // SAFETY: as above.
                 unsafe { through(p, tile) };
             }
-        } else if p.width <= 12 {
-            for tile in pairs.chunks(8) {
-                let mut acc = [ZERO; 8];
-                let mut a = [input; 8];
-                for (r, line) in acc.iter_mut().enumerate() {
-                    // A tile at the end repeats its last pixel and drops what comes of it.
-                    let [from, to] = tile[r.min(tile.len() - 1)];
-                    // SAFETY: the caller's promises.
-                    a[r] = unsafe { input.add(from) };
-                    *line = p.begin(to);
-                }
-                // SAFETY: the caller's promises.
-                unsafe { eight(a, p.runs, p.lines, &mut acc) };
-                for (&[_, to], line) in tile.iter().zip(&acc) {
-                    p.finish(to, line);
-                }
-            }
         } else {
             for tile in pairs.chunks(MR) {
                 // SAFETY: the caller's promises.
@@ -287,7 +270,13 @@ mod x86 {
             *c = line.0.as_mut_ptr();
         }
         // SAFETY: the promises of `panel`; lines have room for sixteen numbers.
-        unsafe { six(a, p.runs, p.lines, c, None) };
+        unsafe {
+            if p.width <= 12 {
+                twelve(a, p.runs, p.lines, c);
+            } else {
+                six(a, p.runs, p.lines, c, None);
+            }
+        }
         for (&[_, to], line) in tile.iter().zip(&acc) {
             p.finish(to, line);
         }
@@ -329,27 +318,27 @@ mod x86 {
         }
     }
 
-    /// Eight pixels and the first twelve columns: the last four of two pixels share a vector.
+    /// Six pixels and the first twelve columns, added to what is in `c`: the last four of two pixels share a vector. Nine sums
+    /// leave room in the registers for all else.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    unsafe fn eight(a: [*const f32; 8], runs: &[Run], lines: &[Line], acc: &mut [Line; 8]) {
-        let mut wide = [_mm256_setzero_ps(); 8];
-        let mut pairs = [_mm256_setzero_ps(); 4];
+    unsafe fn twelve(a: [*const f32; MR], runs: &[Run], lines: &[Line], c: [*mut f32; MR]) {
+        let mut wide = [_mm256_setzero_ps(); 6];
+        let mut pairs = [_mm256_setzero_ps(); 3];
         // SAFETY: the promises of `panel`.
         unsafe {
-            for (r, line) in acc.iter().enumerate() {
-                wide[r] = _mm256_load_ps(line.0.as_ptr());
-            }
-            for (q, two) in acc.as_chunks::<2>().0.iter().enumerate() {
-                let [low, high] = [0, 1].map(|r| _mm_loadu_ps(two[r].0.as_ptr().add(8)));
-                pairs[q] = _mm256_set_m128(high, low);
+            for q in 0..3 {
+                let [low, high] = [c[2 * q], c[2 * q + 1]];
+                wide[2 * q] = _mm256_loadu_ps(low);
+                wide[2 * q + 1] = _mm256_loadu_ps(high);
+                pairs[q] = _mm256_set_m128(_mm_loadu_ps(high.add(8)), _mm_loadu_ps(low.add(8)));
             }
             let mut line = lines.as_ptr().cast::<f32>();
             for run in runs {
                 for i in run.offset..run.offset + run.length {
                     let b = _mm256_load_ps(line);
                     let rest = _mm256_broadcast_ps(&*line.add(8).cast());
-                    for q in 0..4 {
+                    for q in 0..3 {
                         let x = _mm256_broadcast_ss(&*a[2 * q].add(i));
                         let y = _mm256_broadcast_ss(&*a[2 * q + 1].add(i));
                         wide[2 * q] = _mm256_fmadd_ps(x, b, wide[2 * q]);
@@ -359,12 +348,12 @@ mod x86 {
                     line = line.add(16);
                 }
             }
-            for (r, line) in acc.iter_mut().enumerate() {
-                _mm256_store_ps(line.0.as_mut_ptr(), wide[r]);
-            }
-            for (q, two) in acc.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                _mm_storeu_ps(two[0].0.as_mut_ptr().add(8), _mm256_castps256_ps128(pairs[q]));
-                _mm_storeu_ps(two[1].0.as_mut_ptr().add(8), _mm256_extractf128_ps::<1>(pairs[q]));
+            for q in 0..3 {
+                let [low, high] = [c[2 * q], c[2 * q + 1]];
+                _mm256_storeu_ps(low, wide[2 * q]);
+                _mm256_storeu_ps(high, wide[2 * q + 1]);
+                _mm_storeu_ps(low.add(8), _mm256_castps256_ps128(pairs[q]));
+                _mm_storeu_ps(high.add(8), _mm256_extractf128_ps::<1>(pairs[q]));
             }
         }
     }

@@ -17,7 +17,7 @@ use super::kernel::Product;
 /// Numbers of a tile.
 pub const NUMBERS: usize = 16;
 /// Tiles that are multiplied together: eight times six.
-const TOGETHER: usize = 48;
+const TOGETHER: usize = 96;
 
 /// One way through a convolution: forward, or back.
 #[derive(Clone, Debug)]
