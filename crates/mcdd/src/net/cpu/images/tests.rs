@@ -240,6 +240,42 @@ fn whole_networks_have_the_gradients_of_their_definition() {
 }
 
 #[test]
+fn gradients_of_images_are_those_of_the_network_that_predicts() {
+    for graph in [thin_resnet(), densenet([8, 7, 2], 10, 4, 0.5, Some(5)).unwrap()] {
+        let mut seed = Stream::new(6, "still");
+        let params = some_params(&graph, &mut seed);
+        let x = random(3 * graph.input, &mut seed);
+        let matrix = random(3 * graph.latent().unwrap(), &mut seed);
+        let pool = Pool::new(2);
+        let mut engine = ImageEngine::still(&graph).unwrap();
+        engine.load(&params, &pool);
+        let data = wide(&params.data);
+        let loss = |x: &[f64]| -> f64 {
+            definition(&graph, &data, x, false).latents.iter().zip(&matrix).map(|(z, &m)| z * f64::from(m)).sum()
+        };
+        let latents = engine.forward(&params, &x, &pool).to_vec();
+        close(&latents, &definition(&graph, &data, &wide(&x), false).latents, 1e-4).unwrap();
+        engine.latents_and_gradient().1.copy_from_slice(&matrix);
+        let found = engine.input_gradient(&params, &x, &pool).to_vec();
+        let slope = |i: usize| {
+            let moved = |by: f64| {
+                let mut there = wide(&x);
+                there[i] += by;
+                loss(&there)
+            };
+            (moved(1e-6) - moved(-1e-6)) / 2e-6
+        };
+        let some: Vec<usize> = (0..40).map(|_| seed.below(x.len())).collect();
+        let wanted: Vec<f64> = some.iter().map(|&i| slope(i)).collect();
+        close(&some.iter().map(|&i| found[i]).collect::<Vec<_>>(), &wanted, 1e-3).unwrap();
+        let mut same = params.clone();
+        engine.absorb(&mut same);
+        assert_eq!(same, params);
+        assert!(ImageEngine::new(&graph).unwrap().input_gradient(&params, &x, &pool).is_empty());
+    }
+}
+
+#[test]
 fn bits_do_not_depend_on_threads() {
     let dense = densenet([9, 8, 2], 16, 6, 0.5, None).unwrap();
     for graph in [thin_resnet(), small_resnet([9, 7, 3], 8, 2, None).unwrap(), dense] {
