@@ -9,7 +9,7 @@ use super::super::norm::inverse_deviation;
 use super::super::pool::{Pool, chunks, pieces};
 use super::conv::Conv;
 use super::engine::ImageEngine;
-use super::forward::{Scratch, band, group, room};
+use super::forward::{Out, Scratch, band, group, room};
 use super::kernel::{Product, Rows};
 use super::pixels::{
     Act, Correction, Images, Shape, Spread, fill_from_sixes, fill_lines, touch, whole, whole_in_sixes,
@@ -30,6 +30,9 @@ impl ImageEngine {
     /// input of the last forward pass; `gradients` has the parameters' layout and is overwritten, with zeros for what is not
     /// trained.
     pub fn backward(&mut self, params: &Params, x: &[f32], gradients: &mut [f32], pool: &Pool) {
+        if self.still {
+            return gradients.fill(0.0);
+        }
         self.statistics.iter_mut().for_each(|s| s.lacking.fill([0.0; 2]));
         self.norms.iter_mut().for_each(|n| n.sums.fill([0.0; 2]));
         for i in (0..self.plan.steps.len()).rev() {
@@ -37,7 +40,7 @@ impl ImageEngine {
                 self.collect(i, pool);
                 for k in 0..self.plan.steps[i].inputs.len() {
                     if self.plan.steps[i].inputs[k].view.buffer != 0 {
-                        self.spread(i, k, params, pool);
+                        self.spread(i, k, params, x, pool);
                     }
                 }
             }
@@ -64,6 +67,21 @@ impl ImageEngine {
             gradients[range(2)].fill(0.0);
             gradients[range(3)].fill(0.0);
         }
+    }
+
+    /// The gradient with respect to the images `x` of the last forward pass, for an engine made by [`ImageEngine::still`];
+    /// others give nothing.
+    pub fn input_gradient(&mut self, params: &Params, x: &[f32], pool: &Pool) -> &[f32] {
+        if !self.still {
+            return &[];
+        }
+        for i in (0..self.plan.steps.len()).rev().filter(|&i| self.plan.steps[i].used).collect::<Vec<_>>() {
+            self.collect(i, pool);
+            for k in 0..self.plan.steps[i].inputs.len() {
+                self.spread(i, k, params, x, pool);
+            }
+        }
+        &self.gradients[self.slots.of[0]][..x.len()]
     }
 
     /// The whole gradient of a step's output: for a convolution in tiles of six channels, else pixel by pixel.
@@ -112,7 +130,7 @@ impl ImageEngine {
     }
 
     /// Brings the gradient of a step's output to one of its inputs.
-    fn spread(&mut self, i: usize, k: usize, params: &Params, pool: &Pool) {
+    fn spread(&mut self, i: usize, k: usize, params: &Params, x: &[f32], pool: &Pool) {
         let n = self.images;
         let input = self.plan.steps[i].inputs[k];
         let view = input.view;
@@ -123,46 +141,50 @@ impl ImageEngine {
             to[..n * length].fill(0.0);
         }
         let mut parts = std::mem::take(&mut self.parts);
-        let wanted = if view.norm.is_some() { n * 2 * view.channels } else { 0 };
+        // The mean and variance of a batch have their share in gradients; running ones are what they are.
+        let wanted = if view.norm.is_some() && !self.still { n * 2 * view.channels } else { 0 };
         if parts.len() < wanted {
             parts.resize(wanted, 0.0);
         }
         parts[..wanted].fill(0.0);
-        let together = group(n, pixels, pool.threads());
+        let together = group(n, self.plan.steps[i].rows(pixels), pool.threads());
         let this = &*self;
         let both = (
             chunks(&mut to[..n * length], together * length),
             chunks(&mut parts[..wanted], 2 * together * view.channels),
         );
         pool.split(both, |task, (to, parts)| {
-            this.stash.with(|scratch| this.spread_some(i, input, task * together, to, parts, scratch));
+            let values = if view.buffer == 0 { x } else { &this.values[view.buffer] };
+            let values = &values[task * together * length..];
+            this.stash.with(|scratch| this.spread_some(i, input, task * together, values, to, parts, scratch));
         });
-        if let Some(norm) = view.norm {
+        if let Some(norm) = view.norm.filter(|_| wanted > 0) {
             self.absorb_sums(norm, &parts[..wanted], params);
         }
         self.gradients[slot] = to;
         self.parts = parts;
     }
 
-    /// The same for some images, from number `first` on.
+    /// The same for some images, from number `first` on, whose values are `values`.
+    #[allow(clippy::too_many_arguments)]
     fn spread_some(
         &self,
         i: usize,
         input: Input,
         first: usize,
+        values: &[f32],
         to: &mut [f32],
         parts: &mut [f32],
         scratch: &mut Scratch,
     ) {
         let (step, view) = (&self.plan.steps[i], input.view);
         let buffer = &self.plan.buffers[view.buffer];
-        let values = &self.values[view.buffer][first * buffer.len()..];
         let images = to.len() / buffer.len();
         let length = self.whole_length(step);
         let gradients = &self.whole[first * length..(first + images) * length];
         let mut target = Target {
             act: self.act(&view),
-            mean: view.norm.map_or(&[][..], |_| &self.statistics[view.buffer].mean[view.offset..]),
+            mean: self.statistics[view.buffer].mean.get(view.offset..).unwrap_or(&[]),
             values,
             to,
             image: buffer.len(),
@@ -303,6 +325,20 @@ fn back(conv: &Conv, lines: &[&[Line]], gradients: &[f32], images: usize, target
     let Conv { input, output, back_padded: padded, inputs, .. } = *conv;
     let (row, length) = (padded.width * padded.channels, gradients.len() / images.max(1));
     let zeros = vec![ZERO; inputs.div_ceil(NR)];
+    if let (Some([_, fewer]), [lines]) = (&conv.winograd, lines) {
+        let (size, pixels) = (fewer.padded.len(), input[0] * input[1]);
+        let (copy, other, rooms) = scratch.for_tiles(images * size);
+        for (from, to) in gradients.chunks_exact(length).zip(copy.chunks_exact_mut(size)) {
+            fill_from_sixes(fewer.padded, 0..fewer.padded.height, output, from, to);
+        }
+        let data = room(other, images * pixels * inputs);
+        let mut out = Out { data, image: pixels * inputs, pixel: inputs, offset: 0 };
+        fewer.run(copy, images, lines, &zeros, &mut out, rooms);
+        for (image, gradient) in out.data.chunks_exact(pixels * inputs).enumerate() {
+            target.take(image, 0..pixels, gradient, inputs);
+        }
+        return;
+    }
     let largest = padded.len().max(input[0] * input[1] * inputs);
     let rows = if conv.stride == 1 { band(input[0], images, largest) } else { input[0] };
     for first in (0..input[0]).step_by(rows) {
@@ -323,6 +359,7 @@ fn back(conv: &Conv, lines: &[&[Line]], gradients: &[f32], images: usize, target
         for (window, lines) in conv.back.iter().zip(lines) {
             Product {
                 window,
+                panel_lines: window.k,
                 places: if rows < input[0] { &window.places[pixels.clone()] } else { &window.places },
                 lines,
                 n: inputs,

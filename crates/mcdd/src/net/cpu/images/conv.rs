@@ -4,7 +4,8 @@
 //! are one run of numbers, so a window of 3 x 3 is three runs, whatever the stride. The way back is a convolution
 //! of the gradient: with a stride of s, the pixels of the input fall into s x s classes, each with a part of the window.
 
-use super::super::gemm::{Line, NR, pack, pack_transposed};
+use super::super::gemm::{Line, pack, pack_transposed};
+use super::winograd::Winograd;
 use crate::error::{Error, Result};
 
 /// Lines of a panel that are used together: they stay in the first-level cache over all tiles.
@@ -69,7 +70,12 @@ pub struct Conv {
     /// The output's gradient as the way back reads it.
     pub back_padded: Padded,
     pub back: Vec<Window>,
+    /// Where it pays, both ways with fewer products.
+    pub winograd: Option<[Winograd; 2]>,
 }
+
+/// Channels from which on fewer products pay for what else they cost.
+const WINOGRAD: usize = 32;
 
 impl Conv {
     /// # Errors
@@ -125,20 +131,38 @@ impl Conv {
                 back.push(Window::new(back_padded, count, places, taps));
             }
         }
-        Ok(Conv { inputs, outputs, kernel, stride, input, output, padded, forward, back_padded, back })
+        let fewer = kernel == [3, 3] && stride == 1 && padding == 1 && inputs.min(outputs) >= WINOGRAD;
+        let winograd = fewer.then(|| [[inputs, outputs], [outputs, inputs]].map(|[i, o]| Winograd::new(input, i, o)));
+        Ok(Conv { inputs, outputs, kernel, stride, input, output, padded, forward, back_padded, back, winograd })
     }
 
     pub fn taps(&self) -> usize {
         self.kernel[0] * self.kernel[1]
     }
 
+    /// Lines of a panel of the weights for the way forward.
+    pub fn forward_k(&self) -> usize {
+        self.winograd.as_ref().map_or(self.forward.k, |w| w[0].k())
+    }
+
+    /// The same for a class of the way back.
+    pub fn back_k(&self, class: usize) -> usize {
+        self.winograd.as_ref().map_or(self.back[class].k, |w| w[1].k())
+    }
+
     /// Packs the panels `first..` of the weights, which lie by kernel place, input and output.
     pub fn pack(&self, lines: &mut [Line], weight: &[f32], first: usize) {
+        if let Some([forward, _]) = &self.winograd {
+            return forward.pack(lines, weight, first);
+        }
         pack(lines, weight, self.taps() * self.inputs, self.outputs, first);
     }
 
     /// Packs the panels `first..` of a class for the way back.
     pub fn pack_back(&self, lines: &mut [Line], weight: &[f32], window: &Window, first: usize) {
+        if let Some([_, back]) = &self.winograd {
+            return back.pack_back(lines, weight, first);
+        }
         let matrix = self.inputs * self.outputs;
         for (panel, lines) in (first..).zip(lines.chunks_mut(window.k.max(1))) {
             for (lines, [ky, kx]) in lines.chunks_mut(self.outputs).zip(&window.taps) {
@@ -146,11 +170,6 @@ impl Conv {
                 pack_transposed(lines, &weight[tap * matrix..(tap + 1) * matrix], self.outputs, self.inputs, panel);
             }
         }
-    }
-
-    /// Multiplications and additions of the way forward, for one image.
-    pub fn flops(&self) -> usize {
-        2 * self.output[0] * self.output[1] * self.taps() * self.inputs * self.outputs
     }
 }
 
@@ -161,7 +180,7 @@ fn grid([height, width]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
 
 impl Window {
     /// A window of `count` pixels of an image.
-    fn new(image: Padded, count: [usize; 2], places: Vec<Place>, taps: Vec<[usize; 2]>) -> Window {
+    pub fn new(image: Padded, count: [usize; 2], places: Vec<Place>, taps: Vec<[usize; 2]>) -> Window {
         let whole = count[1] * image.channels;
         let k = count[0] * whole;
         // Pieces of equal length where a run is too long for one block.
@@ -183,9 +202,5 @@ impl Window {
         let last = places.iter().map(|p| p.from as usize).max().unwrap_or(0);
         assert!(k == 0 || last + reach <= image.len(), "a window reaches beyond its image");
         Window { runs, ends, places, k, taps }
-    }
-
-    pub fn panel_lines(&self, n: usize) -> usize {
-        n.div_ceil(NR) * self.k
     }
 }

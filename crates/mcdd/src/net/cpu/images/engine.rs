@@ -90,6 +90,8 @@ pub struct ImageEngine {
     pub(super) tiles: Vec<Line>,
     pub(super) start: Vec<Line>,
     pub(super) stash: Stash,
+    /// Whether batch normalisation uses running values, and gradients go to the input and not to parameters.
+    pub(super) still: bool,
 }
 
 impl ImageEngine {
@@ -99,8 +101,24 @@ impl ImageEngine {
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
     pub fn new(graph: &Graph) -> Result<ImageEngine> {
-        let plan = compile(graph)?;
-        let slots = Slots::new(&plan.buffers, &plan.gradient_lives());
+        ImageEngine::with(graph, false)
+    }
+
+    /// An engine for [`ImageEngine::input_gradient`]: nothing is trained, and batch normalisation uses its running means and
+    /// variances, as in prediction.
+    ///
+    /// # Errors
+    /// As for [`ImageEngine::new`].
+    pub fn still(graph: &Graph) -> Result<ImageEngine> {
+        ImageEngine::with(graph, true)
+    }
+
+    fn with(graph: &Graph, still: bool) -> Result<ImageEngine> {
+        let mut plan = compile(graph)?;
+        if still {
+            plan.buffers.iter_mut().for_each(|b| b.measured = false);
+        }
+        let slots = Slots::new(&plan.buffers, &plan.gradient_lives(still));
         let (mut packed, mut list, mut ends, mut end) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (step, s) in plan.steps.iter().enumerate() {
             let mut here = Packed::default();
@@ -114,9 +132,9 @@ impl ImageEngine {
                     }
                     start..end
                 };
-                here.forward = add(None, conv.forward.k, conv.outputs);
-                if s.inputs[0].view.buffer != 0 && s.used {
-                    here.back = (0..conv.back.len()).map(|c| add(Some(c), conv.back[c].k, conv.inputs)).collect();
+                here.forward = add(None, conv.forward_k(), conv.outputs);
+                if s.used && (still || s.inputs[0].view.buffer != 0) {
+                    here.back = (0..conv.back.len()).map(|c| add(Some(c), conv.back_k(c), conv.inputs)).collect();
                 }
             }
             packed.push(here);
@@ -145,6 +163,7 @@ impl ImageEngine {
             tiles: Vec::new(),
             start: Vec::new(),
             stash: Stash::default(),
+            still,
             slots,
             plan,
         })
@@ -203,6 +222,9 @@ impl ImageEngine {
 
     /// Lets the running means and variances follow those of the last batch.
     pub fn absorb(&self, params: &mut Params) {
+        if self.still {
+            return;
+        }
         for norm in &self.plan.norms {
             let s = &self.statistics[norm.buffer];
             let range = norm.offset..norm.offset + norm.channels;
@@ -229,10 +251,14 @@ impl ImageEngine {
         let n = self.plan.norms[norm];
         let (weight, bias) = (params.get(n.parameter), params.get(n.parameter + 1));
         let (s, scaled) = (&self.statistics[n.buffer], &mut self.norms[norm]);
+        let (mean, variance) = match self.still {
+            true => (params.get(n.parameter + 2), params.get(n.parameter + 3)),
+            false => (&s.mean[n.offset..], &s.variance[n.offset..]),
+        };
         for c in 0..n.channels {
-            let scale = f64::from(weight[c]) * inverse_deviation(s.variance[n.offset + c]);
+            let scale = f64::from(weight[c]) * inverse_deviation(variance[c]);
             scaled.scale[c] = scale as f32;
-            scaled.shift[c] = (f64::from(bias[c]) - f64::from(s.mean[n.offset + c]) * scale) as f32;
+            scaled.shift[c] = (f64::from(bias[c]) - f64::from(mean[c]) * scale) as f32;
         }
     }
 
@@ -251,7 +277,7 @@ impl ImageEngine {
         if let Work::Conv { conv, bias, .. } = &step.work {
             start_lines(bias.map(|b| params.get(b)), conv.outputs, &mut self.start);
         }
-        let together = group(n, pixels, pool.threads());
+        let together = group(n, step.rows(pixels), pool.threads());
         let this = &*self;
         let acts: Vec<Act> = step.inputs.iter().map(|i| this.act(&i.view)).collect();
         let weights = &this.weights[this.packed[i].forward.clone()];

@@ -5,6 +5,7 @@ use super::conv::Conv;
 use super::kernel::{Product, numbers};
 use super::pixels::{Act, Images, Shape, activate, fill};
 use super::plan::{Buffer, Input, Step, Work};
+use super::winograd::Rooms;
 
 /// Numbers of a copied image that should stay in the second-level cache; larger images are taken in bands of rows.
 pub const BAND: usize = 96 * 1024;
@@ -18,6 +19,7 @@ pub struct Scratch {
     pub other: Vec<Line>,
     pub row: Vec<f32>,
     pub pairs: Vec<[usize; 2]>,
+    pub rooms: Rooms,
 }
 
 /// The first `n` numbers of a room that grows when it must.
@@ -61,6 +63,15 @@ pub struct Forward<'a> {
 impl Forward<'_> {
     pub fn run(&self, from: Option<Images>, same: usize, out: &mut Out, scratch: &mut Scratch) {
         let Conv { padded, output, input, stride, kernel, .. } = *self.conv;
+        if let Some([fewer, _]) = &self.conv.winograd {
+            let length = fewer.padded.len();
+            let (copy, _, rooms) = scratch.for_tiles(self.images * length);
+            for (i, copy) in copy.chunks_exact_mut(length).enumerate() {
+                let here = from.unwrap_or(Images { offset: same, ..out.as_images() });
+                fill(fewer.padded, 0..fewer.padded.height, input, here, i, self.act, copy);
+            }
+            return fewer.run(copy, self.images, self.lines, self.start, out, rooms);
+        }
         let row = padded.width * padded.channels;
         let rows = band(output[0], self.images, padded.len());
         for first in (0..output[0]).step_by(rows) {
@@ -77,6 +88,7 @@ impl Forward<'_> {
                 window: &self.conv.forward,
                 places: &self.conv.forward.places[first * output[1]..last * output[1]],
                 lines: self.lines,
+                panel_lines: self.conv.forward.k,
                 n: self.conv.outputs,
                 input: copy,
                 image,
@@ -199,6 +211,14 @@ impl Part<'_> {
 }
 
 impl Step {
+    /// Rows of its products for an image of so many pixels.
+    pub fn rows(&self, pixels: usize) -> usize {
+        match &self.work {
+            Work::Conv { conv, .. } => conv.winograd.as_ref().map_or(pixels, |w| w[0].count()),
+            _ => pixels,
+        }
+    }
+
     /// The windows of a mean.
     pub fn pool(&self, buffers: &[Buffer]) -> Pool {
         let (from, to) = (&buffers[self.inputs[0].view.buffer], &buffers[self.buffer]);

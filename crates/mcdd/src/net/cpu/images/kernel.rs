@@ -13,8 +13,9 @@ pub struct Product<'a> {
     pub window: &'a Window,
     /// Which of the window's places to compute.
     pub places: &'a [Place],
-    /// The panels of the weights.
+    /// The panels of the weights, of which each begins `panel_lines` behind the one before.
     pub lines: &'a [Line],
+    pub panel_lines: usize,
     /// Output channels.
     pub n: usize,
     /// The images, one after the other, `image` numbers each; place offsets count from `first` numbers before the first.
@@ -39,7 +40,7 @@ impl Product<'_> {
     /// Computes it; `pairs` is room for a list of all pixels.
     pub fn run(self, pairs: &mut Vec<Pair>) {
         let (k, panels) = (self.window.k, self.n.div_ceil(NR));
-        assert!(self.lines.len() == panels * k && self.start.len() == panels);
+        assert!(self.start.len() == panels);
         if self.places.is_empty() || self.images == 0 {
             return;
         }
@@ -60,14 +61,15 @@ impl Product<'_> {
         for panel in 0..panels {
             let width = NR.min(self.n - panel * NR);
             let mut from = 0;
-            let mut lines = &self.lines[panel * k..(panel + 1) * k];
+            let mut lines = &self.lines[panel * self.panel_lines..][..k];
             for &to in &self.window.ends {
                 let runs = &self.window.runs[from..to];
                 let count = runs.iter().map(|r| r.length).sum();
                 let (block, rest) = lines.split_at(count);
                 let start = (from == 0).then_some(&self.start[panel]);
-                let mut part =
-                    Panel { input: self.input, out: self.out, column: panel * NR, width, runs, lines: block, start };
+                let next = if rest.is_empty() { self.lines.get((panel + 1) * self.panel_lines..) } else { Some(rest) };
+                let (input, column, next) = (self.input, panel * NR, next.unwrap_or(&[]));
+                let mut part = Panel { input, out: self.out, column, width, runs, lines: block, next, start };
                 part.run(pairs);
                 (from, lines) = (to, rest);
             }
@@ -83,6 +85,8 @@ struct Panel<'a> {
     width: usize,
     runs: &'a [Run],
     lines: &'a [Line],
+    /// What will be read next.
+    next: &'a [Line],
     start: Option<&'a Line>,
 }
 
@@ -191,9 +195,9 @@ impl Rows {
 mod x86 {
     use super::{Line, MR, NR, Pair, Panel, Rows, Run, ZERO};
     use std::arch::x86_64::{
-        __m256, _mm_loadu_ps, _mm_storeu_ps, _mm256_blend_ps, _mm256_broadcast_ps, _mm256_broadcast_ss,
-        _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_load_ps, _mm256_loadu_ps,
-        _mm256_set_m128, _mm256_setzero_ps, _mm256_store_ps, _mm256_storeu_ps,
+        __m256, _MM_HINT_T1, _mm_loadu_ps, _mm_prefetch, _mm_storeu_ps, _mm256_blend_ps, _mm256_broadcast_ps,
+        _mm256_broadcast_ss, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_load_ps,
+        _mm256_loadu_ps, _mm256_set_m128, _mm256_setzero_ps, _mm256_store_ps, _mm256_storeu_ps,
     };
 
     type Sums = [[__m256; 2]; MR];
@@ -224,7 +228,13 @@ mod x86 {
         if p.width == NR {
             let (tiles, rest) = pairs.as_chunks::<MR>();
             let out = p.out.as_mut_ptr();
+            // Weights of deep layers come from far away: those that are next are fetched while these are used.
+            let next = &p.next[..p.next.len().min(p.lines.len())];
+            let mut fetched = next.chunks(next.len().div_ceil(tiles.len().max(1)).max(1));
             for tile in tiles {
+                for line in fetched.next().unwrap_or(&[]) {
+                    _mm_prefetch::<_MM_HINT_T1>(line.0.as_ptr().cast());
+                }
                 // SAFETY: the caller's promises.
                 unsafe {
                     let c = tile.map(|[_, to]| out.add(to + p.column));
@@ -234,23 +244,6 @@ mod x86 {
             for tile in rest.chunks(MR) {
                 // SAFETY: as above.
                 unsafe { through(p, tile) };
-            }
-        } else if p.width <= 12 {
-            for tile in pairs.chunks(8) {
-                let mut acc = [ZERO; 8];
-                let mut a = [input; 8];
-                for (r, line) in acc.iter_mut().enumerate() {
-                    // A tile at the end repeats its last pixel and drops what comes of it.
-                    let [from, to] = tile[r.min(tile.len() - 1)];
-                    // SAFETY: the caller's promises.
-                    a[r] = unsafe { input.add(from) };
-                    *line = p.begin(to);
-                }
-                // SAFETY: the caller's promises.
-                unsafe { eight(a, p.runs, p.lines, &mut acc) };
-                for (&[_, to], line) in tile.iter().zip(&acc) {
-                    p.finish(to, line);
-                }
             }
         } else {
             for tile in pairs.chunks(MR) {
@@ -277,7 +270,13 @@ mod x86 {
             *c = line.0.as_mut_ptr();
         }
         // SAFETY: the promises of `panel`; lines have room for sixteen numbers.
-        unsafe { six(a, p.runs, p.lines, c, None) };
+        unsafe {
+            if p.width <= 12 {
+                twelve(a, p.runs, p.lines, c);
+            } else {
+                six(a, p.runs, p.lines, c, None);
+            }
+        }
         for (&[_, to], line) in tile.iter().zip(&acc) {
             p.finish(to, line);
         }
@@ -319,27 +318,27 @@ mod x86 {
         }
     }
 
-    /// Eight pixels and the first twelve columns: the last four of two pixels share a vector.
+    /// Six pixels and the first twelve columns, added to what is in `c`: the last four of two pixels share a vector. Nine sums
+    /// leave room in the registers for all else.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    unsafe fn eight(a: [*const f32; 8], runs: &[Run], lines: &[Line], acc: &mut [Line; 8]) {
-        let mut wide = [_mm256_setzero_ps(); 8];
-        let mut pairs = [_mm256_setzero_ps(); 4];
+    unsafe fn twelve(a: [*const f32; MR], runs: &[Run], lines: &[Line], c: [*mut f32; MR]) {
+        let mut wide = [_mm256_setzero_ps(); 6];
+        let mut pairs = [_mm256_setzero_ps(); 3];
         // SAFETY: the promises of `panel`.
         unsafe {
-            for (r, line) in acc.iter().enumerate() {
-                wide[r] = _mm256_load_ps(line.0.as_ptr());
-            }
-            for (q, two) in acc.as_chunks::<2>().0.iter().enumerate() {
-                let [low, high] = [0, 1].map(|r| _mm_loadu_ps(two[r].0.as_ptr().add(8)));
-                pairs[q] = _mm256_set_m128(high, low);
+            for q in 0..3 {
+                let [low, high] = [c[2 * q], c[2 * q + 1]];
+                wide[2 * q] = _mm256_loadu_ps(low);
+                wide[2 * q + 1] = _mm256_loadu_ps(high);
+                pairs[q] = _mm256_set_m128(_mm_loadu_ps(high.add(8)), _mm_loadu_ps(low.add(8)));
             }
             let mut line = lines.as_ptr().cast::<f32>();
             for run in runs {
                 for i in run.offset..run.offset + run.length {
                     let b = _mm256_load_ps(line);
                     let rest = _mm256_broadcast_ps(&*line.add(8).cast());
-                    for q in 0..4 {
+                    for q in 0..3 {
                         let x = _mm256_broadcast_ss(&*a[2 * q].add(i));
                         let y = _mm256_broadcast_ss(&*a[2 * q + 1].add(i));
                         wide[2 * q] = _mm256_fmadd_ps(x, b, wide[2 * q]);
@@ -349,12 +348,12 @@ mod x86 {
                     line = line.add(16);
                 }
             }
-            for (r, line) in acc.iter_mut().enumerate() {
-                _mm256_store_ps(line.0.as_mut_ptr(), wide[r]);
-            }
-            for (q, two) in acc.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                _mm_storeu_ps(two[0].0.as_mut_ptr().add(8), _mm256_castps256_ps128(pairs[q]));
-                _mm_storeu_ps(two[1].0.as_mut_ptr().add(8), _mm256_extractf128_ps::<1>(pairs[q]));
+            for q in 0..3 {
+                let [low, high] = [c[2 * q], c[2 * q + 1]];
+                _mm256_storeu_ps(low, wide[2 * q]);
+                _mm256_storeu_ps(high, wide[2 * q + 1]);
+                _mm_storeu_ps(low.add(8), _mm256_castps256_ps128(pairs[q]));
+                _mm_storeu_ps(high.add(8), _mm256_extractf128_ps::<1>(pairs[q]));
             }
         }
     }
@@ -434,7 +433,7 @@ mod tests {
             for (width, start) in [(NR, None), (NR, Some(&lines[0])), (12, None), (5, Some(&lines[0])), (14, None)] {
                 let mut best: Vec<f32> = (0..13 * 20).map(|i| i as f32).collect();
                 let mut plain = best.clone();
-                let panel = |out| Panel { input: &input, out, column: 2, width, runs: &runs, lines: &lines, start };
+                let panel = |out| Panel { input: &input, out, column: 2, width, runs: &runs, lines: &lines, next: &lines, start };
                 panel(&mut best[..]).run(&pairs);
                 panel(&mut plain[..]).portable(&pairs);
                 prop_assert_eq!(best, plain);

@@ -8,6 +8,7 @@ mod kernel;
 mod pixels;
 mod plan;
 mod predict;
+mod winograd;
 
 pub use engine::ImageEngine;
 pub use predict::{ImagePredictor, ImageScratch};

@@ -353,7 +353,8 @@ pub struct Spread<'a> {
     pub shape: Shape,
     /// Whether `to` is written, or added to.
     pub write: bool,
-    /// Sums of the gradient for each channel, and behind them those of its products with `value - mean`; these go on.
+    /// Sums of the gradient for each channel, and behind them those of its products with `value - mean`; these
+    /// go on. Without room for them they are not taken.
     pub sums: &'a mut [f32],
 }
 
@@ -372,9 +373,11 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, 
         if NORM {
             scale = lanes(s.act.scale, at);
             shift = lanes(s.act.shift, at);
-            mean = lanes(s.mean, at);
-            sum = lanes(s.sums, at);
-            product = lanes(s.sums, s.shape.channels + at);
+            if !s.sums.is_empty() {
+                mean = lanes(s.mean, at);
+                sum = lanes(s.sums, at);
+                product = lanes(s.sums, s.shape.channels + at);
+            }
         }
         let gradients = s.gradient[first * s.gradient_pixel + at..].chunks(s.gradient_pixel);
         let values = s.value[first * s.pixel + at..].chunks(s.pixel);
@@ -404,7 +407,7 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, 
                 to[j] = if WRITE { d[j] } else { to[j] + d[j] };
             }
         }
-        if NORM {
+        if NORM && !s.sums.is_empty() {
             let second = s.shape.channels + at;
             s.sums[at..at + N].copy_from_slice(&sum);
             s.sums[second..second + N].copy_from_slice(&product);

@@ -316,8 +316,9 @@ impl Slots {
 }
 
 impl Plan {
-    /// When the gradient of each buffer is needed, counting steps from the last to the first.
-    pub fn gradient_lives(&self) -> Vec<Option<[usize; 2]>> {
+    /// When the gradient of each buffer is needed, counting steps from the last to the first; that of the input only if
+    /// somebody asks for it.
+    pub fn gradient_lives(&self, input: bool) -> Vec<Option<[usize; 2]>> {
         let mut lives: Vec<Option<[usize; 2]>> = vec![None; self.buffers.len()];
         lives[self.output] = Some([0, 0]);
         for (now, step) in self.steps.iter().rev().enumerate().filter(|(_, s)| s.used) {
@@ -326,8 +327,7 @@ impl Plan {
                 life[1] = now;
             }
         }
-        // Nobody asks for that of the input.
-        lives[0] = None;
+        lives[0] = lives[0].filter(|_| input).map(|[from, _]| [from, usize::MAX]);
         lives
     }
 

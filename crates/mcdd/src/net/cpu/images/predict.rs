@@ -1,6 +1,6 @@
 //! Prediction: each image by itself, on the calling thread.
 
-use super::super::gemm::{Line, ZERO};
+use super::super::gemm::{Line, NR, ZERO};
 use super::super::norm::inverse_deviation;
 use super::forward::{Out, Part, Scratch};
 use super::kernel::start_lines;
@@ -47,7 +47,7 @@ impl ImagePredictor {
         for step in &plan.steps {
             let (mut lines, mut start) = (Vec::new(), Vec::new());
             if let Work::Conv { conv, weight, bias } = &step.work {
-                lines.resize(conv.forward.panel_lines(conv.outputs), ZERO);
+                lines.resize(conv.outputs.div_ceil(NR) * conv.forward_k(), ZERO);
                 conv.pack(&mut lines, folded.get(*weight), 0);
                 start_lines(bias.map(|b| folded.get(b)), conv.outputs, &mut start);
             }

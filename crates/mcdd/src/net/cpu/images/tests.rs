@@ -183,6 +183,36 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn convolutions_with_fewer_products_are_their_definition(
+        (height, width, middle, outputs) in (1usize..10, 1usize..10, 32usize..50, 32usize..50),
+        (bias, images, seed) in (any::<bool>(), 1usize..5, any::<u64>()),
+    ) {
+        let nodes = vec![
+            node("image", Layer::Image { height, width, channels: 2 }, &[0]),
+            node("first", conv(2, middle, [1, 1], 1, 0, true), &[1]),
+            node("norm", Layer::BatchNorm { features: middle }, &[2]),
+            node("relu", Layer::Relu, &[3]),
+            node("second", conv(middle, outputs, [3, 3], 1, 1, bias), &[4]),
+        ];
+        let graph = Graph { input: height * width * 2, nodes };
+        let mut seed = Stream::new(seed, "winograd");
+        check(&graph, images, 4, &mut seed)?;
+        let params = some_params(&graph, &mut seed);
+        let x = random(images * graph.input, &mut seed);
+        let net = ImagePredictor::new(&graph, &params).unwrap();
+        let mut scratch = ImageScratch::default();
+        let found = net.latents(&x, &mut scratch).to_vec();
+        let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
+        prop_assert_eq!(close(&found, &wanted, 2e-5), Ok(()));
+        for (x, wanted) in x.chunks_exact(graph.input).zip(found.chunks_exact(height * width * outputs)) {
+            prop_assert_eq!(net.latents(x, &mut scratch), wanted);
+        }
+    }
+}
+
 /// A network of the small family with fewer channels, so that tests are quick.
 pub(super) fn thin_resnet() -> Graph {
     let mut graph = small_resnet([8, 8, 3], 8, 1, Some(5)).unwrap();
@@ -210,8 +240,45 @@ fn whole_networks_have_the_gradients_of_their_definition() {
 }
 
 #[test]
+fn gradients_of_images_are_those_of_the_network_that_predicts() {
+    for graph in [thin_resnet(), densenet([8, 7, 2], 10, 4, 0.5, Some(5)).unwrap()] {
+        let mut seed = Stream::new(6, "still");
+        let params = some_params(&graph, &mut seed);
+        let x = random(3 * graph.input, &mut seed);
+        let matrix = random(3 * graph.latent().unwrap(), &mut seed);
+        let pool = Pool::new(2);
+        let mut engine = ImageEngine::still(&graph).unwrap();
+        engine.load(&params, &pool);
+        let data = wide(&params.data);
+        let loss = |x: &[f64]| -> f64 {
+            definition(&graph, &data, x, false).latents.iter().zip(&matrix).map(|(z, &m)| z * f64::from(m)).sum()
+        };
+        let latents = engine.forward(&params, &x, &pool).to_vec();
+        close(&latents, &definition(&graph, &data, &wide(&x), false).latents, 1e-4).unwrap();
+        engine.latents_and_gradient().1.copy_from_slice(&matrix);
+        let found = engine.input_gradient(&params, &x, &pool).to_vec();
+        let slope = |i: usize| {
+            let moved = |by: f64| {
+                let mut there = wide(&x);
+                there[i] += by;
+                loss(&there)
+            };
+            (moved(1e-6) - moved(-1e-6)) / 2e-6
+        };
+        let some: Vec<usize> = (0..40).map(|_| seed.below(x.len())).collect();
+        let wanted: Vec<f64> = some.iter().map(|&i| slope(i)).collect();
+        close(&some.iter().map(|&i| found[i]).collect::<Vec<_>>(), &wanted, 1e-3).unwrap();
+        let mut same = params.clone();
+        engine.absorb(&mut same);
+        assert_eq!(same, params);
+        assert!(ImageEngine::new(&graph).unwrap().input_gradient(&params, &x, &pool).is_empty());
+    }
+}
+
+#[test]
 fn bits_do_not_depend_on_threads() {
-    for graph in [thin_resnet(), densenet([9, 8, 2], 16, 6, 0.5, None).unwrap()] {
+    let dense = densenet([9, 8, 2], 16, 6, 0.5, None).unwrap();
+    for graph in [thin_resnet(), small_resnet([9, 7, 3], 8, 2, None).unwrap(), dense] {
         let mut seed = Stream::new(5, "threads");
         let params = some_params(&graph, &mut seed);
         let x = random(7 * graph.input, &mut seed);
