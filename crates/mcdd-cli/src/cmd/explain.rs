@@ -95,11 +95,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ui::print("row,verdict,label,confidence,p_value,rank,column,value,usual,deviations,gain\n")?;
     }
     let notices = for_each_block(&model, &args.data, &args.reading.options(), |batch| {
-        model.predict_rows(&batch.x, &mut predictions, &pool)?;
-        for (i, x) in batch.x.chunks_exact(model.schema().width()).enumerate() {
-            row += 1;
-            let known = threshold.known(predictions.confidence[i]);
-            if (!wanted.is_empty() && !wanted.contains(&row)) || (args.unknown && known) {
+        let all = batch.x.chunks_exact(model.schema().width());
+        let (rows, x): (Vec<u64>, Vec<&[f32]>) =
+            (row + 1..).zip(all).filter(|(r, _)| wanted.is_empty() || wanted.contains(r)).unzip();
+        row += batch.rows as u64;
+        model.predict_rows(&x.concat(), &mut predictions, &pool)?;
+        for (i, (x, row)) in x.into_iter().zip(rows).enumerate() {
+            if args.unknown && threshold.known(predictions.confidence[i]) {
                 continue;
             }
             found += 1;
@@ -159,7 +161,7 @@ impl Scored<'_> {
         let against = self.class(why.class).map_or("all training rows".into(), |c| format!("class {}", ui::plain(c)));
         let mut table = vec![["column", "is", "usual", "off by", "adds"].map(String::from)];
         table.extend(why.columns.iter().map(|c| {
-            let off = c.deviations.map_or(String::new(), |d| format!("{d:+.1}"));
+            let off = c.deviations.map_or(String::new(), |d| format!("{d:+.1}").replace("-0.0", "0.0"));
             [short(&c.column), short(&c.value), short(&c.usual), off, format!("{:+.3}", c.gain)]
         }));
         let width = |k: usize| table.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);

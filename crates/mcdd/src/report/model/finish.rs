@@ -37,10 +37,19 @@ fn short(value: f64, digits: usize) -> f64 {
     format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
 }
 
+/// A finding names classes and columns, which may be long.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 400;
+    let short: String = text.chars().take(MOST).collect();
+    if short.len() < text.len() { short + "…" } else { short }
+}
+
 /// Rows that are shown, each once.
 #[derive(Default)]
 struct Shown {
     rows: Vec<Row>,
+    /// Whether chance chose a row; statistics are of those alone.
+    sampled: Vec<bool>,
     at: BTreeMap<(usize, u64), usize>,
 }
 
@@ -50,8 +59,14 @@ impl Shown {
         let at = *self.at.entry((row.set, row.row)).or_insert(next);
         if at == next {
             self.rows.push(row);
+            self.sampled.push(false);
         }
         at
+    }
+
+    /// The class of a known row that chance chose.
+    fn class(&self, at: usize) -> Option<usize> {
+        group(&self.rows[at]).filter(|_| self.sampled[at])
     }
 }
 
@@ -120,7 +135,7 @@ impl Gather<'_> {
             points,
             picture: pictures.map_or(0, |p| p.side()),
             groups,
-            findings: findings.iter().map(|f| f.chars().take(600).collect()).collect(),
+            findings: findings.iter().map(|f| shortened(f)).collect(),
             settings: settings(model),
         })
     }
@@ -168,9 +183,10 @@ impl Gather<'_> {
         });
         // In the order of their files, whatever made them be here.
         samples.sort_by_key(|r| (r.set, r.row));
-        samples.into_iter().for_each(|r| {
-            shown.add(r);
-        });
+        for row in samples {
+            let at = shown.add(row);
+            shown.sampled[at] = true;
+        }
         (shown, groups, self.pictures)
     }
 }
@@ -200,16 +216,16 @@ fn classes(model: &Model) -> Vec<Class> {
 }
 
 /// The latent means of the classes: the head's own where it measures distances to them, else those of the rows.
-fn means(model: &Model, classes: usize, z: &[f32], latent: usize, rows: &[Row]) -> Vec<Option<Vec<f32>>> {
+fn means(model: &Model, classes: usize, latents: &[&[f32]], latent: usize, shown: &Shown) -> Vec<Option<Vec<f32>>> {
     let own = model.head(0).filter(|h| h.has_distances()).map(|h| h.params().get(0));
     if let Some(own) = own.filter(|m| m.len() == model.classes().len() * latent) {
         return own.chunks_exact(latent).take(classes).map(|m| Some(m.to_vec())).collect();
     }
     let mut sums = vec![(vec![0.0f64; latent], 0usize); classes];
-    for (z, row) in z.chunks_exact(latent).zip(rows) {
-        if let Some((sum, n)) = group(row).and_then(|g| sums.get_mut(g)) {
+    for (i, z) in latents.iter().enumerate() {
+        if let Some((sum, n)) = shown.class(i).and_then(|c| sums.get_mut(c)) {
             *n += 1;
-            sum.iter_mut().zip(z).for_each(|(s, &v)| *s += f64::from(v));
+            sum.iter_mut().zip(*z).for_each(|(s, &v)| *s += f64::from(v));
         }
     }
     let mean = |(sum, n): (Vec<f64>, usize)| (n > 0).then(|| sum.iter().map(|s| (s / n as f64) as f32).collect());
@@ -227,17 +243,17 @@ fn plane(model: &Model, shown: &Shown, classes: &mut [Class]) -> (Plane, Vec<[f6
     let z = model.latents(0, &x).unwrap_or_default();
     let latent = z.len().checked_div(shown.rows.len()).unwrap_or(0).max(1);
     let latents: Vec<&[f32]> = z.chunks_exact(latent).collect();
-    let known: Vec<f32> =
-        latents.iter().zip(&shown.rows).filter(|(_, r)| r.set == 0).flat_map(|(z, _)| z.iter().copied()).collect();
+    let known = (0..latents.len()).filter(|&i| shown.rows[i].set == 0 && shown.sampled[i]);
+    let known: Vec<f32> = known.flat_map(|i| latents[i].iter().copied()).collect();
     let projection = Projection::of(&known, latent);
     // The last of very many classes is none.
     let real = if model.classes().len() > MOST_CLASSES { MOST_CLASSES - 1 } else { classes.len() };
-    for (k, mean) in means(model, real, &z, latent, &shown.rows).into_iter().enumerate() {
+    for (k, mean) in means(model, real, &latents, latent, shown).into_iter().enumerate() {
         let Some(mean) = mean else { continue };
         let centre = projection.place(&mean);
-        let of = latents.iter().zip(&shown.rows).filter(|(_, r)| group(r) == Some(k));
-        let away = of.clone().map(|(z, _)| distance(z, &mean)).collect();
-        let seen = of.map(|(z, _)| projection.place(z)).map(|[x, y]| libm::hypot(x - centre[0], y - centre[1]));
+        let of = || latents.iter().enumerate().filter(|(i, _)| shown.class(*i) == Some(k));
+        let away = of().map(|(_, z)| distance(z, &mean)).collect();
+        let seen = of().map(|(_, z)| projection.place(z)).map(|[x, y]| libm::hypot(x - centre[0], y - centre[1]));
         classes[k].radius = within(away);
         classes[k].circle = within(seen.collect());
         classes[k].mean = Some(near(centre));

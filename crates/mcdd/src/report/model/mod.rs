@@ -12,6 +12,8 @@ mod page;
 mod picture;
 mod plane;
 mod positions;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
 

@@ -96,8 +96,9 @@ mod tests {
         let (schema, _) = Schema::fit(&table, &rows).unwrap();
         let pictures = Pictures::of(&schema).unwrap();
         assert_eq!((pictures.side(), pictures.size()), (8, 44));
-        let x = schema.transform(&table, Some(&[0])).unwrap();
-        let packed = BASE64_STANDARD.decode(&pictures.draw(&[&x])[0]).unwrap();
+        let x = schema.transform(&table, None).unwrap();
+        let all: Vec<&[f32]> = x.chunks_exact(schema.width()).collect();
+        let packed = BASE64_STANDARD.decode(&pictures.draw(&all)[0]).unwrap();
         let greys: Vec<u8> = packed.iter().flat_map(|b| [b >> 4, b & 15]).collect();
         for (column, grey) in table.columns.iter().zip(greys) {
             let crate::data::Column::Number(values) = column else { panic!() };
