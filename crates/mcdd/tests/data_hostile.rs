@@ -135,6 +135,7 @@ fn anything(path: &Path, schemas: &[Schema]) {
             separator: Some(separator),
             categorical: vec!["1".into()],
             drop: vec!["2".into()],
+            skip_bad: false,
         };
         if let Ok(table) = Table::read(&[path.to_owned()], &options) {
             let rows: Vec<usize> = (0..table.rows()).collect();

@@ -81,7 +81,10 @@ mod tests {
     use crate::seed::Stream;
     use safetensors::tensor::TensorView;
 
-    fn file(params: &Params, change: impl Fn(&str, &mut Vec<usize>, &mut Vec<f32>) -> bool) -> Vec<u8> {
+    /// Changes a tensor, and says whether it stays.
+    type Change<'a> = &'a dyn Fn(&str, &mut Vec<usize>, &mut Vec<f32>) -> bool;
+
+    fn file(params: &Params, change: Change) -> Vec<u8> {
         let mut tensors = Vec::new();
         for (i, spec) in params.specs().iter().enumerate() {
             let (mut shape, mut values) = (spec.shape.clone(), params.export(i));
@@ -99,9 +102,9 @@ mod tests {
     fn weights_come_back_and_wrong_ones_are_named() {
         let graph = NetName::parse("resnet8").unwrap().graph([8, 8, 3], None).unwrap();
         let params = graph.init(&mut Stream::new(3, "weights"));
-        let read = Weights::from_bytes(&file(&params, |_, _, _| true), &graph).unwrap();
+        let read = Weights::from_bytes(&file(&params, &|_, _, _| true), &graph).unwrap();
         assert_eq!((read.params.data, read.unused), (params.data.clone(), vec!["fc.weight".to_owned()]));
-        let wrong = |change: &dyn Fn(&str, &mut Vec<usize>, &mut Vec<f32>) -> bool, what: &str| {
+        let wrong = |change: Change, what: &str| {
             let e = Weights::from_bytes(&file(&params, change), &graph).err().unwrap().to_string();
             assert!(e.contains("bn1.bias") && e.contains(what), "{e}");
         };
@@ -124,7 +127,7 @@ mod tests {
             },
             "finite",
         );
-        let bytes = file(&params, |_, _, _| true);
+        let bytes = file(&params, &|_, _, _| true);
         for end in (0..bytes.len()).step_by(997) {
             assert!(Weights::from_bytes(&bytes[..end], &graph).is_err());
         }

@@ -11,6 +11,7 @@ use crate::net::cpu::{self, Engine, ImageEngine, Predictor};
 use crate::net::{Graph, Params};
 
 /// Takes batches; rows go through in shards, images all together, layer by layer.
+#[allow(clippy::large_enum_variant)] // there is one of them in a run
 pub(super) enum Stepper<'a> {
     Rows {
         engine: Engine,

@@ -31,7 +31,8 @@ fn train(settings: &Settings, run: &Run) -> Result<Member> {
     let (x, held) = (blobs(700, false, "train"), blobs(100, false, "held"));
     let graph = graph(6, settings);
     let (train, held) = (Rows { x: &x, y: &[0; 700] }, Rows { x: &held, y: &[0; 100] });
-    fit(&graph, settings, 0, Examples::Rows(train), Examples::Rows(held), None, run).map(|mut members| members.remove(0))
+    fit(&graph, settings, 0, Examples::Rows(train), Examples::Rows(held), None, run)
+        .map(|mut members| members.remove(0))
 }
 
 fn confidences(settings: &Settings, member: &Member, x: &[f32]) -> Vec<f64> {

@@ -57,6 +57,7 @@ pub struct Norm {
 }
 
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // a network has a hundred of them
 pub enum Work {
     /// A convolution; a linear layer is one with a window of one pixel.
     Conv { conv: Conv, weight: usize, bias: Option<usize> },
