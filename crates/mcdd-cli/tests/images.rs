@@ -84,3 +84,33 @@ fn what_is_wrong_with_images_is_said() {
     fs::create_dir(lab.path("photos/empty")).unwrap();
     lab.fails(&TRAIN, "empty");
 }
+
+#[test]
+fn sets_of_images_are_compared() {
+    let lab = Lab::new();
+    folder(&lab, "photos/across", 0, 30);
+    folder(&lab, "photos/down", 1, 30);
+    folder(&lab, "dots", 2, 12);
+    let bench = ["bench", "images", "--id", "photos", "--ood", "dots,photos/down", "--net", "resnet8", "--epochs", "2"];
+    let out = lab.ok(&[&bench[..], &["-o", "out"]].concat());
+    let talk = stderr(&out);
+    assert!(
+        talk.contains("photos: 48 training images, 12 test images; resnet8") && talk.contains("6 of 6 cells"),
+        "{talk}"
+    );
+    for name in ["table.md", "table.csv", "table.tex", "index.html"] {
+        let text = fs::read_to_string(lab.path("out").join(name)).unwrap();
+        assert!(text.contains("deep-mcdd") && text.contains("dots") && !text.contains("left out"), "{name}: {text}");
+    }
+    assert_eq!(fs::read_to_string(lab.path("out/results.jsonl")).unwrap().lines().count(), 7);
+    assert_eq!(fs::read_dir(lab.path("out")).unwrap().count(), 6, "no networks are left");
+    // Nothing is done again, and more can be added.
+    let more = lab.ok(&[&bench[..], &["-o", "out", "--methods", "deep-mcdd:nu=0.01,softmax+msp"]].concat());
+    assert!(stderr(&more).contains("2 of 4 cells are there"), "{}", stderr(&more));
+    lab.fails(&["bench", "photos", "--id", "photos", "--net", "resnet8"], "bench images");
+    lab.fails(&["bench", "images", "--id", "photos", "--net", "resnet8"], "--ood");
+    lab.fails(
+        &["bench", "images", "--id", "cifar10", "--net", "resnet8", "--data", "none", "--ood", "dots"],
+        "CIFAR-10",
+    );
+}

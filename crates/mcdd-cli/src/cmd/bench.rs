@@ -11,12 +11,16 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use mcdd::data::{Table, sets};
+use mcdd::data::sets::Part;
+use mcdd::data::{ImageOptions, Images, Label, Table, sets};
 use mcdd::files::write_beside;
+use mcdd::net::NetName;
 use mcdd::protocol::Method;
 use mcdd::protocol::grid::{Grid, Outcome, Spectator};
+use mcdd::protocol::images::{self, ImageGrid, ImageSets};
 use mcdd::protocol::results::{About, Cell, Results};
 use mcdd::report::bench::{self, METRICS, Study};
+use mcdd::train::Epoch;
 use mcdd::train::optim::Schedule;
 use serde::Deserialize;
 
@@ -29,6 +33,8 @@ Examples:
   mcdd bench gas --methods paper -o gas         the paper's methods on the paper's GasSensor, beside its numbers
   mcdd bench mnist --methods alad --test-folds 1 -o mnist
   mcdd bench study.toml
+  mcdd bench images --id cifar10 --ood svhn,tinyimagenet --net resnet20 --epochs 30 -o cifar10
+  mcdd bench images --id photos/ --ood paintings/ --net resnet8
 
 Each class in turn is left out of training and shown to the finished model; the others are split into folds, one of which
 is tested each time. No data of another kind is needed, and test rows choose nothing. Results are kept as they come: after
@@ -53,7 +59,8 @@ Exit codes: 0 all cells are there, 2 error, 3 some cells failed (the tables list
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Files with at least three classes, the name of a data set (see mcdd datasets), or a TOML file
+    /// Files with at least three classes, the name of a data set (see mcdd datasets), or a TOML file; the word images with
+    /// --id and --net
     #[arg(value_name = "DATA", required = true)]
     data: Vec<String>,
 
@@ -69,9 +76,17 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     test_folds: Option<usize>,
 
-    /// Leave out only these classes [default: each in turn]
+    /// Leave out only these classes [default: each in turn]; with --id the sets or folders of images to show
     #[arg(long, value_name = "CLASS", num_args = 1..)]
     ood: Option<Vec<String>>,
+
+    /// Images to train on: a data set, or a folder of which a fifth is tested
+    #[arg(long, value_name = "NAME|DIR", requires = "net", help_heading = "Images")]
+    id: Option<String>,
+
+    /// The network for images: resnet20, resnet34, densenet100, …
+    #[arg(long, value_name = "NAME", requires = "id", help_heading = "Images")]
+    net: Option<String>,
 
     /// Do all of it with N seeds, which deal the folds anew; each fold has networks of its own [default: 1]
     #[arg(long, value_name = "N")]
@@ -171,6 +186,8 @@ struct Plan {
     folds: Option<usize>,
     test_folds: Option<usize>,
     ood: Option<Words>,
+    id: Option<String>,
+    net: Option<String>,
     seeds: Option<u64>,
     epochs: Option<usize>,
     schedule: Option<ScheduleName>,
@@ -215,6 +232,8 @@ impl Args {
         self.folds = self.folds.or(plan.folds);
         self.test_folds = self.test_folds.or(plan.test_folds);
         self.ood = self.ood.or(plan.ood.map(Into::into));
+        self.id = self.id.or(plan.id);
+        self.net = self.net.or(plan.net);
         self.seeds = self.seeds.or(plan.seeds);
         self.epochs = self.epochs.or(plan.epochs);
         self.schedule = self.schedule.or(plan.schedule);
@@ -234,10 +253,9 @@ impl Args {
         Ok(self)
     }
 
-    fn grid(&self, table: &Table) -> mcdd::Result<Grid> {
-        let usual = || vec!["usual".to_owned()];
-        let mut methods = Method::list(&self.methods.clone().unwrap_or_else(usual))?;
-        for Method { settings, .. } in &mut methods {
+    /// Gives all methods what was asked for.
+    fn change(&self, methods: &mut [Method]) -> mcdd::Result<()> {
+        for Method { settings, .. } in methods {
             if let Some(epochs) = self.epochs {
                 // Who says how many epochs wants all of them.
                 (settings.epochs, settings.steps) = (epochs, None);
@@ -249,6 +267,47 @@ impl Args {
             }
             settings.check()?;
         }
+        Ok(())
+    }
+
+    /// The images of `--id` and `--ood`, and what they are called.
+    fn image_sets(&self, id: &str) -> mcdd::Result<(ImageSets, String, Option<&'static str>)> {
+        let folder = options::data_folder(self.data_dir.clone());
+        let folder = folder.as_deref().unwrap_or(Path::new(options::NO_FOLDER));
+        let label = self.reading.options().label;
+        let skip_bad = self.reading.skip_bad;
+        let read = |name: &str, options: ImageOptions| Images::read(&[PathBuf::from(name)], &options).map(|(i, _)| i);
+        let (train, test, title, set) = match sets::find(id) {
+            Some(set) => {
+                let [train, test] = [Part::Train, Part::Test].map(|part| set.read_images(folder, part));
+                (train?.images, test?.images, set.title.to_owned(), Some(set.name))
+            }
+            None => {
+                let all = read(id, ImageOptions { label, skip_bad, ..ImageOptions::default() })?;
+                let (train, test) = all.split_rows(0.2, 0)?;
+                (all.select(&train), all.select(&test), id.trim_end_matches('/').to_owned(), None)
+            }
+        };
+        let shape = train.shape();
+        let names = self.ood.iter().flatten().flat_map(|n| n.split(',')).map(str::trim).filter(|n| !n.is_empty());
+        let other = |name: &str| {
+            let images = match sets::find(name) {
+                Some(set) => set.read_images(folder, Part::Test)?.images,
+                None => {
+                    let (size, channels) = (Some((shape.height, shape.width)), Some(shape.channels));
+                    read(name, ImageOptions { label: Label::None, size, channels, skip_bad, threads: 0 })?
+                }
+            };
+            Ok((name.trim_end_matches('/').to_owned(), images))
+        };
+        let ood = names.map(other).collect::<mcdd::Result<Vec<_>>>()?;
+        Ok((ImageSets { train, test, ood }, title, set))
+    }
+
+    fn grid(&self, table: &Table) -> mcdd::Result<Grid> {
+        let usual = || vec!["usual".to_owned()];
+        let mut methods = Method::list(&self.methods.clone().unwrap_or_else(usual))?;
+        self.change(&mut methods)?;
         let classes = match &self.ood {
             None => table.classes().to_vec(),
             Some(wanted) => {
@@ -280,6 +339,9 @@ impl Args {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let args = args.planned()?;
+    if let (Some(id), Some(net)) = (&args.id, &args.net) {
+        return run_images(&args, id, net);
+    }
     let Opened { table, title, short, coverage } =
         options::open(&args.data, args.data_dir.clone(), &args.reading, &args.columns)?;
     let about = About::new(&table, &title, coverage.as_ref())?;
@@ -295,15 +357,51 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let outcome = grid.run(&table, &mut results, &folder, options::threads(args.jobs), &progress);
     progress.finish();
-    let outcome = outcome?;
+    conclude(&args, &about, &mut results, &folder, outcome?, start)
+}
+
+/// The same for images of one set against those of others.
+fn run_images(args: &Args, id: &str, net: &str) -> anyhow::Result<ExitCode> {
+    if args.data != ["images"] {
+        let e = mcdd::Error::setting("--id is for images");
+        return Err(e.hint("mcdd bench images --id NAME --ood NAME,… --net NAME").into());
+    }
+    let net = NetName::parse(net)?;
+    let mut methods = images::methods(args.methods.as_deref().unwrap_or_default(), net)?;
+    args.change(&mut methods)?;
+    let (sets, title, set) = args.image_sets(id)?;
+    let about = About::of_images(&sets, &title, set, net)?;
+    let grid = ImageGrid { methods, seeds: args.seeds.unwrap_or(1), retry: args.retry };
+    let folder = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("bench-{}", set.unwrap_or("images"))));
+    let mut results = Results::open(&folder, &about, 1)?;
+    if !args.quiet {
+        ui::note(&about.coverage);
+    }
+    ui::catch_interrupts();
+    let progress = Progress::new(args.quiet);
+    let start = Instant::now();
+    let outcome = grid.run(&sets, &mut results, &folder, options::threads(args.jobs), &progress);
+    progress.finish();
+    conclude(args, &about, &mut results, &folder, outcome?, start)
+}
+
+/// Writes what came out, and says it.
+fn conclude(
+    args: &Args,
+    about: &About,
+    results: &mut Results,
+    folder: &Path,
+    outcome: Outcome,
+    start: Instant,
+) -> anyhow::Result<ExitCode> {
     results.sort()?;
     let cells: Vec<Cell> = results.cells().cloned().collect();
     if cells.is_empty() {
         ui::warning("stopped before the first cell; nothing is written");
         return Ok(ExitCode::from(130));
     }
-    let study = Study::new(&about, &cells);
-    write(&folder, &study)?;
+    let study = Study::new(about, &cells);
+    write(folder, &study)?;
     ui::print(&summary(&study))?;
     if !args.quiet {
         study.sentences().iter().for_each(|(method, sentence)| ui::note(&format!("{method}: {sentence}")));
@@ -447,6 +545,22 @@ impl Spectator for Progress {
             ui::note(&format!("going on: {done} of {total} cells are there"));
         }
         *shown = Some(new);
+    }
+
+    fn epoch(&self, method: &str, e: &Epoch, epochs: usize) {
+        let Ok(mut shown) = self.shown.lock() else { return };
+        let Some(s) = shown.as_mut().filter(|_| !self.quiet) else { return };
+        let accuracy =
+            e.held_out_accuracy.map_or(String::new(), |a| format!(", held-out accuracy {}%", ui::percent(a)));
+        let method = ui::plain(method);
+        let text =
+            format!("{method}: epoch {} of {epochs}, held-out loss {:.4}{accuracy}", e.epoch + 1, e.held_out_loss);
+        if let Some(bar) = &s.bar {
+            bar.set_message(text);
+        } else if e.epoch + 1 == epochs || s.said.elapsed().as_secs() >= 30 {
+            let _ = writeln!(io::stderr(), "{text}");
+            s.said = Instant::now();
+        }
     }
 
     fn done(&self, cell: &Cell) {

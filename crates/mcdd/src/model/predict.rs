@@ -176,6 +176,24 @@ impl Model {
         Ok(())
     }
 
+    /// Predicts rows or images that may not be ready yet, with all threads of `pool`.
+    ///
+    /// # Errors
+    /// If they have another width than the network's input.
+    pub fn predict_examples(&self, rows: Examples, pool: &Pool) -> Result<Predictions> {
+        let mut out = Predictions::default();
+        if rows.is_empty() {
+            return Ok(out);
+        }
+        if rows.width() != self.graph().input {
+            return Err(Error::data(format!("the input must be {} numbers for each row", self.graph().input)));
+        }
+        out.sized(rows.len(), self.told_apart(), self.has_distances());
+        blocks(self.ensemble(), rows, &mut out, pool);
+        self.p_values(&mut out);
+        Ok(out)
+    }
+
     /// Predicts one row in place, the way to serve single rows: without allocating, where the method gives the
     /// confidence itself.
     ///

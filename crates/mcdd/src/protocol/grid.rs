@@ -3,7 +3,7 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::data::{Column, Table};
 use crate::detector::Detect;
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
-use crate::train::{Preset, Run, Select, Settings, Watch};
+use crate::train::{Epoch, Preset, Run, Select, Settings, Watch};
 
 /// What the names of folders begin with in which networks are kept for the methods that share them.
 const NETWORKS: &str = ".networks-";
@@ -47,6 +47,8 @@ pub trait Spectator: Sync {
     fn notices(&self, _notices: &[String]) {}
     /// So many cells are there already, of so many.
     fn begin(&self, done: usize, total: usize, results: &Results);
+    /// An epoch of so many is over, where networks take long.
+    fn epoch(&self, _method: &str, _epoch: &Epoch, _epochs: usize) {}
     /// One more is done.
     fn done(&self, cell: &Cell);
     /// `true` leaves the rest for another time; cells that are not done are forgotten.
@@ -83,6 +85,7 @@ impl About {
             coverage: coverage.map_or_else(|| format!("{title}: {}", whole()), Coverage::to_string),
             classes: table.classes().iter().cloned().zip(table.class_sizes()).collect(),
             sha256: digest(table),
+            net: None,
         })
     }
 }
@@ -253,7 +256,7 @@ impl Grid {
         spectator: &dyn Spectator,
     ) -> bool {
         let split = Split::new(table, task.class, task.fold, self.folds, task.seed);
-        let networks = folder.join(format!("{NETWORKS}{}-{}-{:x}", task.seed, task.fold, hash(task.class)));
+        let networks = networks_folder(folder, task.seed, task.fold, task.class);
         let mut go_on = true;
         for method in &task.methods {
             // Where nothing can be written any more, nothing need be done.
@@ -318,6 +321,11 @@ impl Grid {
     }
 }
 
+/// Where networks are kept for the methods that share them.
+pub(super) fn networks_folder(folder: &Path, seed: u64, fold: usize, class: &str) -> PathBuf {
+    folder.join(format!("{NETWORKS}{seed}-{fold}-{:x}", hash(class)))
+}
+
 /// Trains and measures; none if it was stopped.
 fn measure(
     split: &Split,
@@ -347,7 +355,7 @@ fn panicked(why: &(dyn std::any::Any + Send)) -> Error {
 }
 
 /// Removes what networks were kept in, of this run and of runs that were killed.
-fn clear(folder: &Path) {
+pub(super) fn clear(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(NETWORKS) {
             let _ = fs::remove_dir_all(entry.path());
@@ -369,14 +377,14 @@ impl Watch for Stopper<'_> {
 }
 
 /// The settings that make a network: methods that differ in the rest share it.
-fn network(method: &Method) -> String {
+pub(super) fn network(method: &Method) -> String {
     let (detector, preset) = (Detect::default(), Preset::Best);
     let shared = Settings { detector, preset, members: 1, select: Select::Last, ..method.settings.clone() };
     // Another version of the program makes another network.
     serde_json::to_string(&(env!("CARGO_PKG_VERSION"), shared)).unwrap_or_default()
 }
 
-fn hash(text: &str) -> u64 {
+pub(super) fn hash(text: &str) -> u64 {
     let mut hash = DefaultHasher::new();
     text.hash(&mut hash);
     hash.finish()

@@ -4,6 +4,7 @@
 //! rows of the fold alone. [`grid`] runs all of it for several methods and goes on where it was stopped.
 
 pub mod grid;
+pub mod images;
 mod method;
 pub mod published;
 pub mod results;

@@ -59,6 +59,23 @@ pub fn tabular(data: &str, ood: &str, metric: &str, method: &str) -> Option<f64>
     ALL.iter().find(same).map(|p| p.value)
 }
 
+/// What the paper prints for images of one set against those of another (Tables 3 and 4), in percent; `network` is
+/// resnet34 or densenet100, and accuracies are the same for all sets.
+pub fn images(network: &str, data: &str, ood: &str, metric: &str, method: &str) -> Option<f64> {
+    let family = match network {
+        "resnet34" => "resnet",
+        "densenet100" => "densenet",
+        _ => return None,
+    };
+    let ood = if metric == "accuracy" { "-" } else { ood };
+    let same = |p: &&Published| {
+        p.table > 2
+            && (p.network.as_str(), p.data.as_str(), p.ood.as_str()) == (family, data, ood)
+            && (p.metric.as_str(), p.method.as_str()) == (metric, method)
+    };
+    ALL.iter().find(same).map(|p| p.value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +87,9 @@ mod tests {
         assert_eq!((count(2), count(3), count(4)), (34 * 5 * 3, 6 * 3, 18 * 4 * 3));
         assert!(all().iter().all(|p| (0.0..=100.0).contains(&p.value)));
         assert_eq!(tabular("gas", "1", "auroc", "deep-mcdd"), Some(96.08));
+        assert_eq!(images("resnet34", "svhn", "cifar10", "auroc", "deep-mcdd"), Some(95.60));
+        assert_eq!(images("densenet100", "cifar10", "svhn", "accuracy", "softmax+msp"), Some(92.87));
+        assert_eq!(images("resnet20", "svhn", "cifar10", "auroc", "deep-mcdd"), None);
         assert_eq!(tabular("mnist", "9", "detection_accuracy", "softmax+msp"), Some(80.44));
         assert_eq!(tabular("drive", "11", "tnr85", "softmax+mahalanobis"), Some(100.0));
         assert_eq!(tabular("drive", "12", "tnr85", "softmax+mahalanobis"), None);

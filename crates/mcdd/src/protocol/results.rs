@@ -33,6 +33,9 @@ pub struct About {
     pub classes: Vec<(String, usize)>,
     /// Of every value in the data, so that results of other data are never mixed in.
     pub sha256: String,
+    /// For images: the network; the classes are then the sets that were shown to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net: Option<String>,
 }
 
 /// What came out for one method, one class left out, one fold and one seed.
@@ -102,7 +105,7 @@ fn first() -> u32 {
 impl About {
     /// Whether it is the same data; names do not count.
     fn same(&self, other: &About) -> bool {
-        (&self.sha256, &self.set, &self.classes) == (&other.sha256, &other.set, &other.classes)
+        (&self.sha256, &self.set, &self.classes, &self.net) == (&other.sha256, &other.set, &other.classes, &other.net)
     }
 }
 

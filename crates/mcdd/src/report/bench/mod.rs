@@ -17,7 +17,7 @@ pub use tables::{csv, latex, markdown};
 use serde_json::{Map, Value};
 
 use crate::protocol::results::{About, Cell};
-use crate::protocol::{Method, Scenario, published};
+use crate::protocol::{Method, Scenario, images, published};
 use crate::train::Settings;
 
 /// Something that was measured; more is better.
@@ -79,6 +79,34 @@ impl Stat {
     }
 }
 
+/// How the parts of a study are called.
+struct Words {
+    row: &'static str,
+    rows: &'static str,
+    runs: &'static str,
+    question: &'static str,
+    what: &'static str,
+    such: &'static str,
+}
+
+const TABLE_WORDS: Words = Words {
+    row: "left out",
+    rows: "classes",
+    runs: "folds",
+    question: "How well would each method notice a class that it has never seen?",
+    what: "a class that it has never seen",
+    such: "such a class",
+};
+
+const IMAGE_WORDS: Words = Words {
+    row: "OOD set",
+    rows: "sets",
+    runs: "seeds",
+    question: "How well does each method notice images of another kind?",
+    what: "images of another set",
+    such: "those images",
+};
+
 /// What was measured, by seed and fold.
 type Runs<'a> = BTreeMap<(u64, usize), &'a Scenario>;
 
@@ -126,6 +154,14 @@ impl<'a> Study<'a> {
         Study { about, methods, classes, folds, seeds, cells, changed, measured }
     }
 
+    /// How its parts are called: of one table classes are left out, of images whole sets are shown.
+    fn words(&self) -> Words {
+        match self.about.net {
+            None => TABLE_WORDS,
+            Some(_) => IMAGE_WORDS,
+        }
+    }
+
     /// A method's number for a class.
     pub fn class(&self, method: &str, class: &str, metric: &Metric) -> Option<Stat> {
         let values: Vec<f64> = self.measured.get(&(method, class))?.values().filter_map(|s| (metric.of)(s)).collect();
@@ -166,7 +202,7 @@ impl<'a> Study<'a> {
         let sizes = self.classes.iter().map(|c| self.measured.get(&(method, *c)).map_or(0, BTreeMap::len));
         let (cells, there) = sizes.fold((0, 0), |(cells, there), n| (cells + n, there + usize::from(n > 0)));
         match (whole == wanted, cells == whole * self.classes.len()) {
-            _ if there < self.classes.len() => format!("{there} of {} classes", self.classes.len()),
+            _ if there < self.classes.len() => format!("{there} of {} {}", self.classes.len(), self.words().rows),
             (true, true) => format!("{whole}"),
             (false, true) => format!("{whole} of {wanted}"),
             _ => format!("{whole} of {wanted} and parts of others"),
@@ -176,7 +212,10 @@ impl<'a> Study<'a> {
     /// The paper's number for a class, or with none the mean over its classes; only where classes and settings are the same.
     pub fn paper(&self, method: &str, class: Option<&str>, metric: &Metric) -> Option<f64> {
         let set = self.about.set.as_deref().filter(|_| !self.changed.contains_key(method))?;
-        let number = |class: &str| published::tabular(set, class, metric.key, method);
+        let number = |class: &str| match &self.about.net {
+            None => published::tabular(set, class, metric.key, method),
+            Some(net) => published::images(net, set, class, metric.key, method),
+        };
         match class {
             Some(class) => number(class),
             None if self.classes.len() < self.about.classes.len() => None,
@@ -196,7 +235,12 @@ impl<'a> Study<'a> {
     /// Cells that failed, in words.
     pub fn failures(&self) -> Vec<String> {
         let failed = self.cells.iter().filter_map(|c| Some((c, c.error.as_ref()?)));
-        failed.map(|(c, e)| format!("{} without {}, fold {}, seed {}: {e}", c.method, c.ood, c.fold, c.seed)).collect()
+        let images = self.about.net.is_some();
+        let told = |(c, e): (&Cell, &String)| match images {
+            false => format!("{} without {}, fold {}, seed {}: {e}", c.method, c.ood, c.fold, c.seed),
+            true => format!("{} against {}, seed {}: {e}", c.method, c.ood, c.seed),
+        };
+        failed.map(told).collect()
     }
 
     /// What it says of the best three methods, in their order: a name, and how well it notices a class never seen.
@@ -207,9 +251,12 @@ impl<'a> Study<'a> {
             let classes = self.classes.iter().filter_map(|c| Some((*c, self.class(method, c, auroc)?.mean)));
             let (hardest, worst) = classes.min_by(|a, b| a.1.total_cmp(&b.1))?;
             let sentence = format!(
-                "AUROC {:.2} for a class that it has never seen; where 95% of the known test rows are kept, {:.1}% of such \
-                 a class are noticed; hardest is {hardest} ({worst:.2})",
-                mean.mean, rejected.mean
+                "AUROC {:.2} for {}; where 95% of the known test rows are kept, {:.1}% of {} are noticed; hardest is \
+                 {hardest} ({worst:.2})",
+                mean.mean,
+                self.words().what,
+                rejected.mean,
+                self.words().such
             );
             Some((mean.mean, method.to_string(), sentence))
         };
@@ -230,7 +277,12 @@ impl<'a> Study<'a> {
             some if some == self.folds => format!("{some} folds"),
             some => format!("{some} of {} folds", self.folds),
         };
-        let mut text = format!("{}. {classes} left out in turn, {folds}{seeds}", self.about.coverage);
+        let mut text = match self.about.net {
+            None => format!("{}. {classes} left out in turn, {folds}{seeds}", self.about.coverage),
+            Some(_) => {
+                format!("{}. Trained on it, and shown {} other sets{seeds}", self.about.coverage, self.classes.len())
+            }
+        };
         let mut changes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         self.changed.iter().for_each(|(method, what)| changes.entry(what).or_default().push(method));
         for (what, methods) in changes {
@@ -258,7 +310,11 @@ impl<'a> Study<'a> {
 
 /// In what a cell's settings differ from those that its method's name stands for.
 fn changes(cell: &Cell) -> Option<String> {
-    let usual = Settings { seed: cell.settings.seed, ..Method::parse(&cell.method).ok()?.settings };
+    let method = match &cell.settings.image {
+        None => Method::parse(&cell.method).ok()?,
+        Some(image) => images::methods(std::slice::from_ref(&cell.method), image.net).ok()?.pop()?,
+    };
+    let usual = Settings { seed: cell.settings.seed, ..method.settings };
     let fields = |s: &Settings| match serde_json::to_value(s) {
         Ok(Value::Object(map)) => map,
         _ => Map::new(),

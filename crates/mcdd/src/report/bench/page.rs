@@ -32,9 +32,10 @@ fn cell(stat: Option<Stat>, paper: Option<f64>, bold: bool, most: usize) -> Stri
 /// A page that stands alone, with its figures.
 pub fn page(study: &Study) -> String {
     let mut out = format!(
-        "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<meta name=color-scheme content=\"light dark\">\n<title>{0}: classes never seen</title>\n<style>\n{STYLE}</style>\n<main>\n<h1>{0}</h1>\n<p class=lead>How well would each method notice a class that it has never seen? {1}.</p>\n",
+        "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<meta name=color-scheme content=\"light dark\">\n<title>{0}: what it has never seen</title>\n<style>\n{STYLE}</style>\n<main>\n<h1>{0}</h1>\n<p class=lead>{2} {1}.</p>\n",
         html(&study.about.title),
-        html(&study.header())
+        html(&study.header()),
+        study.words().question
     );
     out.push_str("<ul>\n");
     for (method, sentence) in study.sentences() {
@@ -45,13 +46,19 @@ pub fn page(study: &Study) -> String {
     if !failures.is_empty() {
         let _ = writeln!(out, "<p class=warn>{} cells failed; they are listed at the end.</p>", failures.len());
     }
-    out.push_str("<p class=note>Numbers are means in percent ± standard deviation over folds, the best of a row or column in bold. Known rows are positive.");
+    let words = study.words();
+    let _ = write!(
+        out,
+        "<p class=note>Numbers are means in percent ± standard deviation over {}, the best of a row or column in bold. Known rows are positive.",
+        words.runs
+    );
     out.push_str(if study.has_paper() { " Below a number: what the paper prints, and ours less it." } else { "" });
-    out.push_str("</p>\n<h2>Mean over the classes</h2>\n<div class=wide><table>\n<thead><tr><th>method</th>");
+    let _ =
+        write!(out, "</p>\n<h2>Mean over the {}</h2>\n<div class=wide><table>\n<thead><tr><th>method</th>", words.rows);
     METRICS.iter().for_each(|m| {
         let _ = write!(out, "<th title=\"{}\">{}</th>", html(m.title), html(m.short));
     });
-    out.push_str("<th>folds</th></tr></thead>\n<tbody>\n");
+    let _ = writeln!(out, "<th>{}</th></tr></thead>\n<tbody>", words.runs);
     let columns: Vec<Vec<Option<Stat>>> = METRICS.iter().map(|m| row(study, None, m)).collect();
     let bold: Vec<Vec<bool>> = columns.iter().map(|c| study.best(&study.methods, c)).collect();
     for (i, method) in study.methods.iter().enumerate() {
@@ -68,7 +75,7 @@ pub fn page(study: &Study) -> String {
     // What most look for first.
     let (first, rest): (Vec<_>, Vec<_>) = METRICS.iter().partition(|m| m.key == "auroc");
     for m in first.into_iter().chain(rest) {
-        let _ = write!(out, "<h2>{}</h2>\n<div class=wide><table>\n<thead><tr><th>left out</th>", html(&title(m)));
+        let _ = write!(out, "<h2>{}</h2>\n<div class=wide><table>\n<thead><tr><th>{}</th>", html(&title(m)), words.row);
         study.methods.iter().for_each(|method| {
             let _ = write!(out, "<th>{}</th>", html(method));
         });
@@ -86,7 +93,7 @@ pub fn page(study: &Study) -> String {
         out.push_str("</tbody></table></div>\n");
     }
     out.push_str(
-        "<h2>The data</h2>\n<div class=wide><table>\n<thead><tr><th>class</th><th>rows</th></tr></thead>\n<tbody>\n",
+        "<h2>The data</h2>\n<div class=wide><table>\n<thead><tr><th>name</th><th>rows</th></tr></thead>\n<tbody>\n",
     );
     for (name, rows) in &study.about.classes {
         let _ = writeln!(out, "<tr><th>{}</th><td>{}</td></tr>", html(name), crate::data::sets::thousands(*rows));
@@ -101,7 +108,7 @@ pub fn page(study: &Study) -> String {
     }
     let _ = writeln!(
         out,
-        "<p class=note>mcdd {}. Scaling and weights come from the training rows of each fold alone. TNR and detection accuracy \
+        "<p class=note>mcdd {}. Scaling and weights come from training rows alone. TNR and detection accuracy \
          are read off the curve of the test rows, as in the paper: they say what a threshold could do.</p>\n</main>",
         html(&study.versions())
     );

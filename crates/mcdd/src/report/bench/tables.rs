@@ -52,15 +52,18 @@ pub(super) fn most(row: &[Option<Stat>]) -> usize {
 /// All numbers: means, then each metric class by class.
 pub fn markdown(study: &Study) -> String {
     let mut out = format!("# {}\n\n{}.\n\n", plain(&study.about.title), plain(&study.header()));
-    out.push_str(
-        "Means in percent ± standard deviation over folds; the best of a column or row is bold. ID rows are positive.",
-    );
+    out.push_str(&format!(
+        "Means in percent ± standard deviation over {}; the best of a column or row is bold. ID rows are positive.",
+        study.words().runs
+    ));
     out.push_str(if study.has_paper() { " In brackets the paper's number, and ours less it.\n" } else { "\n" });
     let titles: Vec<&str> = METRICS.iter().map(|m| m.title).collect();
     let _ = write!(
         out,
-        "\n## Mean over the classes\n\n| method | {} | folds |\n|---{}|---|\n",
+        "\n## Mean over the {}\n\n| method | {} | {} |\n|---{}|---|\n",
+        study.words().rows,
         titles.join(" | "),
+        study.words().runs,
         "|---".repeat(METRICS.len())
     );
     let columns: Vec<Vec<Option<Stat>>> =
@@ -77,8 +80,9 @@ pub fn markdown(study: &Study) -> String {
     for m in &METRICS {
         let _ = write!(
             out,
-            "\n## {}\n\n| left out | {} |\n|---{}|\n",
+            "\n## {}\n\n| {} | {} |\n|---{}|\n",
             title(m),
+            study.words().row,
             study.methods.iter().map(|m| plain(m)).collect::<Vec<_>>().join(" | "),
             "|---".repeat(study.methods.len())
         );

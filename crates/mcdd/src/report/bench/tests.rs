@@ -27,6 +27,7 @@ fn about(set: Option<&str>, classes: &[&str]) -> About {
         coverage: "A & B: 5 of 10 rows".into(),
         classes: classes.iter().map(|c| (c.to_string(), 7)).collect(),
         sha256: "x".into(),
+        net: None,
     }
 }
 
