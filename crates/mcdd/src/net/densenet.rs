@@ -27,7 +27,7 @@ pub fn densenet(
         let error = Error::setting(format!("there is no DenseNet with three blocks and {depth} layers"));
         return Err(error.hint("take 40, 100, 190 or another depth that is 6n + 4"));
     }
-    if !(1..=256).contains(&growth) || !(reduction > 0.0 && reduction <= 1.0) {
+    if !((1..=256).contains(&growth) && reduction > 0.0 && reduction <= 1.0) {
         return Err(Error::setting("growth must be from 1 to 256, and the reduction above 0 and at most 1"));
     }
     let (mut build, value) = Build::new(image);
