@@ -57,10 +57,9 @@ pub struct Norm {
 }
 
 #[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant)] // a network has a hundred of them
 pub enum Work {
     /// A convolution; a linear layer is one with a window of one pixel.
-    Conv { conv: Conv, weight: usize, bias: Option<usize> },
+    Conv { conv: Box<Conv>, weight: usize, bias: Option<usize> },
     /// Means of windows.
     Pool { kernel: [usize; 2], stride: usize },
     /// Sums: each input is added to the output's channels from its offset on.
@@ -144,12 +143,12 @@ pub fn compile(graph: &Graph) -> Result<Plan> {
             Layer::Relu => View { relu: true, ..from },
             Layer::BatchNorm { .. } => b.norm(from, first),
             Layer::Linear { inputs, outputs, bias } => {
-                let conv = Conv::new([1, 1], [inputs, outputs], [1, 1], 1, 0)?;
+                let conv = Box::new(Conv::new([1, 1], [inputs, outputs], [1, 1], 1, 0)?);
                 b.step(&[(from, 0)], shape, Work::Conv { conv, weight: first, bias: bias.then_some(first + 1) })
             }
             Layer::Conv2d { inputs, outputs, kernel, stride, padding, bias } => {
                 let sides = [b.plan.buffers[from.buffer].height, b.plan.buffers[from.buffer].width];
-                let conv = Conv::new(sides, [inputs, outputs], kernel, stride, padding)?;
+                let conv = Box::new(Conv::new(sides, [inputs, outputs], kernel, stride, padding)?);
                 b.step(&[(from, 0)], shape, Work::Conv { conv, weight: first, bias: bias.then_some(first + 1) })
             }
             Layer::AvgPool { kernel, stride } => {
