@@ -61,6 +61,8 @@ fn folders_are_trained_on_predicted_and_evaluated() {
     // The same again is the same model; checkpoints go on.
     lab.ok(&[&TRAIN[..], &["-o", "again.mcdd", "--checkpoint", "run", "-q", "--threads", "1"]].concat());
     assert!(fs::read(lab.path("m.mcdd")).unwrap() == fs::read(lab.path("again.mcdd")).unwrap());
+    lab.ok(&["figure", "samples", "m.mcdd", "photos", "--rows", "3", "-o", "samples"]);
+    assert!(fs::read_to_string(lab.path("samples.svg")).unwrap().contains("data:image/png"));
     lab.fails(&["predict", "m.mcdd", "no-such-folder"], "no such file");
     lab.write("t.csv", "a,b\n1,2\n");
     lab.fails(&["predict", "m.mcdd", "t.csv"], "t.csv");

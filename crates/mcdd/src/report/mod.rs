@@ -10,7 +10,7 @@ pub mod model;
 mod samples;
 
 pub use latent::{Shown, latent_space};
-pub use samples::{Chosen, choose_samples};
+pub use samples::{Chosen, choose_images, choose_samples};
 
 /// A method as papers write it: `Deep-MCDD` for `deep-mcdd`.
 pub fn method_name(name: &str) -> &str {

@@ -1,9 +1,11 @@
-//! Which rows of a table a model is most and least sure of, class by class.
+//! Which rows of a table, or which images, a model is most and least sure of, class by class.
 
 use super::figure::{Cell, ClassSamples, Looks, MOST_CELLS, Sample, short_number};
-use crate::data::{Column, ColumnKind, Schema, Table};
+use crate::data::{Column, ColumnKind, Images, Labels, Schema, Table};
 use crate::error::{Error, Result};
 use crate::model::{Model, Predictions, Threshold};
+use crate::net::cpu::pool::Pool;
+use crate::train::{Examples, Pictures};
 
 /// The rows to show.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +30,42 @@ pub fn choose_samples(model: &Model, table: &Table, each: usize, picture: Option
         check_picture(table, size)?;
     }
     let predictions = model.predict(table)?;
-    let by_label = table.labels.is_some();
-    let (groups, foreign) = groups(model, table, &predictions);
+    choose(model, table.labels.as_ref(), &predictions, each, |all| match picture {
+        Some([width, height]) => Ok((Looks::Picture { width, height, channels: 1 }, pixels(table, all))),
+        None => features(model.schema(), table, all),
+    })
+}
+
+/// The same for images.
+///
+/// # Errors
+/// If the model reads no images of this shape, or none has a class of it.
+pub fn choose_images(model: &Model, images: &Images, each: usize, pool: &Pool) -> Result<Chosen> {
+    let Some(spec) = &model.schema().image else {
+        return Err(Error::data("the model reads tables, and these are images").hint("give a table"));
+    };
+    let (rows, y): (Vec<usize>, Vec<u32>) = ((0..images.rows()).collect(), vec![0; images.rows()]);
+    let predictions = model.predict_examples(Examples::Images(Pictures { images, rows: &rows, spec, y: &y }), pool)?;
+    choose(model, images.labels.as_ref(), &predictions, each, |all| {
+        let looks = Looks::Picture { width: images.width, height: images.height, channels: images.channels };
+        let shares = |row: &usize| images.image(*row).iter().map(|&b| f64::from(b) / 255.0).collect();
+        let contents: Vec<Content> = all.iter().map(|row| (shares(row), Vec::new())).collect();
+        Ok((looks, Box::new(contents.into_iter())))
+    })
+}
+
+/// What rows are, and what each shows.
+type Shown = (Looks, Box<dyn Iterator<Item = Content>>);
+
+fn choose(
+    model: &Model,
+    labels: Option<&Labels>,
+    predictions: &Predictions,
+    each: usize,
+    show: impl FnOnce(&[usize]) -> Result<Shown>,
+) -> Result<Chosen> {
+    let by_label = labels.is_some();
+    let (groups, foreign) = groups(model, labels, predictions);
     let chosen: Vec<(String, [Vec<usize>; 2])> = groups
         .into_iter()
         .filter(|(_, rows)| !rows.is_empty())
@@ -40,15 +76,12 @@ pub fn choose_samples(model: &Model, table: &Table, each: usize, picture: Option
         return Err(Error::data("no row has a class of this model")
             .hint("check the file and --label; mcdd inspect lists the classes"));
     }
-    let (looks, mut contents) = match picture {
-        Some([width, height]) => (Looks::Picture { width, height }, pixels(table, &all)),
-        None => features(model.schema(), table, &all)?,
-    };
+    let (looks, mut contents) = show(&all)?;
     let threshold = model.threshold()?;
     let mut sample = |row: usize| {
         let (values, cells) = contents.next().unwrap_or_default();
         let confidence = predictions.confidence[row].clamp(-1e100, 1e100);
-        let note = note(model, table, &predictions, threshold, row);
+        let note = note(model, labels, predictions, threshold, row);
         Sample { name: format!("row {}", short_number((row + 1) as f64, 12)), confidence, note, values, cells }
     };
     let mut classes = Vec::new();
@@ -76,16 +109,16 @@ fn check_picture(table: &Table, [width, height]: [usize; 2]) -> Result<()> {
 }
 
 /// The classes with their rows, and how many rows belong to none.
-fn groups(model: &Model, table: &Table, predictions: &Predictions) -> (Vec<(String, Vec<usize>)>, usize) {
+fn groups(model: &Model, labels: Option<&Labels>, predictions: &Predictions) -> (Vec<(String, Vec<usize>)>, usize) {
     let classes = model.classes();
-    let names = if classes.is_empty() { table.classes() } else { classes };
+    let names = if classes.is_empty() { labels.map_or(&[][..], |l| &l.names) } else { classes };
     let mut groups: Vec<(String, Vec<usize>)> = names.iter().map(|c| (c.clone(), Vec::new())).collect();
     let mut foreign = 0;
-    if table.labels.is_none() && predictions.class.is_empty() {
-        return (vec![("all rows".into(), (0..table.rows()).collect())], 0);
+    if labels.is_none() && predictions.class.is_empty() {
+        return (vec![("all rows".into(), (0..predictions.rows()).collect())], 0);
     }
-    for row in 0..table.rows() {
-        let class = match table.label_name(row) {
+    for row in 0..predictions.rows() {
+        let class = match name_of(labels, row) {
             Some(label) => names.iter().position(|c| c == label),
             None => predictions.class.get(row).map(|&c| c as usize),
         };
@@ -105,10 +138,16 @@ fn ends(mut rows: Vec<usize>, confidence: &[f64], each: usize) -> [Vec<usize>; 2
     [rows[..high].to_vec(), rows.iter().rev().take(low).copied().collect()]
 }
 
+/// The label of a row, where it has one.
+fn name_of(labels: Option<&Labels>, row: usize) -> Option<&str> {
+    let labels = labels?;
+    labels.names.get(*labels.codes.get(row)? as usize).map(String::as_str)
+}
+
 /// What is wrong with a row: another class than its own, or none.
-fn note(model: &Model, table: &Table, predictions: &Predictions, threshold: Threshold, row: usize) -> String {
+fn note(model: &Model, labels: Option<&Labels>, predictions: &Predictions, threshold: Threshold, row: usize) -> String {
     let said = predictions.class.get(row).and_then(|&c| model.classes().get(c as usize));
-    let wrong = said.filter(|&s| table.label_name(row).is_some_and(|label| label != s));
+    let wrong = said.filter(|&s| name_of(labels, row).is_some_and(|label| label != s));
     let unknown = !threshold.known(predictions.confidence[row]);
     match (wrong, unknown) {
         (Some(class), _) => format!("→ {class}{}", if unknown { ", unknown" } else { "" }),
@@ -132,7 +171,7 @@ fn pixels(table: &Table, rows: &[usize]) -> Box<dyn Iterator<Item = Content>> {
 }
 
 /// The inputs of some rows in deviations, and where they are few as they stand in the data.
-fn features(schema: &Schema, table: &Table, rows: &[usize]) -> Result<(Looks, Box<dyn Iterator<Item = Content>>)> {
+fn features(schema: &Schema, table: &Table, rows: &[usize]) -> Result<Shown> {
     let x = schema.transform(table, Some(rows))?;
     let width = schema.width();
     // From an input back to its cell.

@@ -3,19 +3,21 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use mcdd::data::{Label, ReadOptions, Table};
+use mcdd::data::{ImageOptions, Images, Label, ReadOptions, Shape, Table};
 use mcdd::model::Model;
-use mcdd::report::choose_samples;
+use mcdd::net::cpu::pool::Pool;
 use mcdd::report::figure::{samples, short_number};
+use mcdd::report::{Chosen, choose_images, choose_samples};
 
 use super::Output;
-use crate::options::Reading;
+use crate::options::{self, Reading};
 use crate::ui;
 
 const EXAMPLES: &str = "\
 Examples:
   mcdd figure samples flowers.mcdd test.csv
   mcdd figure samples digits.mcdd t10k-images-idx3-ubyte.gz --image 28x28 -o digits
+  mcdd figure samples photos.mcdd test/                         a model of images
 
 Rows are put in classes by their labels, or by the model where there are none (--label none). A
 note beside a row says what it was taken for, and whether it was called unknown.";
@@ -63,6 +65,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.output.check("samples")?;
     let model = Model::load(&args.model)?;
     let asked = args.reading.options();
+    if let Some(spec) = &model.schema().image {
+        let Shape { height, width, channels } = spec.shape();
+        let (label, skip_bad) = (asked.label, asked.skip_bad);
+        let options =
+            ImageOptions { label, size: Some((height, width)), channels: Some(channels), skip_bad, threads: 0 };
+        let (images, notices) = Images::read(&args.data, &options)?;
+        if !args.output.quiet {
+            notices.iter().for_each(|n| ui::note(n));
+        }
+        let chosen = choose_images(&model, &images, args.rows, &Pool::new(options::threads(None)))?;
+        return draw(&args, chosen, images.rows());
+    }
     // Labels are used where they are; the column that training had them in is known.
     let column = model.schema().label.as_ref().and_then(|l| Some((l.name.clone(), l.position?)));
     let label = match (asked.label.clone(), column) {
@@ -71,7 +85,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (label, _) => label,
     };
     let table = Table::read(&args.data, &ReadOptions { label, ..asked })?;
-    let mut chosen = choose_samples(&model, &table, args.rows, args.image)?;
+    let chosen = choose_samples(&model, &table, args.rows, args.image)?;
+    draw(&args, chosen, table.rows())
+}
+
+fn draw(args: &Args, mut chosen: Chosen, rows: usize) -> anyhow::Result<ExitCode> {
     if !args.output.quiet && chosen.foreign > 0 {
         ui::note(&format!("{} rows have a label that is no class of the model, and are not shown", chosen.foreign));
     }
@@ -86,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let caption = format!(
         "Of {} rows, the {} of each class ({by}) with the highest and the lowest confidence; the number is the confidence. \
          An arrow: the class that the row was taken for; unknown: the confidence is below the model's threshold{counted}.",
-        short_number(table.rows() as f64, 12),
+        short_number(rows as f64, 12),
         args.rows,
     );
     let figure = samples("Rows with the highest and the lowest confidence", &caption, &chosen.looks, &chosen.classes)?;

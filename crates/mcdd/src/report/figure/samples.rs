@@ -16,7 +16,7 @@ pub struct Sample {
     pub confidence: f64,
     /// What else is to be said: what it was taken for, say; may be empty.
     pub note: String,
-    /// Of a picture the brightness of each pixel from 0 to 1, row by row; else how many deviations each feature is from its
+    /// Of a picture the brightness of each pixel, or of each of its colours, from 0 to 1, row by row; else how many deviations each feature is from its
     /// mean.
     pub values: Vec<f64>,
     /// The features as they stand in the data, where there are at most [`MOST_CELLS`]; else empty.
@@ -65,6 +65,8 @@ pub enum Looks {
         width: usize,
         /// Pixels in a column.
         height: usize,
+        /// Values of a pixel: 1 for grey, 3 for red, green and blue.
+        channels: usize,
     },
     /// Features with these names.
     Features(Vec<String>),
@@ -82,7 +84,10 @@ const GAP: f64 = 26.0;
 pub fn samples(title: &str, caption: &str, looks: &Looks, classes: &[ClassSamples]) -> Result<Figure> {
     let all = || classes.iter().flat_map(|c| c.highest.iter().chain(&c.lowest));
     let wanted = match looks {
-        Looks::Picture { width, height } => width.checked_mul(*height).unwrap_or(0),
+        Looks::Picture { width, height, channels: channels @ (1 | 3) } => {
+            width.checked_mul(*height).and_then(|n| n.checked_mul(*channels)).unwrap_or(0)
+        }
+        Looks::Picture { .. } => 0,
         Looks::Features(names) => names.len(),
     };
     if wanted == 0 || all().any(|s| s.values.len() != wanted) {
@@ -96,7 +101,7 @@ pub fn samples(title: &str, caption: &str, looks: &Looks, classes: &[ClassSample
     let most = all_sizes(classes).max(1);
     let decimals = decimals(all().map(|s| s.confidence));
     match looks {
-        Looks::Picture { width, height } => {
+        Looks::Picture { width, height, .. } => {
             heads(&mut page, left);
             let place = Pictures { size: [*width, *height], left, block, most, decimals };
             place.draw(&mut page, classes);
@@ -166,7 +171,7 @@ impl Pictures {
                 for (i, s) in side.iter().enumerate() {
                     let at = x + i as f64 * cell;
                     let area = Area { x: at, y: page.y, w, h };
-                    page.scene.shapes.push(Shape::Image { area, raster: grey(&s.values, self.size) });
+                    page.scene.shapes.push(Shape::Image { area, raster: picture(&s.values, self.size) });
                     page.scene.rect(area, Style::line(Paint::Muted, 0.7));
                     let base = page.y + h + 5.0 + font::ASCENT * TINY;
                     let text = |t: &str, y: f64| Text::new(at, y, font::fitted(t, TINY, false, cell - 4.0), TINY);
@@ -179,11 +184,18 @@ impl Pictures {
     }
 }
 
-fn grey(values: &[f64], [columns, rows]: [usize; 2]) -> Raster {
-    let rgba = values.iter().flat_map(|v| {
-        let v = (v.clamp(0.0, 1.0) * 255.0).round() as u8;
-        [v, v, v, 255]
-    });
+/// Grey, or in colours where there are three values for each pixel.
+fn picture(values: &[f64], [columns, rows]: [usize; 2]) -> Raster {
+    let level = |v: f64| (v.clamp(0.0, 1.0) * 255.0).round() as u8;
+    let channels = values.len() / (columns * rows).max(1);
+    let pixel = |p: &[f64]| match *p {
+        [red, green, blue] => [level(red), level(green), level(blue), 255],
+        _ => {
+            let grey = level(p.first().copied().unwrap_or(0.0));
+            [grey, grey, grey, 255]
+        }
+    };
+    let rgba = values.chunks_exact(channels.max(1)).flat_map(pixel);
     Raster { columns: columns as u32, rows: rows as u32, rgba: rgba.collect() }
 }
 

@@ -54,7 +54,7 @@ fn line_panel(series: usize) -> LinePanel {
 
 fn sample_figure(looks: &Looks) -> Figure {
     let count = match looks {
-        Looks::Picture { width, height } => width * height,
+        Looks::Picture { width, height, channels } => width * height * channels,
         Looks::Features(names) => names.len(),
     };
     let sample = |i: usize| Sample {
@@ -93,7 +93,8 @@ fn all() -> Vec<(String, Figure)> {
         out.push((format!("lines {series}"), lines("Lines", "Caption.", &names(series), &panels).unwrap()));
     }
     let few = Looks::Features(names(8));
-    for looks in [Looks::Picture { width: 8, height: 8 }, few, Looks::Features(vec!["f".into(); 128])] {
+    let [grey, colour] = [1, 3].map(|channels| Looks::Picture { width: 8, height: 8, channels });
+    for looks in [grey, colour, few, Looks::Features(vec!["f".into(); 128])] {
         out.push((format!("samples {looks:?}"), sample_figure(&looks)));
     }
     out
