@@ -208,7 +208,10 @@ fn demo_leaves_what_it_talks_about() {
     let text = stdout(&lab.ok(&["demo", "--quiet"]));
     assert!(text.contains("mcdd") && text.contains("softmax (MSP)") && text.contains("says unknown"), "{text}");
     let commands: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("Try next")).skip(1).collect();
-    assert_eq!(commands.len(), 5);
+    assert_eq!(commands.len(), 6);
+    let page = fs::read_to_string(lab.path("mcdd-demo/report.html")).unwrap();
+    assert!(page.contains("Handwritten digits without any 7") && page.len() < 1_000_000);
+    assert!(text.contains("open mcdd-demo/report.html in a browser"), "{text}");
     for line in commands {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert!(words[0].ends_with("mcdd"), "{line}");
@@ -219,7 +222,7 @@ fn demo_leaves_what_it_talks_about() {
 #[test]
 fn help_has_examples_and_completions_are_scripts() {
     let lab = Lab::new();
-    for command in ["train", "predict", "evaluate", "metrics", "inspect", "demo", "completions"] {
+    for command in ["train", "predict", "evaluate", "explain", "metrics", "inspect", "demo", "completions"] {
         let text = stdout(&lab.ok(&[command, "--help"]));
         assert!(text.contains("Examples:") && text.contains(&format!("mcdd {command}")), "{command}");
     }

@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = options::replicates)]
     bootstrap: usize,
 
-    /// Seed of the replicates
+    /// Seed of the replicates, and of the rows that a report draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
 

@@ -25,7 +25,7 @@ impl SchemaColumn {
     pub fn cell(&self, x: &[f32]) -> String {
         match &self.kind {
             ColumnKind::Numeric { indicator: true, .. } if x[1] > 0.5 => "missing".into(),
-            ColumnKind::Numeric { mean, std, .. } => number(mean + f64::from(x[0]) * std, *std, 4),
+            ColumnKind::Numeric { mean, std, .. } => number(x[0], *mean, *std, 4),
             ColumnKind::Categorical { categories, .. } => match x.iter().position(|&v| v > 0.5) {
                 Some(at) => categories.get(at).cloned().unwrap_or_else(|| "missing".into()),
                 None => "not seen in training".into(),
@@ -38,7 +38,7 @@ impl SchemaColumn {
     /// its share.
     pub fn usual(&self, x: &[f32]) -> String {
         match &self.kind {
-            ColumnKind::Numeric { mean, std, .. } => number(mean + f64::from(x[0]) * std, *std, 2),
+            ColumnKind::Numeric { mean, std, .. } => number(x[0], *mean, *std, 2),
             ColumnKind::Categorical { categories, .. } => {
                 let most = x.iter().enumerate().fold(0, |m, (i, v)| if *v > x[m] { i } else { m });
                 let name = categories.get(most).map_or("missing", String::as_str);
@@ -49,14 +49,19 @@ impl SchemaColumn {
     }
 }
 
-/// A number that went through single precision as a deviation, without what that added: `digits` decimals of a deviation.
-fn number(value: f64, deviation: f64, digits: i32) -> String {
-    // What is lost against the deviation is nothing; a number far from 0 has few decimals, and a tiny one many.
-    let value = if value.abs() < 1e-5 * deviation { 0.0 } else { value };
-    if !value.is_finite() || (value != 0.0 && !(1e-6..1e15).contains(&value.abs())) {
+/// What is `x` deviations from the mean, in the table's units, to so many decimals of a deviation: single precision has added
+/// noise beyond them, the more the further out.
+fn number(x: f32, mean: f64, deviation: f64, digits: i32) -> String {
+    let x = f64::from(x);
+    let value = mean + x * deviation;
+    let last = libm::floor(libm::log10(deviation * (x.abs() / 10.0).max(1.0))) - f64::from(digits);
+    if value.abs() < 0.5 * libm::pow(10.0, last) {
+        return "0".into();
+    }
+    if !value.is_finite() || !(1e-6..1e15).contains(&value.abs()) {
         return format!("{value:.4e}");
     }
-    let decimals = (f64::from(digits) - libm::floor(libm::log10(deviation))).clamp(0.0, 12.0) as usize;
+    let decimals = (-last).clamp(0.0, 12.0) as usize;
     let text = format!("{value:.decimals$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     if text == "-0" { "0".into() } else { text.into() }
@@ -98,7 +103,10 @@ mod tests {
         let colour = &places[1].0;
         assert_eq!(colour.cell(&[0.0, 0.0, 0.0]), "not seen in training");
         assert_eq!(colour.usual(&[0.2, 0.7, 0.1]), "red (70%)");
-        assert_eq!((number(-1e-9, 1.0, 4), number(2e-9, 1e-8, 4)), ("0".into(), "2.0000e-9".into()));
-        assert_eq!((number(-0.00004, 1.0, 4), number(1234.5678, 100.0, 4)), ("0".into(), "1234.57".into()));
+        assert_eq!((number(-1e-9, 0.0, 1.0, 4), number(0.2, 0.0, 1e-8, 4)), ("0".into(), "2.0000e-9".into()));
+        assert_eq!((number(-0.00004, 0.0, 1.0, 4), number(0.345678, 1200.0, 100.0, 4)), ("0".into(), "1234.57".into()));
+        let far = (500.0f32 - 99.984) / 0.5864;
+        assert_eq!((number(far, 99.984, 0.5864, 4), number(far, 99.984, 0.5864, 2)), ("500".into(), "500".into()));
+        assert_eq!(number(1e9, 0.0, 1e300, 4), "inf");
     }
 }

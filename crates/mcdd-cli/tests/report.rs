@@ -1,0 +1,113 @@
+//! Reports, figures and explanations as files and text; `browser.rs` looks at the page.
+
+mod help;
+
+use std::fs;
+
+use help::{Lab, class, stderr, stdout, table};
+use serde_json::Value;
+
+/// What the page was made of.
+fn data(lab: &Lab, page: &str) -> Value {
+    let text = fs::read_to_string(lab.path(page)).unwrap();
+    let (_, rest) = text.split_once("id=data>").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+/// Columns a to d, of which b tells the classes apart, and a category.
+fn row(i: usize) -> String {
+    let noise = |k: usize| ((i * 37 + k * 11) % 101) as f64 / 50.0 - 1.0;
+    let side = if class(i) == "even" { 5.0 } else { -5.0 };
+    let colour = if class(i) == "even" { "red" } else { "blue" };
+    format!("{},{},{},{},{colour},{}", 100.0 + noise(1), side + noise(2), noise(3), 0.001 * noise(4), class(i))
+}
+
+const HEADER: &str = "a,b,c,d,colour,label";
+
+fn trained() -> Lab {
+    let lab = Lab::new();
+    lab.write("train.csv", &table(300, row, HEADER));
+    lab.ok(&["train", "train.csv", "-o", "m.mcdd", "--preset", "fast", "--epochs", "10", "-q", "--report", "t.html"]);
+    lab
+}
+
+#[test]
+fn train_reports_on_the_rows_it_held_out() {
+    let lab = trained();
+    let report = data(&lab, "t.html");
+    assert_eq!((report["rows"].as_u64(), report["sets"].as_array().unwrap().len()), (Some(30), 0));
+    assert_eq!(report["about"]["held_out"], true);
+    assert_eq!(report["held_out_rows"], 30);
+    let command = "mcdd train train.csv -o m.mcdd --preset fast --epochs 10 -q --report t.html";
+    assert_eq!(report["about"]["command"], command);
+    let page = fs::read_to_string(lab.path("t.html")).unwrap();
+    assert!(page.contains("the threshold was set on them") && page.contains("held-out rows of train.csv"));
+    assert_eq!(report["training"].as_array().unwrap().len(), 1);
+    lab.fails(&["train", "train.csv", "--report", "no/where.html"], "no such folder");
+}
+
+#[test]
+fn evaluate_writes_a_page_and_figures() {
+    let lab = trained();
+    lab.write("far.csv", &table(20, |i| format!("500,{i},0,0,red,even"), HEADER));
+    lab.write("mixed.csv", &table(60, |i| if i % 6 == 0 { row(i).replace("even", "prime") } else { row(i) }, HEADER));
+    let run = ["evaluate", "m.mcdd", "mixed.csv", "--ood", "far.csv", "--bootstrap", "0"];
+    let plain = stdout(&lab.ok(&run));
+    let out = lab.ok(&[&run[..], &["--report", "r.html", "--figures", "deep/figures"]].concat());
+    assert_eq!(stdout(&out), plain);
+    assert!(stderr(&out).contains("wrote r.html"), "{}", stderr(&out));
+    let report = data(&lab, "r.html");
+    let names: Vec<&str> = report["sets"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["mixed.csv: labels that are no class", "far.csv"]);
+    assert_eq!(report["rows"], 50);
+    let used = &report["positions"][report["used"].as_u64().unwrap() as usize];
+    assert!(
+        plain.contains(&format!("kept as known %                  {}", used["kept"].as_str().unwrap())),
+        "{used} {plain}"
+    );
+    // What makes the far rows far is said first.
+    let far = report["groups"].as_array().unwrap().iter().find(|g| g["title"].as_str().unwrap().contains("far.csv"));
+    let first = &far.unwrap()["rows"][0]["columns"][0];
+    assert_eq!((first[0].as_str(), first[1].as_str()), (Some("a"), Some("500")), "{first}");
+    for name in ["scores", "roc", "precision-recall-known", "risk-coverage", "calibration", "training", "latent"] {
+        let file = |end: &str| fs::read(lab.path(&format!("deep/figures/{name}.{end}"))).unwrap();
+        assert!(file("svg").starts_with(b"<svg ") && file("png").starts_with(b"\x89PNG"), "{name}");
+    }
+    // The same bytes on any number of threads.
+    let again = |threads: &str| {
+        lab.ok(&[&run[..], &["--report", "r.html", "-q", "--threads", threads]].concat());
+        fs::read_to_string(lab.path("r.html")).unwrap().replace(&format!("--threads {threads}"), "")
+    };
+    assert!(again("1") == again("3"));
+    lab.fails(&[&run[..], &["--report", "no/r.html"]].concat(), "no such folder");
+}
+
+#[test]
+fn explain_names_the_column() {
+    let lab = trained();
+    let odd = |i: usize| match i {
+        1 => row(i).replacen("99", "240", 1).replacen("100", "240", 1).replacen("101", "240", 1),
+        2 => row(i).replace("red", "mauve"),
+        _ => row(i),
+    };
+    lab.write("new.csv", &table(8, odd, HEADER));
+    let text = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--row", "2", "--features", "2"]));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("row 2: unknown, most like "), "{text}");
+    assert!(lines[2].trim_start().starts_with("a ") && lines[2].contains(" 240."), "{text}");
+    assert!(text.contains("the mean of class ") && !text.contains("row 3"), "{text}");
+    let csv = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--format", "csv"]));
+    assert_eq!(csv.lines().count(), 1 + 8 * 5);
+    assert!(csv.starts_with("row,verdict,label,confidence,p_value,rank,column,value,usual,deviations,gain\n"));
+    assert!(csv.contains(",colour,not seen in training,red (100%),,"), "{csv}");
+    let json = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--format", "jsonl", "--unknown", "--tpr", "0.9"]));
+    let rows: Vec<Value> = json.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert!(rows.iter().all(|r| r["verdict"] == "unknown") && rows.iter().any(|r| r["row"] == 2), "{json}");
+    // As predict says.
+    let predicted = stdout(&lab.ok(&["predict", "m.mcdd", "new.csv"]));
+    let confidence = predicted.lines().nth(2).unwrap().split(',').nth(2).unwrap();
+    let second = rows.iter().find(|r| r["row"] == 2).unwrap();
+    assert_eq!(second["confidence"].as_f64(), confidence.parse().ok());
+    lab.fails(&["explain", "m.mcdd", "new.csv", "--row", "9"], "no row 9");
+    lab.fails(&["explain", "m.mcdd", "none.csv"], "none.csv");
+}
