@@ -131,7 +131,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         classifies: model.classifies(),
     };
     let text = if args.json { format!("{:#}\n", report.json()?) } else { report.text()? };
-    ui::print(&text)?;
+    // Before anything is printed: whoever reads the output may not read to its end.
     if let Some(gather) = gather {
         let about = About {
             title: format!("{} on {}", file_name(&args.model), file_name(&args.data)),
@@ -142,6 +142,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         args.reporting.write(&gather.finish(about, &pool)?, args.quiet)?;
     }
+    ui::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

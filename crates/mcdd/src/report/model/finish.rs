@@ -37,6 +37,13 @@ fn short(value: f64, digits: usize) -> f64 {
     format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
 }
 
+/// A finding names classes and columns, which may be long.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 400;
+    let short: String = text.chars().take(MOST).collect();
+    if short.len() < text.len() { short + "…" } else { short }
+}
+
 /// Rows that are shown, each once.
 #[derive(Default)]
 struct Shown {
@@ -128,7 +135,7 @@ impl Gather<'_> {
             points,
             picture: pictures.map_or(0, |p| p.side()),
             groups,
-            findings: findings.iter().map(|f| f.chars().take(600).collect()).collect(),
+            findings: findings.iter().map(|f| shortened(f)).collect(),
             settings: settings(model),
         })
     }

@@ -7,11 +7,18 @@ const MOST: usize = 400;
 
 /// The plane in which known rows vary most, or the latent space itself where it is one.
 pub(super) struct Projection {
-    /// Which features count, their means, and the two axes; none where the two features are the plane.
-    axes: Option<(Vec<usize>, Vec<f64>, [Vec<f64>; 2])>,
+    /// None where the two features are the plane.
+    axes: Option<Axes>,
     latent: usize,
     /// The share of the variance that is seen; none where all is.
     pub share: Option<f64>,
+}
+
+/// Which features count, their means, and two directions.
+struct Axes {
+    features: Vec<usize>,
+    means: Vec<f64>,
+    along: [Vec<f64>; 2],
 }
 
 /// A latent feature, finite.
@@ -48,18 +55,18 @@ impl Projection {
         let eigen = Eigen::of(&covariance, d);
         let total: f64 = variances.iter().sum();
         let seen: f64 = eigen.values.iter().take(2).sum();
-        let axes = [eigen.vector(0).to_vec(), eigen.vector(1).to_vec()];
+        let along = [eigen.vector(0).to_vec(), eigen.vector(1).to_vec()];
         let means = features.iter().map(|&f| means[f]).collect();
         let share = (total > 0.0).then(|| (seen / total).clamp(0.0, 1.0));
-        Projection { axes: Some((features, means, axes)), latent, share }
+        Projection { axes: Some(Axes { features, means, along }), latent, share }
     }
 
     /// Where a latent vector is.
     pub fn place(&self, z: &[f32]) -> [f64; 2] {
         match &self.axes {
             None => [0, 1].map(|i| z.get(i).map_or(0.0, |&v| number(v))),
-            Some((features, means, axes)) => [0, 1].map(|i| {
-                let terms = features.iter().zip(means).zip(&axes[i]);
+            Some(Axes { features, means, along }) => [0, 1].map(|i| {
+                let terms = features.iter().zip(means).zip(&along[i]);
                 terms.map(|((&f, m), a)| (number(z[f]) - m) * a).sum()
             }),
         }

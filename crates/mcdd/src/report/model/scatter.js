@@ -86,7 +86,7 @@ function scatter(box, show) {
       parts.push(svg('path', { class: 'grid', d: `M${toX(t)} 0V${height}` }), svg('text', { x: toX(t) + 3, y: height - 5 }, number(Number(t.toPrecision(6)))));
     }
     for (const t of ticks(view.y - half[1], view.y + half[1], height / 90)) {
-      parts.push(svg('path', { class: 'grid', d: `M0 ${toY(t)}H${width}` }), svg('text', { x: 4, y: toY(t) - 4 }, number(Number(t.toPrecision(6)))));
+      parts.push(svg('path', { class: 'grid', d: `M0 ${toY(t)}H${width}` }), toY(t) > 40 ? svg('text', { x: 4, y: toY(t) - 4 }, number(Number(t.toPrecision(6)))) : '');
     }
     parts.push(svg('text', { x: width - 6, y: height - 22, 'text-anchor': 'end' }, R.plane.axes[0] + ' →'), svg('text', { x: 8, y: 18 }, '↑ ' + R.plane.axes[1]));
   }

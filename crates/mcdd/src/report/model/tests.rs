@@ -15,7 +15,7 @@ fn quick() -> Settings {
 
 fn gathered(model: &Model, known: &Table, unknown: &[&Table], labels: bool) -> Report {
     let mut gather = Gather::new(model, 0.9, unknown.len(), 1).unwrap();
-    let mut add = |gather: &mut Gather, table: &Table, set: Option<usize>| {
+    let add = |gather: &mut Gather, table: &Table, set: Option<usize>| {
         let x = model.schema().transform(table, None).unwrap();
         let p = model.predict(table).unwrap();
         for (i, x) in x.chunks_exact(model.schema().width()).enumerate() {
