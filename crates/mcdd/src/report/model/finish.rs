@@ -23,6 +23,8 @@ const COLUMNS: usize = 5;
 const PREDICTIONS: usize = 20_000;
 /// Least confident rows that are shown where there are many classes.
 const LEAST: usize = 30;
+/// Unknown sets whose most confident rows are shown.
+const SETS: usize = 10;
 /// Epochs and networks that are drawn.
 const EPOCHS: usize = 200;
 const NETWORKS: usize = 10;
@@ -37,7 +39,7 @@ fn short(value: f64, digits: usize) -> f64 {
     format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
 }
 
-/// A finding names classes and columns, which may be long.
+/// Findings and notices name classes and columns, which may be long.
 fn shortened(text: &str) -> String {
     const MOST: usize = 400;
     let short: String = text.chars().take(MOST).collect();
@@ -75,8 +77,10 @@ impl Gather<'_> {
     ///
     /// # Errors
     /// If no known row was added.
-    pub fn finish(self, about: About, pool: &Pool) -> Result<Report> {
+    pub fn finish(self, mut about: About, pool: &Pool) -> Result<Report> {
         let model = self.model;
+        (about.title, about.data) = (name(&about.title), name(&about.data));
+        about.notices.iter_mut().for_each(|n| *n = shortened(n));
         let sets: Vec<_> = self.sets.iter().map(|s| (s.name.clone(), s.levels.clone())).collect();
         let labelled = !self.right.is_empty();
         let positions = self.thresholds.positions(&self.levels, &sets, labelled);
@@ -145,7 +149,11 @@ impl Gather<'_> {
         let mut shown = Shown::default();
         let mut groups = Vec::new();
         let mut samples: Vec<Row> = self.sample.into_iter().flat_map(Lowest::into_items).collect();
-        for set in self.sets {
+        for (i, set) in self.sets.into_iter().enumerate() {
+            samples.extend(set.sample.into_items());
+            if i >= SETS {
+                continue;
+            }
             let taken = set.levels.up_to(self.thresholds.used).0;
             let (all, few) = (thousands(set.levels.rows), thousands(taken));
             let rows: Vec<usize> = set.nearest.into_items().map(|r| shown.add(r)).collect();
@@ -156,7 +164,6 @@ impl Gather<'_> {
                 ),
                 rows,
             });
-            samples.extend(set.sample.into_items());
         }
         if !self.right.is_empty() {
             let wrong = self.right.iter().filter(|r| !**r).count();

@@ -15,6 +15,8 @@ const KNOWN: usize = 2000;
 const UNKNOWN: usize = 1000;
 /// Characters that all pictures together may take.
 const PICTURES: usize = 900_000;
+/// Inputs that all drawn rows together may have.
+const INPUTS: usize = 1 << 25;
 /// Classes that are told apart; what is left of more is one.
 pub(super) const MOST_CLASSES: usize = 60;
 /// Rows of a group worth looking at.
@@ -86,7 +88,7 @@ impl<'a> Gather<'a> {
         let pictures = Pictures::of(model.schema());
         let groups = model.classes().len().clamp(1, MOST_CLASSES);
         let each = if groups <= 10 { 3 } else { 1 };
-        let known = most(KNOWN, pictures.as_ref());
+        let known = most(KNOWN, model.schema().width(), pictures.as_ref());
         Ok(Gather {
             model,
             thresholds: Thresholds::new(model.calibration(), tpr)?,
@@ -108,7 +110,8 @@ impl<'a> Gather<'a> {
 
     /// Begins an unknown set; it is left out of the report where it stays empty.
     pub fn set(&mut self, text: &str) -> usize {
-        let (n, rows) = (self.sets.len(), most(UNKNOWN, self.pictures.as_ref()).div_ceil(self.planned));
+        let n = self.sets.len();
+        let rows = most(UNKNOWN, self.model.schema().width(), self.pictures.as_ref()).div_ceil(self.planned);
         self.sets.push(Unknown {
             name: name(text),
             confidence: Vec::new(),
@@ -165,8 +168,10 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// How many rows can be drawn.
-fn most(rows: usize, pictures: Option<&Pictures>) -> usize {
-    let room = pictures.map_or(1.0, |p| (PICTURES as f64 / ((KNOWN + UNKNOWN) * p.size()) as f64).min(1.0));
-    (rows as f64 * room) as usize
+/// How many rows can be drawn, as far as the page and the memory have room.
+fn most(rows: usize, width: usize, pictures: Option<&Pictures>) -> usize {
+    let all = (KNOWN + UNKNOWN) as f64;
+    let page = pictures.map_or(1.0, |p| PICTURES as f64 / (all * p.size() as f64));
+    let memory = INPUTS as f64 / (all * width.max(1) as f64);
+    (rows as f64 * page.min(memory).min(1.0)) as usize
 }
