@@ -319,9 +319,11 @@ mod tests {
             Sample { name: "1".into(), confidence: 1.0, note: String::new(), values: vec![0.5; 6], cells: vec![] };
         let class = ClassSamples { name: "a".into(), highest: vec![sample.clone()], lowest: vec![sample] };
         let draw = |looks| samples("t", "", &looks, std::slice::from_ref(&class));
-        assert!(draw(Looks::Picture { width: 3, height: 2 }).is_ok());
-        assert!(draw(Looks::Picture { width: 3, height: 3 }).is_err());
-        assert!(draw(Looks::Picture { width: usize::MAX, height: 2 }).is_err());
+        assert!(draw(Looks::Picture { width: 3, height: 2, channels: 1 }).is_ok());
+        assert!(draw(Looks::Picture { width: 1, height: 2, channels: 3 }).is_ok());
+        assert!(draw(Looks::Picture { width: 3, height: 1, channels: 2 }).is_err());
+        assert!(draw(Looks::Picture { width: 3, height: 3, channels: 1 }).is_err());
+        assert!(draw(Looks::Picture { width: usize::MAX, height: 2, channels: 1 }).is_err());
         assert!(draw(Looks::Features(vec!["f".into(); 6])).is_ok());
         assert!(draw(Looks::Features(Vec::new())).is_err());
     }
