@@ -137,7 +137,7 @@ impl Gather<'_> {
             training: training(model),
             plane,
             points,
-            picture: pictures.map_or(0, |p| p.side()),
+            picture: pictures.map(|p| p.shape()),
             groups,
             findings: findings.iter().map(|f| shortened(f)).collect(),
             settings: settings(model),

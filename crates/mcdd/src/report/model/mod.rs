@@ -233,8 +233,8 @@ pub struct Report {
     pub plane: Plane,
     /// Rows in it.
     pub points: Vec<Point>,
-    /// Pixels along a side of the pictures of rows; 0 where rows are no pictures.
-    pub picture: usize,
+    /// Width, height and values of a pixel of the pictures of rows; none where rows are no pictures.
+    pub picture: Option<[usize; 3]>,
     /// Rows worth looking at.
     pub groups: Vec<Group>,
     /// What the model's user should know.

@@ -18,12 +18,13 @@ const verdict = node => { node.textContent = known(Number(node.dataset.level)) ?
 
 function picture(p) {
   if (!p.picture) return null;
-  const side = R.picture, bytes = atob(p.picture);
-  const canvas = el('canvas', { width: side, height: side, role: 'img', 'aria-label': 'the row as a picture' });
-  const pen = canvas.getContext('2d'), image = pen.createImageData(side, side);
-  for (let i = 0; i < side * side; i++) {
-    const grey = 17 * (i % 2 ? bytes.charCodeAt(i >> 1) & 15 : bytes.charCodeAt(i >> 1) >> 4);
-    image.data.set([grey, grey, grey, 255], 4 * i);
+  const [width, height, channels] = R.picture, bytes = atob(p.picture);
+  const canvas = el('canvas', { width, height, role: 'img', 'aria-label': 'the row as a picture' });
+  const pen = canvas.getContext('2d'), image = pen.createImageData(width, height);
+  const level = (i) => 17 * (i % 2 ? bytes.charCodeAt(i >> 1) & 15 : bytes.charCodeAt(i >> 1) >> 4);
+  for (let i = 0; i < width * height; i++) {
+    const colour = [0, 1, 2].map((c) => level(i * channels + (channels === 3 ? c : 0)));
+    image.data.set([...colour, 255], 4 * i);
   }
   pen.putImageData(image, 0, 0);
   return canvas;

@@ -1,4 +1,4 @@
-//! Rows that are pictures: as many pixels as a square has, in columns that are named alike.
+//! Rows that are pictures: images, or as many pixels as a square has, in columns that are named alike.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -12,16 +12,28 @@ const MOST: usize = 32;
 
 /// How the inputs of a row become a picture.
 pub(super) struct Pictures {
-    /// For each pixel its input, mean and deviation; none where it was the same in all training rows.
-    pixels: Vec<Option<(usize, f64, f64)>>,
-    side: usize,
+    /// For each value of the picture its input, mean and deviation; none where it was the same in all training rows.
+    values: Vec<Option<(usize, f64, f64)>>,
+    width: usize,
+    height: usize,
+    channels: usize,
     /// Pixels that become one, along a side.
     merged: usize,
+    /// What black and white are; found in the rows where it is not known.
+    range: Option<(f64, f64)>,
 }
 
 impl Pictures {
     /// None where the columns do not look like pixels.
     pub fn of(schema: &Schema) -> Option<Pictures> {
+        if let Some(spec) = &schema.image {
+            let (width, height, channels) = (spec.width, spec.height, spec.channels);
+            let of = |c: usize| (f64::from(spec.mean[c]), f64::from(spec.std[c]));
+            let value = |i: usize| Some((i, of(i % channels).0, of(i % channels).1));
+            let values = (0..width * height * channels).map(value).collect();
+            let merged = width.max(height).div_ceil(MOST);
+            return Some(Pictures { values, width, height, channels, merged, range: Some((0.0, 1.0)) });
+        }
         let side = (LEAST..=4096).find(|s| s * s >= schema.columns.len())?;
         let alike = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit() || "_-x:.".contains(c)).to_owned();
         let first = alike(&schema.columns.first()?.name);
@@ -29,55 +41,55 @@ impl Pictures {
             return None;
         }
         let mut at = 0;
-        let mut pixels = Vec::with_capacity(schema.columns.len());
+        let mut values = Vec::with_capacity(schema.columns.len());
         for column in &schema.columns {
-            pixels.push(match column.kind {
+            values.push(match column.kind {
                 ColumnKind::Numeric { mean, std, .. } => Some((at, mean, std)),
                 ColumnKind::Dropped { .. } => None,
                 ColumnKind::Categorical { .. } => return None,
             });
             at += column.kind.width();
         }
-        Some(Pictures { pixels, side, merged: side.div_ceil(MOST) })
+        Some(Pictures { values, width: side, height: side, channels: 1, merged: side.div_ceil(MOST), range: None })
     }
 
-    /// Pixels along a side of what is shown.
-    pub fn side(&self) -> usize {
-        self.side.div_ceil(self.merged)
+    /// Width, height and values of a pixel of what is shown.
+    pub fn shape(&self) -> [usize; 3] {
+        [self.width.div_ceil(self.merged), self.height.div_ceil(self.merged), self.channels]
     }
 
     /// Characters of a packed picture.
     pub fn size(&self) -> usize {
-        (self.side() * self.side()).div_ceil(2).div_ceil(3) * 4
+        self.shape().iter().product::<usize>().div_ceil(2).div_ceil(3) * 4
     }
 
-    /// The rows as pictures of sixteen greys, two pixels a byte, in base64: black is the least of all pixels.
+    /// The rows as pictures of sixteen levels, two values a byte, in base64: black is the least of all.
     pub fn draw(&self, rows: &[&[f32]]) -> Vec<String> {
-        let value = |row: &[f32], pixel: usize| {
-            self.pixels.get(pixel).copied().flatten().map(|(at, mean, std)| mean + f64::from(row[at]) * std)
-        };
-        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        for v in rows.iter().flat_map(|row| (0..self.pixels.len()).filter_map(|p| value(row, p))) {
-            (low, high) = (low.min(v), high.max(v));
-        }
+        let value = |row: &[f32], i: usize| self.values[i].map(|(at, mean, std)| mean + f64::from(row[at]) * std);
+        let (low, high) = self.range.unwrap_or_else(|| {
+            let all = rows.iter().flat_map(|row| (0..self.values.len()).filter_map(|i| value(row, i)));
+            all.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
+        });
         let span = if high > low { high / 2.0 - low / 2.0 } else { 1.0 };
-        let grey = |row: &[f32], x: usize, y: usize| {
+        let [width, height, channels] = self.shape();
+        let level = |row: &[f32], i: usize| {
+            let (c, x, y) = (i % channels, i / channels % width, i / channels / width);
             let (mut sum, mut n) = (0.0, 0usize);
             for dy in 0..self.merged {
                 for dx in 0..self.merged {
                     let (x, y) = (x * self.merged + dx, y * self.merged + dy);
-                    if x < self.side && y < self.side {
-                        sum += value(row, y * self.side + x).map_or(0.0, |v| (v / 2.0 - low / 2.0) / span);
+                    if x < self.width && y < self.height {
+                        let v = value(row, (y * self.width + x) * channels + c);
+                        sum += v.map_or(0.0, |v| (v / 2.0 - low / 2.0) / span);
                         n += 1;
                     }
                 }
             }
             (sum / n.max(1) as f64 * 15.0).round().clamp(0.0, 15.0) as u8
         };
-        let side = self.side();
         let picture = |row: &&[f32]| {
-            let greys: Vec<u8> = (0..side * side).map(|i| grey(row, i % side, i / side)).collect();
-            let bytes: Vec<u8> = greys.chunks(2).map(|two| two[0] << 4 | two.get(1).copied().unwrap_or(0)).collect();
+            let levels: Vec<u8> = (0..width * height * channels).map(|i| level(row, i)).collect();
+            let bytes: Vec<u8> = levels.chunks(2).map(|two| two[0] << 4 | two.get(1).copied().unwrap_or(0)).collect();
             BASE64_STANDARD.encode(bytes)
         };
         rows.iter().map(picture).collect()
@@ -87,7 +99,7 @@ impl Pictures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Table, digits};
+    use crate::data::{ImageSpec, Table, digits};
 
     #[test]
     fn digits_are_pictures_and_other_tables_are_not() {
@@ -95,7 +107,7 @@ mod tests {
         let rows: Vec<usize> = (0..table.rows()).collect();
         let (schema, _) = Schema::fit(&table, &rows).unwrap();
         let pictures = Pictures::of(&schema).unwrap();
-        assert_eq!((pictures.side(), pictures.size()), (8, 44));
+        assert_eq!((pictures.shape(), pictures.size()), ([8, 8, 1], 44));
         let x = schema.transform(&table, None).unwrap();
         let all: Vec<&[f32]> = x.chunks_exact(schema.width()).collect();
         let packed = BASE64_STANDARD.decode(&pictures.draw(&all)[0]).unwrap();
@@ -117,9 +129,18 @@ mod tests {
         let table = Table::from_rows(&x, 4900, None::<&[&str]>).unwrap();
         let (schema, _) = Schema::fit(&table, &[0, 1]).unwrap();
         let pictures = Pictures::of(&schema).unwrap();
-        assert_eq!(pictures.side(), 24);
+        assert_eq!(pictures.shape(), [24, 24, 1]);
         let x = schema.transform(&table, None).unwrap();
         let drawn = pictures.draw(&x.chunks_exact(schema.width()).collect::<Vec<_>>());
         assert!(drawn.len() == 2 && drawn.iter().all(|d| d.len() == pictures.size()));
+    }
+
+    #[test]
+    fn images_have_their_colours() {
+        let spec = ImageSpec { height: 1, width: 2, channels: 3, mean: vec![0.5; 3], std: vec![0.25; 3] };
+        let pictures = Pictures::of(&Schema::of_images(spec)).unwrap();
+        assert_eq!(pictures.shape(), [2, 1, 3]);
+        let drawn = pictures.draw(&[&[-2.0, 2.0, -2.0, 2.0, -2.0, -2.0]]);
+        assert_eq!(BASE64_STANDARD.decode(&drawn[0]).unwrap(), [0x0f, 0x0f, 0x00]);
     }
 }

@@ -79,7 +79,7 @@ fn every_position_is_what_the_definition_says() {
     assert_eq!((nearest.set, nearest.label.as_deref()), (1, Some("7")));
     let most = ood.confidence.iter().copied().fold(f64::MIN, f64::max);
     assert!((nearest.confidence - most).abs() <= 1e-5 * most.abs());
-    assert_eq!(report.picture, 8);
+    assert_eq!(report.picture, Some([8, 8, 1]));
     assert!(report.groups.iter().flat_map(|g| &g.rows).all(|w| w.columns.len() == 5 && w.class.is_some()));
 }
 
