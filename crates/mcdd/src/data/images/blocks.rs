@@ -230,7 +230,7 @@ impl Blocks {
         if let Some(shape) = self.shape.filter(|_| *resized > 0) {
             let why = match self.size {
                 Some(_) => String::new(),
-                None => format!(", the size of the first ({}); --size HEIGHTxWIDTH gives another", self.first),
+                None => format!(", the size of the first ({}); --image-size HEIGHTxWIDTH gives another", self.first),
             };
             notices.push(format!("{} resized to {}x{}{why}", count(*resized, "image"), shape.height, shape.width));
         }

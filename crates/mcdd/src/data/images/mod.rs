@@ -344,7 +344,7 @@ impl Gather {
                 "{images} images of {height}x{width}x{channels} do not fit in memory ({} GiB at most)",
                 MAX_BYTES >> 30
             ))
-            .hint("give --size HEIGHTxWIDTH to make them smaller, or fewer images"));
+            .hint("give --image-size HEIGHTxWIDTH to make them smaller, or fewer images"));
         }
         Ok(())
     }
