@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes crates/mcdd/tests/fixtures/images.safetensors: what PyTorch does with a small ResNet and a small DenseNet.
+"""Writes crates/mcdd/tests/fixtures/images.safetensors: what PyTorch does with a small ResNet and a small DenseNet; and
+resnet8.safetensors beside it, the state of a ResNet-8 as users of PyTorch save one.
 
     python3 scripts/image_fixtures.py [--venv FOLDER] [--out FILE]
 
-Makes a virtual environment with torch 2.15.0 and NumPy 2.4.6 in FOLDER (a temporary folder if not given), runs itself there
+Makes a virtual environment with torch 2.15.0, NumPy 2.4.6 and safetensors 0.7.0 (with packaging) in FOLDER (a temporary folder if not given), runs itself there
 and writes the file; `batchnorm_fixture.py` says how to have the small torch without CUDA. The networks are those of
 `benches/peers/image_worker.py`: ResNet-8 with 4, 8 and 16 channels and DenseNet-BC-16 with growth 4, images of 8 x 8 pixels
 with 3 channels, 5 outputs. Everything is computed in 64 bits from numbers that 32 bits hold, and written in 32.
@@ -19,6 +20,12 @@ For each network NET (`resnet`, `densenet`):
     NET.after.NAME           all of NET.parameters after five steps of SGD on this batch: rate 0.01, Nesterov momentum 0.9,
                              weight decay 0.001 on what has more than one dimension
     NET.predicted            outputs in evaluation mode after these steps
+
+For the ResNet-8 with 16, 32 and 64 channels:
+
+    init.images              12 images of bytes, [images, height, width, channels]; each channel of each image has the same
+                             values in another order, so that any of them have the same mean and deviation
+    init.latents             of these images, normalised by channel, before the linear layer, in evaluation mode
 """
 
 import json
@@ -27,7 +34,7 @@ from pathlib import Path
 
 import inside
 
-PINNED = ["torch==2.15.0", "numpy==2.4.6"]
+PINNED = ["torch==2.15.0", "numpy==2.4.6", "safetensors==0.7.0", "packaging==25.0"]
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "crates/mcdd/tests/fixtures/images.safetensors"
 IMAGES, SIDE, CHANNELS, OUTPUTS = 4, 8, 3, 5
@@ -42,20 +49,26 @@ def networks():
     yield "densenet", Densenet(16, 4, 0.5, CHANNELS, OUTPUTS)
 
 
-def run(name, net, tensors):
+def scatter(net):
+    """Nothing is special about any parameter; variances are positive; 32 bits hold them."""
     import torch
 
-    net.double().train()
     with torch.no_grad():
         for key, value in net.state_dict().items():
             if value.is_floating_point():
-                # Nothing is special about any parameter; variances are positive.
                 noise = torch.randn_like(value)
                 if key.endswith("running_var"):
                     value.copy_(0.5 + noise.abs())
                 elif value.dim() == 1:
                     value.copy_(value + 0.3 * noise)
                 value.copy_(value.float().double())
+
+
+def run(name, net, tensors):
+    import torch
+
+    net.double().train()
+    scatter(net)
     images = torch.randn(IMAGES, CHANNELS, SIDE, SIDE).double()
     matrix = torch.randn(IMAGES, OUTPUTS).double()
 
@@ -85,16 +98,39 @@ def run(name, net, tensors):
         tensors[f"{name}.predicted"] = net(images).float()
 
 
+def save_state(out, tensors):
+    import torch
+    from image_worker import Resnet
+    from safetensors.torch import save_file
+
+    net = Resnet([1, 1, 1], 16, CHANNELS, OUTPUTS).eval()
+    scatter(net)
+    save_file(net.state_dict(), out)
+    values = torch.randint(0, 256, (CHANNELS, SIDE * SIDE))
+    planes = [v[torch.randperm(SIDE * SIDE)] for _ in range(12) for v in values]
+    images = torch.stack(planes).reshape(-1, CHANNELS, SIDE, SIDE)
+    shares = images.double() / 255
+    x = shares - shares.mean((0, 2, 3), keepdim=True)
+    x /= shares.std((0, 2, 3), correction=0, keepdim=True)
+    net.double().linear = torch.nn.Identity()
+    with torch.no_grad():
+        tensors["init.latents"] = net(x).float()
+    tensors["init.images"] = images.permute(0, 2, 3, 1).float()
+
+
 def write(out):
-    import numpy as np
+    from importlib.metadata import version
+
     import torch
 
-    versions = {f"torch=={torch.__version__.split('+')[0]}", f"numpy=={np.__version__}"}
-    assert versions == set(PINNED), versions
+    for pinned in PINNED:
+        name = pinned.split("==")[0]
+        assert f"{name}=={version(name).split('+')[0]}" == pinned, f"{name} {version(name)}"
     torch.manual_seed(20160627)
     tensors = {}
     for name, net in networks():
         run(name, net, tensors)
+    save_state(out.with_name("resnet8.safetensors"), tensors)
     header = {"__metadata__": {"made_by": f"scripts/image_fixtures.py with {', '.join(PINNED).replace('==', ' ')}"}}
     body = b""
     for name, tensor in tensors.items():

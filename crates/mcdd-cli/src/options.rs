@@ -48,6 +48,26 @@ impl Columns {
     }
 }
 
+/// How much of the machine a command takes, and how much it says.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Running")]
+pub struct Running {
+    /// Threads; they do not change the result [default: all cores]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
+    threads: Option<usize>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+impl Running {
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        threads(self.threads)
+    }
+}
+
 fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),

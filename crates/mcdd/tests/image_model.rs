@@ -1,5 +1,7 @@
 //! Networks for images from training to a file and back.
 
+use std::path::Path;
+
 use mcdd::data::{Augment, Images, Shape};
 use mcdd::detector::Detect;
 use mcdd::head::HeadConfig;
@@ -7,6 +9,7 @@ use mcdd::model::{Model, Predictions};
 use mcdd::net::NetName;
 use mcdd::net::cpu::pool::Pool;
 use mcdd::train::{Epoch, Run, Settings, Watch};
+use safetensors::SafeTensors;
 
 const SHAPE: Shape = Shape { height: 8, width: 8, channels: 3 };
 
@@ -124,4 +127,44 @@ fn detectors_stand_on_the_latents_of_images() {
         assert!(Model::fit_images(&known, &s, &Run::default()).is_err(), "{method} {detector}");
     }
     assert!(Model::fit(&mcdd::data::digits(), &settings()).is_err());
+}
+
+/// Numbers of a tensor.
+fn tensor(file: &SafeTensors, name: &str) -> Vec<f32> {
+    let data = file.tensor(name).unwrap();
+    data.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+/// `scripts/image_fixtures.py` had PyTorch write the weights, and its latents of these images.
+#[test]
+fn weights_of_pytorch_give_its_latents_and_stay_where_they_are_frozen() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let bytes = std::fs::read(fixtures.join("images.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let pixels: Vec<u8> = tensor(&file, "init.images").iter().map(|&v| v as u8).collect();
+    let expected = tensor(&file, "init.latents");
+    let labels: Vec<&str> = (0..12).map(|i| if i % 2 == 0 { "even" } else { "odd" }).collect();
+    let images = Images::from_pixels(pixels, SHAPE, Some(&labels)).unwrap();
+    let mut s = settings();
+    s.epochs = 3;
+    let init = fixtures.join("resnet8.safetensors");
+    let fit = |s: &Settings| Model::fit_images_from(&images, s, Some(&init), &Run::default()).unwrap();
+    let farthest = |model: &Model| {
+        let mut x = vec![0.0; images.rows() * SHAPE.values()];
+        model.schema().image.as_ref().unwrap().transform_into(&images.pixels, &mut x);
+        let latents = model.latents(0, &x).unwrap();
+        assert_eq!(latents.len(), expected.len());
+        latents.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    };
+    assert!(farthest(&fit(&s).model) > 0.01, "training changes an open network");
+    s.image.as_mut().unwrap().frozen = true;
+    let fitted = fit(&s);
+    assert!(fitted.notices.iter().any(|n| n.contains("linear.weight")), "{:?}", fitted.notices);
+    let scale = expected.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+    let found = farthest(&fitted.model);
+    assert!(found <= 1e-4 * scale.max(1.0), "{found} of {scale}");
+    // The head on top of it has learned.
+    let (history, _) = fitted.model.history(0).unwrap();
+    assert!(history.last().unwrap().loss < history[0].loss);
+    assert!(Model::fit_images(&images, &s, &Run::default()).is_err(), "frozen needs weights");
 }

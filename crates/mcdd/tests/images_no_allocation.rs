@@ -1,32 +1,10 @@
 //! Batches of images are prepared without allocating, once an epoch has begun.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod counting;
 
+use counting::allocations;
 use mcdd::data::{Augment, ImageSpec, Images, Loader, Loading, Shape};
 
-struct Counting;
-
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// One test, so that nothing else allocates meanwhile.
 #[test]
 fn batches_allocate_nothing() {
     let shape = Shape { height: 8, width: 8, channels: 3 };
@@ -43,13 +21,13 @@ fn batches_allocate_nothing() {
             // A thread that wakes up for the first time may allocate; one that always does would do so in every epoch.
             let least = (0..5).map(|epoch| {
                 loader.epoch(epoch, rows.chunks(16)).unwrap();
-                let before = COUNT.load(Ordering::Relaxed);
+                let before = allocations();
                 let mut seen = 0;
                 while let Some(batch) = loader.next_batch() {
                     seen += batch.y.len();
                 }
                 assert_eq!(seen, 100);
-                COUNT.load(Ordering::Relaxed) - before
+                allocations() - before
             });
             assert_eq!(least.min(), Some(0), "{threads} threads");
         });

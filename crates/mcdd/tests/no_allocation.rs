@@ -1,8 +1,8 @@
 //! A training step and a one-row prediction allocate nothing, once their buffers have grown.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod counting;
 
+use counting::allocations;
 use mcdd::data::digits;
 use mcdd::head::HeadConfig;
 use mcdd::model::{Model, Predictions, Scratch};
@@ -13,28 +13,6 @@ use mcdd::seed::Stream;
 use mcdd::train::optim::{Optimizer, State, update};
 use mcdd::train::{Preset, Rows, Settings, Shards};
 
-struct Counting;
-
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// One test, so that nothing else allocates meanwhile.
 #[test]
 fn steps_and_single_rows_allocate_nothing() {
     let (rows, width) = (1000, 30);
@@ -67,9 +45,9 @@ fn steps_and_single_rows_allocate_nothing() {
         // A worker that wakes up for the first time allocates once, whenever that is; a step that allocated would do so in
         // every epoch.
         let least = (0..5).map(|_| {
-            let before = COUNT.load(Ordering::Relaxed);
+            let before = allocations();
             epoch(&mut step);
-            COUNT.load(Ordering::Relaxed) - before
+            allocations() - before
         });
         assert_eq!(least.min(), Some(0), "{threads} threads");
     }
@@ -81,11 +59,11 @@ fn steps_and_single_rows_allocate_nothing() {
     let (mut out, mut scratch) = (Predictions::default(), Scratch::default());
     model.predict_one(&x[..width], &mut out, &mut scratch).unwrap();
     let least = (0..5).map(|_| {
-        let before = COUNT.load(Ordering::Relaxed);
+        let before = allocations();
         for row in x.chunks_exact(width) {
             model.predict_one(row, &mut out, &mut scratch).unwrap();
         }
-        COUNT.load(Ordering::Relaxed) - before
+        allocations() - before
     });
     assert_eq!(least.min(), Some(0));
 }

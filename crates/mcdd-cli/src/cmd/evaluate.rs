@@ -12,7 +12,7 @@ use mcdd::report::model::{About, Gather, Side};
 use serde_json::{Value, json};
 
 use super::predict::{for_each_block, threshold};
-use crate::options::{self, Reading};
+use crate::options::{self, Reading, Running};
 use crate::report::{self, Reporting, file_name};
 use crate::ui::{self, percent};
 
@@ -63,13 +63,8 @@ pub struct Args {
     #[command(flatten)]
     reading: Reading,
 
-    /// Threads; they do not change the result [default: all cores]
-    #[arg(long, value_name = "N", value_parser = options::thread_count)]
-    threads: Option<usize>,
-
-    /// Say nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    running: Running,
 }
 
 /// What is kept of a file's rows.
@@ -91,15 +86,15 @@ struct OodSet {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.reporting.check()?;
     let model = Model::load(&args.model)?;
-    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.quiet)?;
-    let pool = Pool::new(options::threads(args.threads));
+    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.running.quiet)?;
+    let pool = Pool::new(args.running.threads());
     let mut gather = match args.reporting.wanted() {
         true => Some(Gather::new(&model, threshold.wanted, args.ood.len() + 1, args.seed)?),
         false => None,
     };
     let mut notices = Vec::new();
     let mut scorer =
-        Scorer { model: &model, pool: &pool, gather: &mut gather, notices: &mut notices, quiet: args.quiet };
+        Scorer { model: &model, pool: &pool, gather: &mut gather, notices: &mut notices, quiet: args.running.quiet };
     let id = scorer.score(&args.data, &args.reading.options(), false)?;
     if id.confidence.is_empty() {
         let e = mcdd::Error::data("no row has a class of this model").at_file(&args.data);
@@ -140,7 +135,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             command: report::command(),
             notices,
         };
-        args.reporting.write(&gather.finish(about, &pool)?, args.quiet)?;
+        args.reporting.write(&gather.finish(about, &pool)?, args.running.quiet)?;
     }
     ui::print(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -11,7 +11,7 @@ use mcdd::net::cpu::pool::Pool;
 use serde_json::json;
 
 use super::predict::{for_each_block, threshold};
-use crate::options::{self, Reading};
+use crate::options::{Reading, Running};
 use crate::output::{csv_cell, verdict};
 use crate::ui;
 
@@ -60,13 +60,8 @@ pub struct Args {
     #[command(flatten)]
     reading: Reading,
 
-    /// Threads; they do not change the result [default: all cores]
-    #[arg(long, value_name = "N", value_parser = options::thread_count)]
-    threads: Option<usize>,
-
-    /// Say nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    running: Running,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,8 +81,8 @@ fn features(text: &str) -> Result<usize, String> {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = Model::load(&args.model)?;
-    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.quiet)?;
-    let pool = Pool::new(options::threads(args.threads));
+    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.running.quiet)?;
+    let pool = Pool::new(args.running.threads());
     let wanted: BTreeSet<u64> = args.row.iter().copied().collect();
     let mut predictions = Predictions::default();
     let (mut row, mut found) = (0, 0);
@@ -119,7 +114,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let e = mcdd::Error::setting(format!("there is no row {absent}")).at_file(&args.data);
         return Err(e.hint(format!("the file has rows 1 to {row}, the header not counted")).into());
     }
-    if !args.quiet {
+    if !args.running.quiet {
         notices.iter().for_each(|n| ui::note(n));
         if found == 0 {
             ui::note("no row is called unknown");

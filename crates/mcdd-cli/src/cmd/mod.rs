@@ -1,4 +1,4 @@
-//! One file a subcommand.
+//! One file or folder a subcommand.
 
 pub mod bench;
 pub mod completions;

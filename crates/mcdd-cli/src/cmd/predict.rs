@@ -11,7 +11,7 @@ use mcdd::model::{Calibration, Model, Predictions, Saved, Threshold};
 use mcdd::net::cpu::pool::Pool;
 
 use super::score::{self, Opened};
-use crate::options::{self, Reading};
+use crate::options::{Reading, Running};
 use crate::output::{Columns, Format, Writer};
 use crate::ui;
 
@@ -72,13 +72,8 @@ pub struct Args {
     #[command(flatten)]
     reading: Reading,
 
-    /// Threads; they do not change the result [default: all cores]
-    #[arg(long, value_name = "N", value_parser = options::thread_count)]
-    threads: Option<usize>,
-
-    /// Say nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    running: Running,
 }
 
 /// The threshold for a wanted share, with a warning where the held-out rows cannot vouch for it.
@@ -148,7 +143,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let names = matches!(&saved, Saved::Model(model) if model.schema().image.is_some());
     let columns = Columns { probs: args.probs, distances: args.distances, names };
     let sink = Sink { format: args.format, output: args.output.as_deref(), columns };
-    let pool = Pool::new(options::threads(args.threads));
+    let pool = Pool::new(args.running.threads());
     let unknown = match saved {
         Saved::Model(model) => with_model(&args, &model, &sink, &pool)?,
         Saved::Scorer(scorer) => {
@@ -157,7 +152,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 let e = mcdd::Error::setting(format!("{} has no {what}", scorer.settings().detector.name()));
                 return Err(e.hint(format!("leave --{what} out")).into());
             }
-            let threshold = score::threshold(&scorer, args.tpr, args.quiet)?;
+            let threshold = score::threshold(&scorer, args.tpr, args.running.quiet)?;
             // A detector that looks at logits alone gets them in the place of the data.
             let (features, logits) = match &args.data[..] {
                 [only] if scorer.detector().width() == 0 && args.logits.is_none() => (&[][..], Some(only)),
@@ -176,7 +171,7 @@ fn with_model(args: &Args, model: &Model, sink: &Sink, pool: &Pool) -> anyhow::R
         let e = mcdd::Error::setting("a model makes its own logits");
         return Err(e.hint("leave --logits out: it is for what fit-detector has written").into());
     }
-    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.quiet)?;
+    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.running.quiet)?;
     if args.distances && !model.has_distances() {
         return Err(mcdd::Error::setting("this model's method has no distances").hint("leave --distances out").into());
     }
@@ -197,7 +192,7 @@ fn with_model(args: &Args, model: &Model, sink: &Sink, pool: &Pool) -> anyhow::R
         }
         Ok(unknown)
     })?;
-    if !args.quiet {
+    if !args.running.quiet {
         all_notices.iter().for_each(|n| ui::note(n));
     }
     Ok(unknown)

@@ -10,7 +10,7 @@ use mcdd::net::cpu::pool::Pool;
 
 use super::predict::{self, Sink};
 use super::train::check_place;
-use crate::options::{self, Reading};
+use crate::options::{Reading, Running};
 use crate::output::{Columns, Format};
 use crate::ui;
 
@@ -69,13 +69,8 @@ pub struct Fitting {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Threads; they do not change the result [default: all cores]
-    #[arg(long, value_name = "N", value_parser = options::thread_count)]
-    threads: Option<usize>,
-
-    /// Say nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    running: Running,
 }
 
 /// Score features from anywhere with a detector that is fitted on in-distribution features
@@ -219,7 +214,7 @@ impl Fitting {
         };
         let settings = ScorerSettings { detector: config, holdout: self.holdout, tpr: self.tpr, seed: self.seed };
         let scorer = Scorer::fit(&training, &names, &settings, pool)?;
-        if !self.quiet {
+        if !self.running.quiet {
             let held = scorer.calibration().scores().len();
             ui::note(&format!("fitted on {} rows, calibrated on {held} held-out rows", scorer.training_rows()));
         }
@@ -234,11 +229,11 @@ impl Fitting {
 
 /// Runs `mcdd score`.
 pub fn run_score(args: ScoreArgs) -> anyhow::Result<ExitCode> {
-    let pool = Pool::new(options::threads(args.fitting.threads));
+    let pool = Pool::new(args.fitting.running.threads());
     // What cannot be read is found before the fit.
     let files = Opened::new(&args.features, args.logits.as_deref(), &args.fitting.reading.options())?;
     let scorer = args.fitting.fit(&pool)?;
-    let threshold = threshold(&scorer, None, args.fitting.quiet)?;
+    let threshold = threshold(&scorer, None, args.fitting.running.quiet)?;
     let sink = Sink { format: args.format, output: args.output.as_deref(), columns: Columns::default() };
     score(&scorer, files, threshold, &sink, &pool)?;
     Ok(ExitCode::SUCCESS)
@@ -247,11 +242,11 @@ pub fn run_score(args: ScoreArgs) -> anyhow::Result<ExitCode> {
 /// Runs `mcdd fit-detector`.
 pub fn run_fit(args: FitArgs) -> anyhow::Result<ExitCode> {
     check_place(&args.output)?;
-    let pool = Pool::new(options::threads(args.fitting.threads));
+    let pool = Pool::new(args.fitting.running.threads());
     let scorer = args.fitting.fit(&pool)?;
-    threshold(&scorer, None, args.fitting.quiet)?;
+    threshold(&scorer, None, args.fitting.running.quiet)?;
     scorer.save(&args.output)?;
-    if !args.fitting.quiet {
+    if !args.fitting.running.quiet {
         let what = if scorer.detector().width() > 0 { "FEATURES" } else { "LOGITS" };
         ui::note(&format!("wrote {}; next: mcdd predict {0} {what}", args.output.display()));
     }

@@ -279,15 +279,23 @@ impl<const CORRECT: bool> Kernel for Whole<'_, CORRECT> {
     }
 }
 
-/// The whole gradient of an image's channels, pixel after pixel.
-pub fn whole(gradient: Images, value: Images, image: usize, c: Correction, shape: Shape, to: &mut [f32]) {
-    let (gradient, value, pixel) = (gradient.from(image, 0), value.from(image, 0), gradient.pixel);
-    let to_pixel = shape.channels;
-    if c.a.is_empty() {
-        simd::dispatch(Whole::<false> { gradient, value, pixel, correction: c, to, to_pixel, shape });
-    } else {
-        simd::dispatch(Whole::<true> { gradient, value, pixel, correction: c, to, to_pixel, shape });
+impl<'a> Whole<'a, false> {
+    /// With corrections, if there are any.
+    fn go(self) {
+        if self.correction.a.is_empty() {
+            simd::dispatch(self);
+        } else {
+            let Whole { gradient, value, pixel, correction, to, to_pixel, shape } = self;
+            simd::dispatch(Whole::<'a, true> { gradient, value, pixel, correction, to, to_pixel, shape });
+        }
     }
+}
+
+/// The whole gradient of an image's channels, pixel after pixel.
+pub fn whole(gradient: Images, value: Images, image: usize, correction: Correction, shape: Shape, to: &mut [f32]) {
+    let (pixel, to_pixel) = (gradient.pixel, shape.channels);
+    let (gradient, value) = (gradient.from(image, 0), value.from(image, 0));
+    Whole { gradient, value, pixel, correction, to, to_pixel, shape }.go();
 }
 
 /// The same in tiles of six channels; `row` is room for some pixels.
@@ -295,7 +303,7 @@ pub fn whole_in_sixes(
     gradient: Images,
     value: Images,
     image: usize,
-    c: Correction,
+    correction: Correction,
     shape: Shape,
     to: &mut [f32],
     row: &mut Vec<f32>,
@@ -309,23 +317,9 @@ pub fn whole_in_sixes(
     row.resize(some * to_pixel + 2, 0.0);
     for first in (0..pixels).step_by(some) {
         let shape = Shape { pixels: some.min(pixels - first), channels };
-        let (g, v) = (gradient.from(image, first), value.from(image, first));
-        if c.a.is_empty() {
-            let one = Whole::<false> {
-                gradient: g,
-                value: v,
-                pixel: gradient.pixel,
-                correction: c,
-                to: row,
-                to_pixel,
-                shape,
-            };
-            simd::dispatch(one);
-        } else {
-            let one =
-                Whole::<true> { gradient: g, value: v, pixel: gradient.pixel, correction: c, to: row, to_pixel, shape };
-            simd::dispatch(one);
-        }
+        let (pixel, value) = (gradient.pixel, value.from(image, first));
+        let gradient = gradient.from(image, first);
+        Whole { gradient, value, pixel, correction, to: row, to_pixel, shape }.go();
         for (tile, to) in to.chunks_exact_mut(pixels * MR).enumerate().take(tiles) {
             let to = &mut to[first * MR..];
             for (p, from) in row[tile * MR..].chunks(to_pixel).take(shape.pixels).enumerate() {

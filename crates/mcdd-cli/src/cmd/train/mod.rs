@@ -5,19 +5,19 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::ValueEnum;
-use mcdd::data::{ImageOptions, Images, ReadOptions, Table};
-use mcdd::detector::Detect;
-use mcdd::head::{self, HeadConfig, Loop};
+use mcdd::head::Loop;
 use mcdd::model::{Model, Predictions};
-use mcdd::net::NetName;
 use mcdd::net::cpu::pool::Pool;
 use mcdd::report::model::{About, Gather, Side};
-use mcdd::train::optim::{Optimizer, Schedule};
-use mcdd::train::{self, Preset, Run, Settings};
+use mcdd::train::Run;
 
-use crate::options::{self, Columns, Reading};
+use self::data::{Data, ImageArgs};
+use crate::options::{Columns, Reading, Running};
 use crate::report::{self, Reporting, file_name};
 use crate::ui;
+
+mod data;
+mod settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -161,9 +161,8 @@ pub struct Args {
     #[command(flatten)]
     reporting: Reporting,
 
-    /// Threads; they do not change the result [default: all cores]
-    #[arg(long, value_name = "N", help_heading = "Running", value_parser = options::thread_count)]
-    threads: Option<usize>,
+    #[command(flatten)]
+    running: Running,
 
     /// Keep checkpoints in this folder
     #[arg(long, value_name = "DIR", help_heading = "Running")]
@@ -172,69 +171,6 @@ pub struct Args {
     /// Go on from the checkpoint in that folder, if there is one
     #[arg(long, requires = "checkpoint", help_heading = "Running")]
     resume: bool,
-
-    /// Say nothing but errors
-    #[arg(short, long, help_heading = "Running")]
-    quiet: bool,
-}
-
-/// What images have and tables have not.
-#[derive(clap::Args, Clone, Debug)]
-#[command(next_help_heading = "Images")]
-struct ImageArgs {
-    /// Train on images with this network: resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100, …
-    #[arg(long, value_name = "NAME")]
-    net: Option<String>,
-
-    /// Height and width that all images get [default: those of the first]
-    #[arg(long, value_name = "HxW", requires = "net", value_parser = size)]
-    image_size: Option<(usize, usize)>,
-
-    /// Make all images grey (1) or coloured (3) [default: as they are]
-    #[arg(long, value_name = "N", requires = "net", value_parser = ["1", "3"])]
-    channels: Option<String>,
-
-    /// Move and mirror the training images at random [default: on]
-    #[arg(long, value_enum, value_name = "ON", requires = "net")]
-    augment: Option<Switch>,
-
-    /// Share of the run over which the learning rate rises [default: 0]
-    #[arg(long, value_name = "SHARE", requires = "net")]
-    warmup: Option<f64>,
-
-    /// Begin with the weights of a safetensors file that has PyTorch's names
-    #[arg(long, value_name = "FILE", requires = "net")]
-    init: Option<PathBuf>,
-
-    /// Leave the network as --init gives it, and train only what stands on it
-    #[arg(long, requires = "init")]
-    freeze: bool,
-}
-
-/// `32x32`.
-fn size(text: &str) -> Result<(usize, usize), String> {
-    let sides = text.split_once('x').and_then(|(h, w)| Some((h.parse().ok()?, w.parse().ok()?)));
-    sides.filter(|&(h, w)| h > 0 && w > 0).ok_or_else(|| "give height and width, e.g. 32x32".into())
-}
-
-impl ImageArgs {
-    /// The settings to begin with, where the training is on images.
-    fn settings(&self) -> mcdd::Result<Option<Settings>> {
-        let Some(net) = &self.net else { return Ok(None) };
-        let mut settings = Settings::for_images(NetName::parse(net)?);
-        if let Some(image) = &mut settings.image {
-            image.augment = image.augment.filter(|_| self.augment != Some(Switch::Off));
-            image.warmup = self.warmup.unwrap_or(0.0);
-            image.frozen = self.freeze;
-        }
-        Ok(Some(settings))
-    }
-
-    fn read(&self, paths: &[PathBuf], reading: &ReadOptions) -> mcdd::Result<(Images, Vec<String>)> {
-        let channels = self.channels.as_ref().and_then(|c| c.parse().ok());
-        let (label, skip_bad) = (reading.label.clone(), reading.skip_bad);
-        Images::read(paths, &ImageOptions { label, size: self.image_size, channels, skip_bad, threads: 0 })
-    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -301,128 +237,6 @@ enum SelectName {
     Best,
 }
 
-impl Args {
-    fn settings(&self) -> mcdd::Result<Settings> {
-        let preset = match self.preset {
-            PresetName::Best => Preset::Best,
-            PresetName::Fast => Preset::Fast,
-            PresetName::Paper => Preset::Paper,
-        };
-        let mut settings = self.images.settings()?.unwrap_or_else(|| preset.settings());
-        if settings.image.is_some() {
-            let given = [
-                ("hidden", self.hidden.is_some()),
-                ("batch-norm", self.batch_norm.is_some()),
-                ("clip", self.clip.is_some()),
-            ];
-            if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
-                return Err(mcdd::Error::setting(format!("--{name} is for tables")).hint("leave it out, or --net"));
-            }
-        }
-        if let Some(method) = &self.method {
-            settings.head = HeadConfig::parse(method).map_err(|e| match Detect::parse(method) {
-                Ok(_) => mcdd::Error::setting(format!("{method} is a detector and no method"))
-                    .hint(format!("give --detector {method}, beside a --method")),
-                Err(_) => e,
-            })?;
-            // Who chooses a method wants its own score.
-            settings.detector = Detect::default();
-            if !settings.head.allows_batch_norm() {
-                // The higher rate needs it.
-                (settings.batch_norm, settings.lr) = (false, Preset::Paper.settings().lr);
-            }
-            if settings.head.trained_by() != Loop::Gradients {
-                settings.clip = None;
-            }
-        }
-        if let Some(detector) = &self.detector {
-            settings.detector = Detect::parse(detector).map_err(|e| match HeadConfig::parse(detector) {
-                Ok(_) => mcdd::Error::setting(format!("{detector} is a method and no detector"))
-                    .hint(format!("give --method {detector}")),
-                Err(_) => e,
-            })?;
-        }
-        if self.batch_norm == Some(Switch::On) && !settings.head.allows_batch_norm() {
-            return Err(mcdd::Error::setting(format!("{} cannot have batch normalisation", settings.head.name()))
-                .hint("leave --batch-norm out, or take another --method"));
-        }
-        self.method_settings(&mut settings.head)?;
-        self.training_settings(&mut settings)?;
-        settings.check()?;
-        Ok(settings)
-    }
-
-    /// What belongs to some methods only.
-    fn method_settings(&self, head: &mut HeadConfig) -> mcdd::Result<()> {
-        let name = head.name();
-        let absent = |what: &str| {
-            Err(mcdd::Error::setting(format!("{name} has no {what}"))
-                .hint(format!("leave --{what} out, or take another --method")))
-        };
-        match (&mut *head, self.nu) {
-            (_, None) => {}
-            (HeadConfig::DeepMcdd { nu, .. } | HeadConfig::DeepSvdd { nu, .. }, Some(given)) => *nu = given,
-            (HeadConfig::SoftMcdd { nu }, Some(given)) => *nu = Some(given),
-            _ => return absent("nu"),
-        }
-        match (&mut *head, self.sigma) {
-            (_, None) => {}
-            (HeadConfig::DeepMcdd { sigma, .. }, Some(Sigma::Learned)) => *sigma = head::Sigma::Learned,
-            (HeadConfig::DeepMcdd { sigma, .. }, Some(Sigma::One)) => *sigma = head::Sigma::One,
-            _ => return absent("sigma"),
-        }
-        Ok(())
-    }
-
-    /// Everything else that was given takes the place of the preset's.
-    fn training_settings(&self, s: &mut Settings) -> mcdd::Result<()> {
-        fn put<T: Clone>(place: &mut T, given: &Option<T>) {
-            place.clone_from(given.as_ref().unwrap_or(&place.clone()));
-        }
-        put(&mut s.hidden, &self.hidden);
-        match &mut s.image {
-            Some(image) => image.latent = self.latent.or(image.latent),
-            None => put(&mut s.latent, &self.latent),
-        }
-        put(&mut s.batch_norm, &self.batch_norm.map(|switch| switch == Switch::On));
-        put(&mut s.clip, &self.clip.map(Into::into));
-        put(&mut s.members, &self.members);
-        put(&mut s.epochs, &self.epochs);
-        // Who says how many epochs wants all of them.
-        put(&mut s.steps, &self.steps.map(Into::into).or(self.epochs.map(|_| None)));
-        put(&mut s.batch, &self.batch);
-        put(&mut s.lr, &self.lr);
-        put(&mut s.weight_decay, &self.weight_decay);
-        put(&mut s.holdout, &self.holdout);
-        put(&mut s.tpr, &self.tpr);
-        s.patience = self.patience;
-        s.seed = self.seed;
-        s.optimizer = match self.optimizer {
-            Some(OptimizerName::Sgd) => Optimizer::Sgd { momentum: self.momentum.unwrap_or(0.9) },
-            None if s.image.is_some() => Optimizer::Sgd { momentum: self.momentum.unwrap_or(0.9) },
-            _ if self.momentum.is_some() => {
-                return Err(mcdd::Error::setting("Adam has no momentum to set")
-                    .hint("leave --momentum out, or give --optimizer sgd"));
-            }
-            Some(OptimizerName::Adam) | None => Optimizer::default(),
-        };
-        match self.schedule {
-            Some(ScheduleName::Cosine) => s.schedule = Schedule::Cosine,
-            Some(ScheduleName::Constant) => s.schedule = Schedule::Constant,
-            Some(ScheduleName::Steps) => {
-                s.schedule = Schedule::Steps { at: self.step_at.clone(), factor: self.step_factor };
-            }
-            None => {}
-        }
-        match self.select {
-            Some(SelectName::Last) => s.select = train::Select::Last,
-            Some(SelectName::Best) => s.select = train::Select::Best,
-            None => {}
-        }
-        Ok(())
-    }
-}
-
 /// Finds out before training, not after it, that the model has no place to go.
 pub fn check_place(output: &Path) -> mcdd::Result<()> {
     let folder = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -441,53 +255,13 @@ pub fn check_place(output: &Path) -> mcdd::Result<()> {
     Ok(())
 }
 
-/// What is trained on.
-enum Data {
-    Table(Table),
-    Images(Images),
-}
-
-impl Data {
-    fn told(&self) -> String {
-        match self {
-            Data::Table(t) => {
-                let (rows, columns, classes) = (t.rows(), t.names.len(), t.classes().len());
-                format!("{rows} rows, {columns} feature columns, classes: {classes}")
-            }
-            Data::Images(i) => {
-                let (rows, classes) = (i.rows(), i.classes().len());
-                format!("{rows} images of {}x{}x{}, classes: {classes}", i.height, i.width, i.channels)
-            }
-        }
-    }
-}
-
-impl Args {
-    fn read(&self) -> mcdd::Result<Data> {
-        let reading = self.columns.of(&self.reading);
-        if self.images.net.is_some() {
-            let (images, notices) = self.images.read(&self.data, &reading)?;
-            if !self.quiet {
-                notices.iter().for_each(|n| ui::note(n));
-            }
-            return Ok(Data::Images(images));
-        }
-        if let Some(folder) = self.data.iter().find(|p| p.is_dir()) {
-            return Err(mcdd::Error::data("is a folder, and tables are files")
-                .at_file(folder)
-                .hint("give files; for images add --net resnet20"));
-        }
-        Table::read(&self.data, &reading).map(Data::Table)
-    }
-}
-
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.settings()?;
     check_place(&args.output)?;
     args.reporting.check()?;
     let data = args.read()?;
-    if !args.quiet {
+    if !args.running.quiet {
         ui::note(&data.told());
     }
     let closed = settings.head.trained_by() == Loop::ClosedForm;
@@ -495,10 +269,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         // Where there are no epochs to end after, Ctrl-C ends the program.
         ui::catch_interrupts();
     }
-    let progress = ui::Progress::new(args.quiet);
+    let progress = ui::Progress::new(args.running.quiet);
     let start = Instant::now();
     let run = Run {
-        threads: options::threads(args.threads),
+        threads: args.running.threads(),
         checkpoint: args.checkpoint.clone(),
         resume: args.resume,
         watch: &progress,
@@ -510,7 +284,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     progress.finish();
     let fitted = fitted?;
     fitted.model.save(&args.output)?;
-    if !args.quiet {
+    if !args.running.quiet {
         fitted.model.findings().iter().for_each(|f| ui::warning(f));
         summary(&fitted.model, &args.output, start.elapsed().as_secs_f64());
         if fitted.interrupted && args.checkpoint.is_some() {
@@ -541,7 +315,7 @@ fn report_held_out(args: &Args, data: &Data, model: &Model, notices: Vec<String>
             (held, x, images.labels.as_ref())
         }
     };
-    let pool = Pool::new(options::threads(args.threads));
+    let pool = Pool::new(args.running.threads());
     let mut predictions = Predictions::default();
     model.predict_rows(&x, &mut predictions, &pool)?;
     let mut gather = Gather::new(model, model.settings().tpr, 0, args.seed)?;
@@ -559,7 +333,7 @@ fn report_held_out(args: &Args, data: &Data, model: &Model, notices: Vec<String>
         command: report::command(),
         notices,
     };
-    args.reporting.write(&gather.finish(about, &pool)?, args.quiet)
+    args.reporting.write(&gather.finish(about, &pool)?, args.running.quiet)
 }
 
 fn summary(model: &Model, output: &Path, seconds: f64) {

@@ -1,0 +1,76 @@
+//! `mcdd bench images`: images of one set against those of others.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use mcdd::data::sets::{self, Part};
+use mcdd::data::{ImageOptions, Images, Label};
+use mcdd::net::NetName;
+use mcdd::protocol::images::{self, ImageGrid, ImageSets};
+use mcdd::protocol::results::{About, Results};
+
+use super::progress::Progress;
+use super::{Args, conclude};
+use crate::{options, ui};
+
+impl Args {
+    /// The images of `--id` and `--ood`, and what they are called.
+    fn image_sets(&self, id: &str) -> mcdd::Result<(ImageSets, String, Option<&'static str>)> {
+        let folder = options::data_folder(self.data_dir.clone());
+        let folder = folder.as_deref().unwrap_or(Path::new(options::NO_FOLDER));
+        let label = self.reading.options().label;
+        let skip_bad = self.reading.skip_bad;
+        let read = |name: &str, options: ImageOptions| Images::read(&[PathBuf::from(name)], &options).map(|(i, _)| i);
+        let (train, test, title, set) = match sets::find(id) {
+            Some(set) => {
+                let [train, test] = [Part::Train, Part::Test].map(|part| set.read_images(folder, part));
+                (train?.images, test?.images, set.title.to_owned(), Some(set.name))
+            }
+            None => {
+                let all = read(id, ImageOptions { label, skip_bad, ..ImageOptions::default() })?;
+                let (train, test) = all.split_rows(0.2, 0)?;
+                (all.select(&train), all.select(&test), id.trim_end_matches('/').to_owned(), None)
+            }
+        };
+        let shape = train.shape();
+        let names = self.ood.iter().flatten().flat_map(|n| n.split(',')).map(str::trim).filter(|n| !n.is_empty());
+        let other = |name: &str| {
+            let images = match sets::find(name) {
+                Some(set) => set.read_images(folder, Part::Test)?.images,
+                None => {
+                    let (size, channels) = (Some((shape.height, shape.width)), Some(shape.channels));
+                    read(name, ImageOptions { label: Label::None, size, channels, skip_bad, threads: 0 })?
+                }
+            };
+            Ok((name.trim_end_matches('/').to_owned(), images))
+        };
+        let ood = names.map(other).collect::<mcdd::Result<Vec<_>>>()?;
+        Ok((ImageSets { train, test, ood }, title, set))
+    }
+}
+
+/// Runs the command on images.
+pub(super) fn run(args: &Args, id: &str, net: &str) -> anyhow::Result<ExitCode> {
+    if args.data != ["images"] {
+        let e = mcdd::Error::setting("--id is for images");
+        return Err(e.hint("mcdd bench images --id NAME --ood NAME,… --net NAME").into());
+    }
+    let net = NetName::parse(net)?;
+    let mut methods = images::methods(args.methods.as_deref().unwrap_or_default(), net)?;
+    args.change(&mut methods)?;
+    let (sets, title, set) = args.image_sets(id)?;
+    let about = About::of_images(&sets, &title, set, net)?;
+    let grid = ImageGrid { methods, seeds: args.seeds.unwrap_or(1), retry: args.retry };
+    let folder = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("bench-{}", set.unwrap_or("images"))));
+    let mut results = Results::open(&folder, &about, 1)?;
+    if !args.quiet {
+        ui::note(&about.coverage);
+    }
+    ui::catch_interrupts();
+    let progress = Progress::new(args.quiet);
+    let start = Instant::now();
+    let outcome = grid.run(&sets, &mut results, &folder, options::threads(args.jobs), &progress);
+    progress.finish();
+    conclude(args, &about, &mut results, &folder, outcome?, start)
+}
