@@ -28,9 +28,16 @@ impl Reporting {
         self.report.is_some() || self.figures.is_some()
     }
 
-    /// Finds out before long work that something has no place to go.
-    pub fn check(&self) -> mcdd::Result<()> {
-        self.report.as_deref().map_or(Ok(()), check_place)?;
+    /// Finds out before long work that something has no place to go, or that of another file.
+    pub fn check<'a>(&self, others: impl IntoIterator<Item = &'a PathBuf>) -> mcdd::Result<()> {
+        if let Some(page) = &self.report {
+            check_place(page, "--report")?;
+            if others.into_iter().any(|other| real(other) == real(page)) {
+                return Err(mcdd::Error::setting("the report would take the place of another file of this command")
+                    .at_file(page)
+                    .hint("give --report another name"));
+            }
+        }
         if let Some(folder) = &self.figures {
             std::fs::create_dir_all(folder).map_err(|e| mcdd::Error::io(e, folder))?;
             check_folder(folder)?;
@@ -78,6 +85,21 @@ pub fn quoted(text: &str) -> String {
     } else {
         format!("'{}'", text.replace('\'', "'\\''"))
     }
+}
+
+/// The same for all paths to a file, be it there or not.
+fn real(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let there = |folder: PathBuf| path.file_name().map(|name| folder.join(name));
+    let absent = || folder.canonicalize().ok().and_then(there);
+    path.canonicalize().ok().or_else(absent).unwrap_or_else(|| path.to_owned())
+}
+
+/// What paths are called: their last parts, if these differ.
+pub fn file_names(paths: &[&Path]) -> Vec<String> {
+    let short: Vec<String> = paths.iter().map(|p| file_name(p)).collect();
+    let differ = short.iter().collect::<std::collections::BTreeSet<_>>().len() == short.len();
+    if differ { short } else { paths.iter().map(|p| p.display().to_string()).collect() }
 }
 
 /// The last part of a path, which is enough to know a file by.

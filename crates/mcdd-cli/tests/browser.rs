@@ -24,12 +24,25 @@ fn browser() -> Option<PathBuf> {
     found
 }
 
+/// A window.
+#[derive(Clone, Copy)]
+struct Window {
+    width: u32,
+    dark: bool,
+}
+
+const WIDE: Window = Window { width: 1200, dark: false };
+/// As narrow as the browser's windows get; the page has its form for phones below 640.
+const PHONE: Window = Window { width: 500, dark: true };
+
 /// What became of a page, and what the browser complained of.
-fn open(browser: &Path, lab: &Lab, page: &str) -> (String, Vec<String>) {
+fn open(browser: &Path, lab: &Lab, page: &str, window: Window) -> (String, Vec<String>) {
     let (dom, log) = (lab.path("dom.html"), lab.path("log.txt"));
     let mut child = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
-        .args(["--enable-logging=stderr", "--window-size=1200,900", "--virtual-time-budget=5000", "--dump-dom"])
+        .args(["--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom"])
+        .arg(format!("--window-size={},900", window.width))
+        .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!window.dark)))
         .arg(format!("--user-data-dir={}", lab.path("profile").display()))
         .arg(format!("file://{}", lab.path(page).display()))
         .stdin(Stdio::null())
@@ -51,7 +64,7 @@ fn open(browser: &Path, lab: &Lab, page: &str) -> (String, Vec<String>) {
 }
 
 /// Runs a script in a copy of a page that allows it, and gives back what it has put in `out`.
-fn run(browser: &Path, lab: &Lab, page: &str, script: &str) -> Value {
+fn run(browser: &Path, lab: &Lab, page: &str, window: Window, script: &str) -> Value {
     let whole = fs::read_to_string(lab.path(page)).unwrap();
     let (head, rest) = whole.split_once("<meta http-equiv=Content-Security-Policy").unwrap();
     let (_, rest) = rest.split_once(">\n").unwrap();
@@ -61,7 +74,7 @@ fn run(browser: &Path, lab: &Lab, page: &str, script: &str) -> Value {
          document.getElementById('result').textContent = plain(JSON.stringify(out)); }}</script>\n</body>"
     );
     lab.write("copy.html", &format!("{head}{}", rest.replace("</body>", &more)));
-    let (dom, complaints) = open(browser, lab, "copy.html");
+    let (dom, complaints) = open(browser, lab, "copy.html", window);
     assert!(complaints.is_empty(), "{complaints:?}");
     let (_, result) = dom.split_once("<pre id=\"result\">").unwrap();
     let out: Value = serde_json::from_str(result.split_once("</pre>").unwrap().0).unwrap();
@@ -115,7 +128,7 @@ fn the_page_shows_what_evaluate_prints() {
     assert!(fs::metadata(lab.path("r.html")).unwrap().len() < 2_000_000);
 
     // As it is, under its own policy.
-    let (dom, complaints) = open(&browser, &lab, "r.html");
+    let (dom, complaints) = open(&browser, &lab, "r.html", WIDE);
     assert!(complaints.is_empty(), "{complaints:?}");
     for part in
         ["<tbody>", "class=\"sphere\"", "Most confident mistakes", "Unknown rows that look most known", "--tpr 0.95"]
@@ -123,7 +136,7 @@ fn the_page_shows_what_evaluate_prints() {
         assert!(dom.contains(part), "{part}");
     }
 
-    let out = run(&browser, &lab, "r.html", &format!("{SLIDE}{POINT}"));
+    let out = run(&browser, &lab, "r.html", WIDE, &format!("{SLIDE}{POINT}"));
     let positions = out["positions"].as_array().unwrap();
     assert_eq!((positions[0]["option"].as_str(), out["back"].as_str()), (Some("--tpr 0.95"), Some("--tpr 0.95")));
     let mut seen = std::collections::BTreeSet::new();
@@ -198,7 +211,7 @@ fn hostile_names_are_text() {
         "r.html",
     ]);
     for page in ["train.html", "r.html"] {
-        let (_, complaints) = open(&browser, &lab, page);
+        let (_, complaints) = open(&browser, &lab, page, PHONE);
         assert!(complaints.is_empty(), "{page}: {complaints:?}");
         let look = "
           out.hacked = window.hacked ?? null;
@@ -208,7 +221,7 @@ fn hostile_names_are_text() {
           out.long = Math.max(...[...document.querySelectorAll('bdi')].map(b => b.getBoundingClientRect().width));
           out.wide = document.documentElement.scrollWidth <= window.innerWidth;
         ";
-        let out = run(&browser, &lab, page, look);
+        let out = run(&browser, &lab, page, PHONE, look);
         assert!(out["hacked"].is_null() && out["images"] == 0 && out["scripts"] == 3, "{out}");
         assert!(out["wide"] == true, "{page} is wider than the window");
         let texts: Vec<&str> = out["text"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
@@ -217,4 +230,48 @@ fn hostile_names_are_text() {
             assert!(texts.iter().any(|t| t.contains(name)), "{page}: {name}");
         }
     }
+}
+
+const MEASURE: &str = "
+  const marks = kind => [...document.querySelectorAll(`.plot svg .${kind}`)].map(p => (p.getAttribute('d').match(/M/g) || []).length).reduce((a, b) => a + b, 0);
+  out.dots = marks('dots');
+  out.crosses = marks('crosses');
+  out.cut = [...document.querySelectorAll('.card td')].filter(t => t.scrollWidth > t.clientWidth + 1).map(t => t.textContent);
+  out.wide = document.documentElement.scrollWidth <= window.innerWidth;
+  out.inner = window.innerWidth;
+  out.dark = matchMedia('(prefers-color-scheme: dark)').matches;
+  out.rows = [...document.querySelectorAll('#confusion tbody tr')].map(r => r.textContent);
+  out.unknown = [...document.querySelectorAll('#confusion tr > :last-child')].every(c => c.getBoundingClientRect().right <= window.innerWidth);
+  out.names = [...document.querySelectorAll('.tile bdi')].map(b => b.textContent);
+";
+
+#[test]
+fn models_without_classes_and_small_numbers_fit_a_phone() {
+    let Some(browser) = browser() else { return };
+    let lab = Lab::new();
+    let noise = |i: usize| (i * 7919 % 101) as f64 / 100.0;
+    let row = |i: usize| format!("{},{},{}", 1e-7 * noise(i), 1e9 + noise(3 * i + 1), ["red", ""][i % 2]);
+    let header = "mass,distance,colour";
+    lab.write("known.csv", &table(200, row, header));
+    lab.write("test.csv", &table(60, |i| row(i + 500), header));
+    for (folder, shift) in [("a", 20.0), ("b", 0.0)] {
+        fs::create_dir(lab.path(folder)).unwrap();
+        let far = |i: usize| format!("{},{},pink", 1e-7 * (noise(i) + shift), 1e9 + shift);
+        lab.write(&format!("{folder}/x.csv"), &table(10, far, header));
+    }
+    let train =
+        ["train", "known.csv", "--label", "none", "--method", "deep-svdd", "--epochs", "5", "-q", "-o", "m.mcdd"];
+    lab.ok(&train);
+    let sets = ["--ood", "a/x.csv", "--ood", "b/x.csv", "--bootstrap", "0", "-q", "--report", "r.html"];
+    lab.ok(&[&["evaluate", "m.mcdd", "test.csv", "--label", "none"], &sets[..]].concat());
+    let (_, complaints) = open(&browser, &lab, "r.html", PHONE);
+    assert!(complaints.is_empty(), "{complaints:?}");
+    let out = run(&browser, &lab, "r.html", PHONE, MEASURE);
+    assert_eq!((out["inner"].as_u64(), out["dark"].as_bool()), (Some(500), Some(true)), "{out}");
+    let count = |key: &str| out[key].as_u64().unwrap();
+    assert!(count("dots") > 50 && count("dots") <= 60 && count("crosses") <= 20, "{out}");
+    assert!(out["cut"].as_array().unwrap().is_empty() && out["wide"] == true && out["unknown"] == true, "{out}");
+    let rows: Vec<&str> = out["rows"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(rows.len() == 3 && rows[0].starts_with("known rows") && rows[1].starts_with("a/x.csv"), "{rows:?}");
+    assert_eq!(out["names"].to_string(), "[\"a/x.csv\",\"b/x.csv\"]");
 }

@@ -78,6 +78,19 @@ fn what_is_wrong_with_images_is_said() {
     lab.fails(&["train", "photos", "--net", "resnet8", "--hidden", "3"], "for tables");
     lab.fails(&["train", "photos", "--net", "resnet8", "--method", "alad"], "images");
     lab.fails(&["train", "photos", "--net", "resnet8", "--detector", "knn:on=inputs"], "inputs");
+    lab.fails(&["train", "photos", "--net", "resnet8", "--preset", "fast"], "for tables");
+    lab.fails(&["train", "photos", "--net", "resnet8", "--init", "none.safetensors"], "none.safetensors");
+    lab.fails(&["train", "photos/down/00.bmp"], "no table");
+    lab.fails(&["train", "photos", "--net", "mlp"], "is a folder");
+    lab.fails(&["train", "photos", "--net", "mlp", "--augment", "off"], "mlp is for tables");
+    lab.fails(
+        &["bench", "images", "--id", "photos", "--ood", "photos", "--net", "resnet8", "--methods", "best"],
+        "best",
+    );
+    lab.fails(
+        &["bench", "images", "--id", "photos", "--ood", "photos", "--net", "resnet8", "--methods", "paper"],
+        "for tables",
+    );
     fs::write(lab.path("photos/down/bad.png"), b"no picture").unwrap();
     lab.fails(&TRAIN, "bad.png");
     let out = lab.ok(&[&TRAIN[..], &["--skip-bad", "-o", "m.mcdd"]].concat());
@@ -97,7 +110,8 @@ fn sets_of_images_are_compared() {
     let out = lab.ok(&[&bench[..], &["-o", "out"]].concat());
     let talk = stderr(&out);
     assert!(
-        talk.contains("photos: 48 training images, 12 test images; resnet8") && talk.contains("6 of 6 cells"),
+        talk.contains("photos: 48 images to train with, 12 images to test with; resnet8")
+            && talk.contains("6 of 6 cells"),
         "{talk}"
     );
     for name in ["table.md", "table.csv", "table.tex", "index.html"] {
@@ -115,4 +129,67 @@ fn sets_of_images_are_compared() {
         &["bench", "images", "--id", "cifar10", "--net", "resnet8", "--data", "none", "--ood", "dots"],
         "CIFAR-10",
     );
+}
+
+#[test]
+fn settings_of_images_are_their_own() {
+    let lab = Lab::new();
+    folder(&lab, "photos/across", 0, 12);
+    folder(&lab, "photos/down", 1, 12);
+    let inspect = |more: &[&str]| {
+        lab.ok(&[&TRAIN[..8], more, &["-q", "-o", "m.mcdd"]].concat());
+        stdout(&lab.ok(&["inspect", "m.mcdd"]))
+    };
+    let text = inspect(&["--method", "deep-mcdd", "--step-at", "0.2,0.4", "--augment", "move", "--warmup", "0.1"]);
+    for part in ["nu=0.1", "[0.2, 0.4]", "moved by up to 4 pixels\n", "weight decay 0.0001", "first 0.1 of the run"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(inspect(&["--method", "deep-mcdd:nu=0.5"]).contains("nu=0.5"));
+    lab.fails(&["explain", "m.mcdd", "photos"], "no columns");
+    // Nothing that can be used is no table without a head; what lies beside folders needs no class to be predicted.
+    fs::create_dir(lab.path("bad")).unwrap();
+    fs::write(lab.path("bad/a.png"), b"no picture").unwrap();
+    fs::write(lab.path("empty.png"), b"").unwrap();
+    let out = lab.ok(&["predict", "m.mcdd", "bad", "empty.png", "--skip-bad"]);
+    assert_eq!(stdout(&out), "image,label,verdict,confidence,p_value\n");
+    assert!(stderr(&out).contains("a.png") && stderr(&out).contains("empty.png"), "{}", stderr(&out));
+    fs::copy(lab.path("photos/down/00.bmp"), lab.path("photos/loose.bmp")).unwrap();
+    assert_eq!(stdout(&lab.ok(&["predict", "m.mcdd", "photos", "-q"])).lines().count(), 26);
+    lab.ok(&["figure", "samples", "m.mcdd", "photos/down", "--rows", "2", "-o", "samples"]);
+    // The page names images by their files.
+    let known =
+        ["evaluate", "m.mcdd", "photos/down", "--label", "none", "--bootstrap", "0", "-q", "--report", "r.html"];
+    lab.ok(&known);
+    let page = fs::read_to_string(lab.path("r.html")).unwrap();
+    assert!(page.contains("\"file\":\"photos/down/") && !page.contains("batch norm"), "no names");
+}
+
+/// Records as CIFAR-10 has them.
+fn records(images: usize) -> Vec<u8> {
+    (0..images)
+        .flat_map(|i| std::iter::once((i % 2) as u8).chain((0..3072).map(move |p| (p * (i % 2 + 1) % 251) as u8)))
+        .collect()
+}
+
+#[test]
+fn a_published_folder_is_trained_on_and_tested_by_its_parts() {
+    let lab = Lab::new();
+    fs::create_dir(lab.path("c")).unwrap();
+    fs::write(lab.path("c/data_batch_1.bin"), records(40)).unwrap();
+    fs::write(lab.path("c/test_batch.bin"), records(10)).unwrap();
+    let train = ["train", "c", "--net", "resnet8", "--epochs", "1", "--batch", "8", "-o", "m.mcdd"];
+    assert!(stderr(&lab.ok(&train)).contains("40 images"));
+    let out = lab.ok(&["predict", "m.mcdd", "c"]);
+    assert_eq!(stdout(&out).lines().count(), 11);
+    assert!(stderr(&out).contains("part to test with"), "{}", stderr(&out));
+    // A study in a file, from another folder.
+    fs::create_dir(lab.path("sub")).unwrap();
+    fs::rename(lab.path("c"), lab.path("sub/c")).unwrap();
+    folder(&lab, "sub/dots", 2, 12);
+    lab.write(
+        "sub/s.toml",
+        "data = \"images\"\nid = \"c\"\nood = \"dots\"\nnet = \"resnet8\"\nepochs = 1\nskip-bad = true\n",
+    );
+    let out = lab.ok(&["bench", "sub/s.toml", "--methods", "softmax+msp"]);
+    assert!(stderr(&out).contains("1 of 1 cells"), "{}", stderr(&out));
 }

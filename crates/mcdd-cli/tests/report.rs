@@ -111,3 +111,19 @@ fn explain_names_the_column() {
     lab.fails(&["explain", "m.mcdd", "new.csv", "--row", "9"], "no row 9");
     lab.fails(&["explain", "m.mcdd", "none.csv"], "none.csv");
 }
+
+#[test]
+fn a_report_takes_no_other_files_place() {
+    let lab = Lab::new();
+    lab.model();
+    let before = std::fs::read(lab.path("m.mcdd")).unwrap();
+    for page in ["m.mcdd", "./test.csv", "ood.csv"] {
+        let evaluate = ["evaluate", "m.mcdd", "test.csv", "--ood", "ood.csv", "--report", page];
+        lab.fails(&evaluate, "another file of this command");
+    }
+    for page in ["new.mcdd", "./train.csv"] {
+        lab.fails(&["train", "train.csv", "-o", "new.mcdd", "--report", page], "another file of this command");
+    }
+    assert!(lab.fails(&["evaluate", "m.mcdd", "test.csv", "--report", "."], "folder").contains("--report"));
+    assert!(std::fs::read(lab.path("m.mcdd")).unwrap() == before && !lab.path("new.mcdd").exists());
+}

@@ -10,7 +10,7 @@ use mcdd::head::HeadConfig;
 use mcdd::metrics::{self, Detection};
 use mcdd::model::{Model, Predictions};
 use mcdd::net::cpu::pool::Pool;
-use mcdd::report::model::{About, Gather, Side};
+use mcdd::report::model::{About, Gather, Place, Side};
 use mcdd::train::{Run, Settings};
 
 use crate::options;
@@ -104,7 +104,7 @@ fn report(ours: &Outcome, test: &Table, unknown: &Table, args: &Args) -> mcdd::R
         for (i, x) in x.chunks_exact(model.schema().width()).enumerate() {
             let class = table.label(i).map(|c| c as usize);
             let side = if known { Side::Known(class) } else { Side::Unknown(set) };
-            gather.add(side, i as u64 + 1, x, table.label_name(i), p, i);
+            gather.add(side, Place::row(i as u64 + 1), x, table.label_name(i), p, i);
         }
     }
     let file = |name: &str| quoted(&args.output.join(name).display().to_string());

@@ -8,12 +8,12 @@ use mcdd::data::{Label, ReadOptions};
 use mcdd::metrics::{self, Detection, Interval};
 use mcdd::model::{Model, Predictions, Threshold};
 use mcdd::net::cpu::pool::Pool;
-use mcdd::report::model::{About, Gather, Side};
+use mcdd::report::model::{About, Gather, Place, Side};
 use serde_json::{Value, json};
 
-use super::predict::{for_each_block, threshold};
+use super::predict::{for_each_block, threshold, without_labels};
 use crate::options::{self, Reading, Running};
-use crate::report::{self, Reporting, file_name};
+use crate::report::{self, Reporting, file_name, file_names};
 use crate::ui::{self, percent};
 
 const EXAMPLES: &str = "\
@@ -33,7 +33,7 @@ pub struct Args {
     /// The model
     model: PathBuf,
 
-    /// In-distribution rows with labels
+    /// In-distribution rows with labels; for a model of images a folder for each class, or a data set's files
     #[arg(value_name = "DATA")]
     data: PathBuf,
 
@@ -84,7 +84,7 @@ struct OodSet {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    args.reporting.check()?;
+    args.reporting.check(args.ood.iter().chain([&args.model, &args.data]))?;
     let model = Model::load(&args.model)?;
     let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.running.quiet)?;
     let pool = Pool::new(args.running.threads());
@@ -93,9 +93,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         false => None,
     };
     let mut notices = Vec::new();
+    let paths: Vec<&Path> = std::iter::once(&args.data).chain(&args.ood).map(PathBuf::as_path).collect();
+    let names = file_names(&paths);
     let mut scorer =
         Scorer { model: &model, pool: &pool, gather: &mut gather, notices: &mut notices, quiet: args.running.quiet };
-    let id = scorer.score(&args.data, &args.reading.options(), false)?;
+    let id = scorer.score(&args.data, &names[0], &args.reading.options(), false)?;
     if id.confidence.is_empty() {
         let e = mcdd::Error::data("no row has a class of this model").at_file(&args.data);
         return Err(e.hint("check the file and --label; mcdd inspect lists the classes").into());
@@ -109,10 +111,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let name = format!("rows of {} whose label is no class of the model", args.data.display());
         sets.push(OodSet { name, confidence: id.foreign });
     }
-    for path in &args.ood {
+    for (path, name) in args.ood.iter().zip(&names[1..]) {
         // Their labels are of no use; only that the column of the model's labels is known for one is.
-        let options = ReadOptions { label: Label::Auto, ..args.reading.options() };
-        let found = scorer.score(path, &options, true)?;
+        let options = without_labels(&model, ReadOptions { label: Label::Auto, ..args.reading.options() });
+        let found = scorer.score(path, name, &options, true)?;
         // Whatever their labels say, these rows were given as unknown.
         let confidence = [found.confidence, found.foreign].concat();
         sets.push(OodSet { name: path.display().to_string(), confidence });
@@ -129,8 +131,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Before anything is printed: whoever reads the output may not read to its end.
     if let Some(gather) = gather {
         let about = About {
-            title: format!("{} on {}", file_name(&args.model), file_name(&args.data)),
-            data: file_name(&args.data),
+            title: format!("{} on {}", file_name(&args.model), names[0]),
+            data: names[0].clone(),
             held_out: false,
             command: report::command(),
             notices,
@@ -151,11 +153,11 @@ struct Scorer<'a, 'm> {
 }
 
 impl Scorer<'_, '_> {
-    fn score(&mut self, path: &Path, options: &ReadOptions, unknown: bool) -> anyhow::Result<Scored> {
+    fn score(&mut self, path: &Path, name: &str, options: &ReadOptions, unknown: bool) -> anyhow::Result<Scored> {
         let mut out = Scored::default();
         let mut predictions = Predictions::default();
         let (model, gather) = (self.model, &mut *self.gather);
-        let mut set = if unknown { gather.as_mut().map(|g| g.set(&file_name(path))) } else { None };
+        let mut set = if unknown { gather.as_mut().map(|g| g.set(name)) } else { None };
         let mut row = 0;
         let notices = for_each_block(model, path, options, |batch| {
             model.predict_rows(&batch.x, &mut predictions, self.pool)?;
@@ -165,12 +167,13 @@ impl Scorer<'_, '_> {
                 let class = label.map(|l| model.classes().iter().position(|c| c == l));
                 if let Some(gather) = gather {
                     let foreign = unknown || class == Some(None);
-                    let name = || format!("{}: labels that are no class", file_name(path));
+                    let others = || format!("{name}: labels that are no class");
                     let side = match foreign {
-                        true => Side::Unknown(*set.get_or_insert_with(|| gather.set(&name()))),
+                        true => Side::Unknown(*set.get_or_insert_with(|| gather.set(&others()))),
                         false => Side::Known(class.flatten()),
                     };
-                    gather.add(side, row, x, label, &predictions, i);
+                    let at = Place { row, file: batch.names.get(i).map(String::as_str) };
+                    gather.add(side, at, x, label, &predictions, i);
                 }
                 match class {
                     Some(None) => out.foreign.push(predictions.confidence[i]),
@@ -186,7 +189,7 @@ impl Scorer<'_, '_> {
         if !self.quiet {
             notices.iter().for_each(|n| ui::note(n));
         }
-        self.notices.extend(notices.iter().map(|n| format!("{}: {n}", file_name(path))));
+        self.notices.extend(notices.iter().map(|n| format!("{name}: {n}")));
         Ok(out)
     }
 }

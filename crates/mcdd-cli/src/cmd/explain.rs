@@ -81,6 +81,10 @@ fn features(text: &str) -> Result<usize, String> {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = Model::load(&args.model)?;
+    if model.schema().image.is_some() {
+        let e = mcdd::Error::setting("a model of images has no columns to explain rows by").at_file(&args.model);
+        return Err(e.hint("mcdd figure samples, and the report of mcdd evaluate, show the images").into());
+    }
     let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.running.quiet)?;
     let pool = Pool::new(args.running.threads());
     let wanted: BTreeSet<u64> = args.row.iter().copied().collect();
@@ -155,7 +159,12 @@ impl Scored<'_> {
         writeln!(out, " (confidence {confidence:.4}, p-value {p:.4})")?;
         let against = self.class(why.class).map_or("all training rows".into(), |c| format!("class {}", ui::plain(c)));
         let mut table = vec![["column", "is", "usual", "off by", "adds"].map(String::from)];
-        table.extend(why.columns.iter().map(|c| {
+        let reasons: Vec<_> = why.columns.iter().filter(|c| c.gain > 0.0).collect();
+        if reasons.is_empty() {
+            writeln!(out, "  no single column makes it stranger\n")?;
+            return Ok(out);
+        }
+        table.extend(reasons.iter().map(|c| {
             let off = c.deviations.map_or(String::new(), |d| format!("{d:+.1}").replace("-0.0", "0.0"));
             [short(&c.column), short(&c.value), short(&c.usual), off, format!("{:+.3}", c.gain)]
         }));

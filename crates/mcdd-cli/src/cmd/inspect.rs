@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mcdd::data::ColumnKind;
-use mcdd::head::Loop;
+use mcdd::head::{HeadConfig, Loop};
 use mcdd::model::{Calibration, Model, Saved, Scorer, Threshold};
 use mcdd::net::Layer;
 use mcdd::train::Settings;
@@ -108,6 +108,10 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
             format!("moved by up to {} pixels{}", a.crop_padding, if a.flip { ", mirrored" } else { "" })
         });
         writeln!(out, "augmentation {changes}")?;
+        if let Some(hash) = &image.init {
+            let kept = if image.frozen { ", which stayed as they were" } else { "" };
+            writeln!(out, "begun with   weights of a file with SHA-256 {hash}{kept}")?;
+        }
     } else {
         writeln!(out, "preset       {}", preset(s))?;
         writeln!(out, "network      {}", network(model))?;
@@ -165,6 +169,21 @@ fn described(name: &str, settings: &impl serde::Serialize) -> String {
     if settings.is_empty() { name.into() } else { format!("{name}, {settings}") }
 }
 
+/// What is not always there.
+fn more(s: &Settings) -> String {
+    let mut out = String::new();
+    if s.weight_decay > 0.0 {
+        out.push_str(&format!(", weight decay {}", s.weight_decay));
+    }
+    if let Some(image) = s.image.as_ref().filter(|i| i.warmup > 0.0) {
+        out.push_str(&format!(", rising over the first {} of the run", image.warmup));
+    }
+    if let (Optimizer::Sgd { .. }, HeadConfig::DeepMcdd { .. }) = (s.optimizer, &s.head) {
+        out.push_str(", of nu times the loss");
+    }
+    out
+}
+
 fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
     let s = model.settings();
     let optimizer = match s.optimizer {
@@ -178,7 +197,7 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
     };
     writeln!(
         out,
-        "training     {} rows, {} epochs of batches of {}{}, {}, lr {} {}, seed {}",
+        "training     {} rows, {} epochs of batches of {}{}, {}, lr {} {}{}, seed {}",
         model.training_rows(),
         s.epochs_for(model.training_rows()),
         s.batch,
@@ -186,6 +205,7 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
         optimizer,
         s.lr,
         schedule,
+        more(s),
         s.seed
     )?;
     for m in 0..model.members() {

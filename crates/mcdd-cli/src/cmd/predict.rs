@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use mcdd::data::{Batch, Notices, ReadOptions};
+use mcdd::data::{Batch, Label, Notices, ReadOptions};
 use mcdd::model::{Calibration, Model, Predictions, Saved, Threshold};
 use mcdd::net::cpu::pool::Pool;
 
@@ -22,9 +22,11 @@ Examples:
   mcdd predict flowers.mcdd new.parquet --format parquet -o verdicts.parquet
   cat new.csv | mcdd predict flowers.mcdd - --format jsonl --probs --distances
   mcdd predict flowers.mcdd new.csv --fail-on-unknown > /dev/null || echo stop
+  mcdd predict photos.mcdd new/ one.png                   images: files and folders of any depth
 
 Columns: label (the most probable class), verdict (known or unknown), confidence (higher is more like
-the training rows), p_value (the share of known rows that look as strange or stranger).";
+the training rows), p_value (the share of known rows that look as strange or stranger); for images the first column
+is image (its file, and which of it).";
 
 /// Rows read and predicted at a time.
 const BLOCK: usize = 4096;
@@ -36,8 +38,8 @@ pub struct Args {
     /// The model, or the detector that fit-detector has written
     model: PathBuf,
 
-    /// Files with the columns that the model was trained on; for a detector the features, or the logits where it looks
-    /// at nothing else; - is stdin
+    /// Files with the columns that the model was trained on; images or folders of them; for a detector the features, or the
+    /// logits where it looks at nothing else; - is a table on stdin
     #[arg(required = true, value_name = "DATA")]
     data: Vec<PathBuf>,
 
@@ -137,6 +139,14 @@ pub fn for_each_block(
     })
 }
 
+/// Options for rows whose labels are of no use: folders of images need not be classes.
+pub fn without_labels(model: &Model, options: ReadOptions) -> ReadOptions {
+    match (&model.schema().image, &options.label) {
+        (Some(_), Label::Auto) => ReadOptions { label: Label::None, ..options },
+        _ => options,
+    }
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let saved = Saved::load(&args.model)?;
@@ -180,11 +190,12 @@ fn with_model(args: &Args, model: &Model, sink: &Sink, pool: &Pool) -> anyhow::R
     }
     let classes = if model.classifies() { model.classes() } else { &[] };
     let mut all_notices = Vec::new();
+    let options = without_labels(model, args.reading.options());
     let unknown = write(sink, classes, threshold, |writer| {
         let mut predictions = Predictions::default();
         let mut unknown = 0;
         for path in &args.data {
-            all_notices.extend(for_each_block(model, path, &args.reading.options(), |batch| {
+            all_notices.extend(for_each_block(model, path, &options, |batch| {
                 model.predict_rows(&batch.x, &mut predictions, pool)?;
                 unknown += predictions.confidence.iter().filter(|&&c| !threshold.known(c)).count();
                 writer.write(&predictions, &batch.names)
@@ -209,6 +220,7 @@ pub fn write(
     let through = |to: &mut (dyn Write + Send)| -> anyhow::Result<usize> {
         let mut late = Late { to: Some(to), writer: None, classes, threshold, sink };
         let unknown = work(&mut late)?;
+        late.begin()?;
         late.writer.map_or(Ok(()), Writer::finish)?;
         Ok(unknown)
     };
@@ -244,11 +256,17 @@ pub struct Late<'a> {
 }
 
 impl Late<'_> {
-    /// Adds a block of rows.
-    pub fn write(&mut self, predictions: &Predictions, names: &[String]) -> anyhow::Result<()> {
+    /// Whatever comes, the output has a beginning.
+    fn begin(&mut self) -> anyhow::Result<()> {
         if let Some(to) = self.to.take() {
             self.writer = Some(Writer::new(self.classes, self.threshold, self.sink.format, self.sink.columns, to)?);
         }
+        Ok(())
+    }
+
+    /// Adds a block of rows.
+    pub fn write(&mut self, predictions: &Predictions, names: &[String]) -> anyhow::Result<()> {
+        self.begin()?;
         self.writer.as_mut().map_or(Ok(()), |w| w.write(predictions, names))
     }
 }

@@ -241,7 +241,7 @@ pub fn run_score(args: ScoreArgs) -> anyhow::Result<ExitCode> {
 
 /// Runs `mcdd fit-detector`.
 pub fn run_fit(args: FitArgs) -> anyhow::Result<ExitCode> {
-    check_place(&args.output)?;
+    check_place(&args.output, "-o")?;
     let pool = Pool::new(args.fitting.running.threads());
     let scorer = args.fitting.fit(&pool)?;
     threshold(&scorer, None, args.fitting.running.quiet)?;

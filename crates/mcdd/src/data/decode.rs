@@ -58,8 +58,13 @@ fn number(x: f32, mean: f64, deviation: f64, digits: i32) -> String {
     if value.abs() < 0.5 * libm::pow(10.0, last) {
         return "0".into();
     }
-    if !value.is_finite() || !(1e-6..1e15).contains(&value.abs()) {
-        return format!("{value:.4e}");
+    if !value.is_finite() {
+        return value.to_string();
+    }
+    if !(1e-4..1e15).contains(&value.abs()) {
+        let text = format!("{value:.4e}");
+        let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}e{power}", digits.trim_end_matches('0').trim_end_matches('.'));
     }
     let decimals = (-last).clamp(0.0, 12.0) as usize;
     let text = format!("{value:.decimals$}");
@@ -103,7 +108,7 @@ mod tests {
         let colour = &places[1].0;
         assert_eq!(colour.cell(&[0.0, 0.0, 0.0]), "not seen in training");
         assert_eq!(colour.usual(&[0.2, 0.7, 0.1]), "red (70%)");
-        assert_eq!((number(-1e-9, 0.0, 1.0, 4), number(0.2, 0.0, 1e-8, 4)), ("0".into(), "2.0000e-9".into()));
+        assert_eq!((number(-1e-9, 0.0, 1.0, 4), number(0.2, 0.0, 1e-8, 4)), ("0".into(), "2e-9".into()));
         assert_eq!((number(-0.00004, 0.0, 1.0, 4), number(0.345678, 1200.0, 100.0, 4)), ("0".into(), "1234.57".into()));
         let far = (500.0f32 - 99.984) / 0.5864;
         assert_eq!((number(far, 99.984, 0.5864, 4), number(far, 99.984, 0.5864, 2)), ("500".into(), "500".into()));

@@ -130,9 +130,12 @@ impl Input {
                 .at_file(&self.file)
                 .hint("save it as UTF-8, or convert it with `iconv -f UTF-16 -t UTF-8`")),
             Format::Foreign(what) => {
-                Err(Error::data(format!("it is no table: it seems to be {what}")).at_file(&self.file).hint(
-                    "give CSV, TSV, Parquet, NPY, NPZ, IDX or `label index:value` text; text and IDX may be gzipped",
-                ))
+                let image = image::guess_format(&self.prefix).is_ok();
+                Err(Error::data(format!("it is no table: it seems to be {what}")).at_file(&self.file).hint(if image {
+                    "for images add --net resnet20, and give a folder with a sub-folder for each class"
+                } else {
+                    "give CSV, TSV, Parquet, NPY, NPZ, IDX or `label index:value` text; text and IDX may be gzipped"
+                }))
             }
             Format::Text if matches!(ending, "npy" | "npz" | "parquet") => Err(Error::data(format!(
                 "it is named .{ending} but its content is not {}",

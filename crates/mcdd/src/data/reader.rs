@@ -9,6 +9,7 @@ use super::encode::{Encoder, Tally};
 use super::images::{ImageBatch, ImageOptions, ImageReader, ImageSpec};
 use super::options::{Label, ReadOptions};
 use super::schema::{ColumnKind, Notices, Schema, count, no_names};
+use super::sets::Part;
 use super::source::{LabelAt, Side, Source};
 use crate::error::{Error, Result};
 
@@ -86,8 +87,9 @@ const PIXELS: usize = 1 << 22;
 
 impl PixelReader {
     pub(crate) fn open(spec: &ImageSpec, path: &Path, options: &ReadOptions) -> Result<PixelReader> {
-        let options =
-            ImageOptions { label: options.label.clone(), skip_bad: options.skip_bad, ..ImageOptions::default() };
+        let (label, skip_bad) = (options.label.clone(), options.skip_bad);
+        // What a model is asked about is not what it was trained on.
+        let options = ImageOptions { label, skip_bad, part: Part::Test, ..ImageOptions::default() };
         let reader = ImageReader::open(&[path], spec.shape(), &options)?;
         Ok(PixelReader { reader, spec: spec.clone(), batch: ImageBatch::default() })
     }

@@ -125,7 +125,9 @@ impl Model {
         let contribution = |&i: &usize| {
             let (column, at) = &columns[i];
             let (own, mean) = (&x[at.clone()], &centre[at.clone()]);
-            let numeric = matches!(column.kind, crate::data::ColumnKind::Numeric { .. });
+            // What is missing is as far from the mean as nothing else.
+            let there = |indicator: bool| !indicator || own[1] <= 0.5;
+            let numeric = matches!(column.kind, crate::data::ColumnKind::Numeric { indicator, .. } if there(indicator));
             Contribution {
                 column: column.name.clone(),
                 value: column.cell(own),

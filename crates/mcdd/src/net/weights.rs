@@ -42,14 +42,18 @@ impl Weights {
                 .hint("in Python: safetensors.torch.save_file(model.state_dict(), \"weights.safetensors\")")
         })?;
         let mut params = Params::new(graph.specs());
+        let graph_names: Vec<String> = params.specs().iter().map(|s| s.name.clone()).collect();
         for i in 0..params.specs().len() {
             let spec = params.specs()[i].clone();
             let tensor = file.tensor(&spec.name).map_err(|_| {
-                let names = file.names();
-                let some: Vec<&str> = names.iter().take(5).copied().collect();
+                let mut names = file.names();
+                names.sort_unstable();
+                let some = |names: &[&str]| names.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+                let wanted: Vec<&str> = graph_names.iter().map(String::as_str).collect();
                 Error::format(format!("has no tensor {:?}", spec.name)).hint(format!(
-                    "the network's names must be those of --net; the file begins with {}",
-                    some.join(", ")
+                    "the network has {}, …; the file has {}, …",
+                    some(&wanted),
+                    some(&names)
                 ))
             })?;
             if tensor.dtype() != Dtype::F32 || tensor.shape() != spec.shape {
@@ -59,7 +63,12 @@ impl Weights {
                     tensor.dtype(),
                     tensor.shape(),
                     spec.shape
-                )));
+                ))
+                .hint(if spec.name.starts_with("linear") {
+                    "leave --latent out: what stands on the network is trained here"
+                } else {
+                    "give the --net that the weights are of, and 32-bit numbers"
+                }));
             }
             let values: Vec<f32> = tensor.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
             if values.iter().any(|v| !v.is_finite()) {

@@ -10,13 +10,14 @@ use super::grid::{Outcome, Spectator, clear, hash, network, networks_folder};
 use super::results::{About, Cell, Results};
 use super::{Method, Scenario};
 use crate::data::Images;
-use crate::data::sets::thousands;
+use crate::data::sets::{Part, Set, thousands};
 use crate::error::{Error, Kind, Result};
+use crate::head::HeadConfig;
 use crate::metrics;
 use crate::model::{Model, Predictions};
 use crate::net::NetName;
 use crate::net::cpu::pool::Pool;
-use crate::train::{Epoch, Examples, Pictures, Run, Settings, Watch};
+use crate::train::{Epoch, Examples, IMAGE_NU, Pictures, Run, Settings, Watch};
 
 /// The images of a study.
 pub struct ImageSets {
@@ -50,8 +51,16 @@ pub fn methods(names: &[String], net: NetName) -> Result<Vec<Method>> {
     let names = if names.is_empty() { usual() } else { names.to_vec() };
     let mut all = Method::list(&names)?;
     for method in &mut all {
+        if ["best", "fast"].contains(&method.name.as_str()) {
+            return Err(Error::setting(format!("{} is a preset for tables, not for images", method.name))
+                .hint(format!("give other methods, e.g. {}", USUAL.join(","))));
+        }
         let images = Settings::for_images(net);
-        let head = if method.name == "deep-mcdd" { images.head.clone() } else { method.settings.head.clone() };
+        let mut head = method.settings.head.clone();
+        let named = method.name.split('+').next().is_some_and(|name| name.contains(":nu="));
+        if let (HeadConfig::DeepMcdd { nu, .. }, false) = (&mut head, named) {
+            *nu = IMAGE_NU;
+        }
         let (detector, select) = (method.settings.detector.clone(), method.settings.select);
         method.settings = Settings { head, detector, select, ..images };
         method.settings.check()?;
@@ -64,14 +73,15 @@ impl About {
     ///
     /// # Errors
     /// If a shape differs, or there is nothing to compare with.
-    pub fn of_images(sets: &ImageSets, title: &str, set: Option<&str>, net: NetName) -> Result<About> {
+    pub fn of_images(sets: &ImageSets, title: &str, set: Option<&'static Set>, net: NetName) -> Result<About> {
         let shape = sets.train.shape();
         let others = || sets.ood.iter().map(|(n, i)| (n.as_str(), i));
         if sets.ood.is_empty() {
             return Err(Error::setting("there is no set to compare with").hint("give --ood NAME,…"));
         }
         if let Some((name, _)) = others().chain([("test", &sets.test)]).find(|(_, i)| i.shape() != shape) {
-            return Err(Error::data(format!("the images of {name} have another size than those in training")));
+            return Err(Error::data(format!("the images of {name} have another size than those in training"))
+                .hint("give them by their path, so that they are made to fit"));
         }
         let mut hash = Sha256::new();
         for (name, images) in [("train", &sets.train), ("test", &sets.test)].into_iter().chain(others()) {
@@ -81,11 +91,16 @@ impl About {
                 (0..images.rows()).flat_map(|r| images.label(r).unwrap_or(0).to_le_bytes()).collect::<Vec<u8>>(),
             );
         }
-        let (train, test) = (thousands(sets.train.rows()), thousands(sets.test.rows()));
+        let told = |rows: usize, part: Part| {
+            let all = set.map_or(rows, |set| set.published(Some(part)));
+            let of = if all == rows { String::new() } else { format!(" of {}", thousands(all)) };
+            format!("{}{of} images to {part} with", thousands(rows))
+        };
+        let (train, test) = (told(sets.train.rows(), Part::Train), told(sets.test.rows(), Part::Test));
         Ok(About {
             title: title.to_owned(),
-            set: set.map(str::to_owned),
-            coverage: format!("{title}: {train} training images, {test} test images; {net}"),
+            set: set.map(|set| set.name.to_owned()),
+            coverage: format!("{title}: {train}, {test}; {net}"),
             classes: sets.ood.iter().map(|(name, images)| (name.clone(), images.rows())).collect(),
             sha256: crate::container::hex(&hash.finalize()),
             net: Some(net.to_string()),

@@ -59,14 +59,19 @@ pub fn tabular(data: &str, ood: &str, metric: &str, method: &str) -> Option<f64>
     ALL.iter().find(same).map(|p| p.value)
 }
 
-/// What the paper prints for images of one set against those of another (Tables 3 and 4), in percent; `network` is
-/// resnet34 or densenet100, and accuracies are the same for all sets.
-pub fn images(network: &str, data: &str, ood: &str, metric: &str, method: &str) -> Option<f64> {
-    let family = match network {
-        "resnet34" => "resnet",
-        "densenet100" => "densenet",
-        _ => return None,
-    };
+/// What the paper's tables of images were made with, for a network of the same family.
+pub fn network(name: &str) -> Option<&'static str> {
+    match name {
+        _ if name.starts_with("resnet") => Some("resnet34"),
+        _ if name.starts_with("densenet") => Some("densenet100"),
+        _ => None,
+    }
+}
+
+/// What the paper prints for images of one set against those of another (Tables 3 and 4), in percent, with the network of
+/// the same family ([`network`]); accuracies are the same for all sets.
+pub fn images(name: &str, data: &str, ood: &str, metric: &str, method: &str) -> Option<f64> {
+    let family = network(name)?.trim_end_matches(|c: char| c.is_ascii_digit());
     let ood = if metric == "accuracy" { "-" } else { ood };
     let same = |p: &&Published| {
         p.table > 2
@@ -89,7 +94,8 @@ mod tests {
         assert_eq!(tabular("gas", "1", "auroc", "deep-mcdd"), Some(96.08));
         assert_eq!(images("resnet34", "svhn", "cifar10", "auroc", "deep-mcdd"), Some(95.60));
         assert_eq!(images("densenet100", "cifar10", "svhn", "accuracy", "softmax+msp"), Some(92.87));
-        assert_eq!(images("resnet20", "svhn", "cifar10", "auroc", "deep-mcdd"), None);
+        assert_eq!(images("resnet20", "svhn", "cifar10", "auroc", "deep-mcdd"), Some(95.60));
+        assert_eq!(images("mlp", "svhn", "cifar10", "auroc", "deep-mcdd"), None);
         assert_eq!(tabular("mnist", "9", "detection_accuracy", "softmax+msp"), Some(80.44));
         assert_eq!(tabular("drive", "11", "tnr85", "softmax+mahalanobis"), Some(100.0));
         assert_eq!(tabular("drive", "12", "tnr85", "softmax+mahalanobis"), None);

@@ -16,7 +16,7 @@ use std::thread::Scope;
 use serde::{Deserialize, Serialize};
 
 pub use examples::{Examples, Pictures, Rows};
-pub use settings::{ImageSettings, Preset, Select, Settings};
+pub use settings::{IMAGE_NU, ImageSettings, Preset, Select, Settings};
 pub use shards::Shards;
 
 use self::checkpoint::Keeper;
@@ -103,10 +103,6 @@ pub struct Member {
 /// If the settings are none for images, or the images too small.
 pub fn image_graph(image: [usize; 3], settings: &Settings) -> Result<Graph> {
     let Some(s) = &settings.image else { return Err(Error::setting("there is no network for images")) };
-    if settings.head.trained_by() != Loop::Gradients || !settings.head.allows_batch_norm() {
-        return Err(Error::setting(format!("{} is for tables, not for images", settings.head.name()))
-            .hint("take --method deep-mcdd, softmax or another that trains a network"));
-    }
     s.net.graph(image, s.latent)
 }
 

@@ -170,12 +170,15 @@ impl Default for Settings {
     }
 }
 
+/// Deep-MCDD's nu on images, where none is given.
+pub const IMAGE_NU: f64 = 0.1;
+
 impl Settings {
     /// What the authors of Deep-MCDD trained networks for images with, and as many epochs as a CPU has time for.
     pub fn for_images(net: NetName) -> Settings {
         Settings {
             clip: None,
-            head: HeadConfig::DeepMcdd { nu: 0.1, sigma: Sigma::One },
+            head: HeadConfig::DeepMcdd { nu: IMAGE_NU, sigma: Sigma::One },
             epochs: 30,
             batch: 128,
             lr: 0.1,
@@ -276,10 +279,17 @@ impl Settings {
                 .hint("give a --batch of 3 or more, or --batch-norm off"));
         }
         if let Some(image) = &self.image {
-            if !(0.0..1.0).contains(&image.warmup) || image.latent.is_some_and(|l| !sizes.contains(&l)) {
-                return Err(Error::setting(
-                    "the warm-up is a share from 0 to below 1, the latent features 1 to 65,536",
-                ));
+            if self.head.trained_by() != Loop::Gradients || !self.head.allows_batch_norm() {
+                return Err(Error::setting(format!("{} is for tables, not for images", self.head.name()))
+                    .hint("take deep-mcdd, softmax or another method that trains a network"));
+            }
+            if !(0.0..1.0).contains(&image.warmup) {
+                return Err(
+                    Error::setting(format!("warmup is {}", image.warmup)).hint("give a share from 0 to below 1")
+                );
+            }
+            if image.latent.is_some_and(|l| !sizes.contains(&l)) {
+                return Err(Error::setting("latent is out of range").hint("give 1 to 65,536 latent features"));
             }
             if self.detector.on() != On::Latents
                 || matches!(&self.detector.detector, DetectorConfig::Odin(c) if c.epsilon > 0.0)

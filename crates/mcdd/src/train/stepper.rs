@@ -4,7 +4,7 @@ use std::thread::Scope;
 
 use super::{Examples, Pictures, Plan, Rows, Settings, Shards};
 use crate::data::{Loader, Loading};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::head::{Head, Sampling, Scratch};
 use crate::net::cpu::pool::{Pool, chunks};
 use crate::net::cpu::{self, Engine, ImageEngine, Predictor};
@@ -56,6 +56,23 @@ pub(super) struct ImageStepper {
     scratch: Scratch,
 }
 
+/// An error where a batch takes more memory than the system says that it can give.
+fn check_memory(bytes: usize) -> Result<()> {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<usize>().ok());
+    let gigabytes = |bytes: usize| format!("{:.1} GB", bytes as f64 / 1e9);
+    match free.map(|kilobytes| kilobytes.saturating_mul(1024)) {
+        Some(free) if bytes > free => Err(Error::setting(format!(
+            "a batch of these images takes {} of memory, and {} are free",
+            gigabytes(bytes),
+            gigabytes(free)
+        ))
+        .hint("give smaller images (--image-size 64x64), a smaller --batch, or a smaller --net")),
+        _ => Ok(()),
+    }
+}
+
 impl<'a> Stepper<'a> {
     /// For batches of up to `batch`; threads that make images ready live in `scope`.
     pub fn new(
@@ -88,8 +105,10 @@ impl<'a> Stepper<'a> {
                         scratch: Scratch::default(),
                     })));
                 }
+                let engine = ImageEngine::new(graph)?;
+                check_memory(engine.bytes(batch.min(rows.len())))?;
                 Stepper::Images(Box::new(ImageStepper {
-                    engine: ImageEngine::new(graph)?,
+                    engine,
                     loader: Loader::start(scope, loading)?,
                     net: [vec![0.0; net.data.len()]],
                     head: [vec![0.0; head.data.len()]],

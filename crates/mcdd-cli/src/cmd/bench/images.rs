@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use mcdd::data::sets::{self, Part};
-use mcdd::data::{ImageOptions, Images, Label};
+use mcdd::data::sets::{self, Part, Set};
+use mcdd::data::{ImageOptions, Images, Label, Shape};
 use mcdd::net::NetName;
 use mcdd::protocol::images::{self, ImageGrid, ImageSets};
 use mcdd::protocol::results::{About, Results};
@@ -16,16 +16,26 @@ use crate::{options, ui};
 
 impl Args {
     /// The images of `--id` and `--ood`, and what they are called.
-    fn image_sets(&self, id: &str) -> mcdd::Result<(ImageSets, String, Option<&'static str>)> {
+    fn image_sets(&self, id: &str) -> mcdd::Result<(ImageSets, String, Option<&'static Set>)> {
         let folder = options::data_folder(self.data_dir.clone());
         let folder = folder.as_deref().unwrap_or(Path::new(options::NO_FOLDER));
         let label = self.reading.options().label;
         let skip_bad = self.reading.skip_bad;
-        let read = |name: &str, options: ImageOptions| Images::read(&[PathBuf::from(name)], &options).map(|(i, _)| i);
+        let say = |notices: &[String]| notices.iter().filter(|_| !self.quiet).for_each(|n| ui::note(n));
+        let read = |name: &str, options: ImageOptions| {
+            let (images, notices) = Images::read(&[PathBuf::from(name)], &options)?;
+            say(&notices);
+            mcdd::Result::Ok(images)
+        };
+        let of_set = |set: &'static Set, part: Part, shape: Option<Shape>| {
+            let loaded = set.read_images(folder, part, shape)?;
+            say(&loaded.notices);
+            mcdd::Result::Ok(loaded.images)
+        };
         let (train, test, title, set) = match sets::find(id) {
             Some(set) => {
-                let [train, test] = [Part::Train, Part::Test].map(|part| set.read_images(folder, part));
-                (train?.images, test?.images, set.title.to_owned(), Some(set.name))
+                let [train, test] = [Part::Train, Part::Test].map(|part| of_set(set, part, None));
+                (train?, test?, set.title.to_owned(), Some(set))
             }
             None => {
                 let all = read(id, ImageOptions { label, skip_bad, ..ImageOptions::default() })?;
@@ -37,10 +47,11 @@ impl Args {
         let names = self.ood.iter().flatten().flat_map(|n| n.split(',')).map(str::trim).filter(|n| !n.is_empty());
         let other = |name: &str| {
             let images = match sets::find(name) {
-                Some(set) => set.read_images(folder, Part::Test)?.images,
+                Some(set) => of_set(set, Part::Test, Some(shape))?,
                 None => {
                     let (size, channels) = (Some((shape.height, shape.width)), Some(shape.channels));
-                    read(name, ImageOptions { label: Label::None, size, channels, skip_bad, threads: 0 })?
+                    let (label, part) = (Label::None, Part::Test);
+                    read(name, ImageOptions { label, size, channels, skip_bad, part, ..ImageOptions::default() })?
                 }
             };
             Ok((name.trim_end_matches('/').to_owned(), images))
@@ -60,9 +71,14 @@ pub(super) fn run(args: &Args, id: &str, net: &str) -> anyhow::Result<ExitCode> 
     let mut methods = images::methods(args.methods.as_deref().unwrap_or_default(), net)?;
     args.change(&mut methods)?;
     let (sets, title, set) = args.image_sets(id)?;
+    if set.is_some_and(|set| !set.mirrors()) {
+        let augments = methods.iter_mut().filter_map(|m| m.settings.image.as_mut()?.augment.as_mut());
+        augments.for_each(|augment| augment.flip = false);
+    }
     let about = About::of_images(&sets, &title, set, net)?;
     let grid = ImageGrid { methods, seeds: args.seeds.unwrap_or(1), retry: args.retry };
-    let folder = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("bench-{}", set.unwrap_or("images"))));
+    let folder =
+        args.output.clone().unwrap_or_else(|| PathBuf::from(format!("bench-{}", set.map_or("images", |set| set.name))));
     let mut results = Results::open(&folder, &about, 1)?;
     if !args.quiet {
         ui::note(&about.coverage);

@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(value_name = "DATA", required = true)]
     data: Vec<String>,
 
-    /// Methods, with commas [default: softmax+msp, softmax+mahalanobis, deep-mcdd and best]
+    /// Methods, with commas [default: softmax+msp, softmax+mahalanobis, deep-mcdd and, for tables, best]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     methods: Option<Vec<String>>,
 
@@ -83,23 +83,25 @@ pub struct Args {
     #[arg(long, value_name = "NAME", requires = "id", help_heading = "Images")]
     net: Option<String>,
 
-    /// Do all of it with N seeds, which deal the folds anew; each fold has networks of its own [default: 1]
+    /// Do all of it with N seeds, which deal the folds of tables anew; each fold has networks of its own [default: 1]
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
 
-    /// Epochs of every method [default: each its own, 100]
+    /// Epochs of every method [default: each its own, 100; images: 30]
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
 
-    /// How the learning rate of every method goes on [default: each its own, constant but for best and fast]
+    /// How the learning rate of every method goes on [default: each its own, constant but for best and fast;
+    /// images: divided by 10 at 50% and 75%]
     #[arg(long, value_name = "NAME")]
     schedule: Option<ScheduleName>,
 
-    /// Where results go [default: bench-NAME]
+    /// Where results go [default: bench-NAME; of folders of images bench-images]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Cells at a time, one thread each; they do not change the result [default: all cores]
+    /// Cells at a time, one thread each (images: threads of the one network); they do not change the result [default: all
+    /// cores]
     #[arg(long, value_name = "N", value_parser = options::thread_count)]
     jobs: Option<usize>,
 

@@ -67,6 +67,7 @@ struct Plan {
     output: Option<PathBuf>,
     jobs: Option<usize>,
     retry: Option<bool>,
+    skip_bad: Option<bool>,
 }
 
 /// Files longer than this are no plans.
@@ -93,9 +94,10 @@ impl Args {
         // Paths in a file are meant from where the file is.
         let folder = path.parent().unwrap_or(Path::new(""));
         let near = |name: String| match sets::find(&name) {
-            Some(_) => name,
-            None => folder.join(&name).to_string_lossy().into_owned(),
+            None if name != "images" => folder.join(&name).to_string_lossy().into_owned(),
+            _ => name,
         };
+        let images = plan.id.is_some();
         self.data = Vec::from(plan.data).into_iter().map(near).collect();
         self.reading.label = self.reading.label.or(plan.label.map(String::from).map(|l| match folder.join(&l) {
             file if file.is_file() => file.to_string_lossy().into_owned(),
@@ -104,8 +106,9 @@ impl Args {
         self.methods = self.methods.or(plan.methods.map(Into::into));
         self.folds = self.folds.or(plan.folds);
         self.test_folds = self.test_folds.or(plan.test_folds);
-        self.ood = self.ood.or(plan.ood.map(Into::into));
-        self.id = self.id.or(plan.id);
+        let ood = plan.ood.map(Vec::from).map(|ood| if images { ood.into_iter().map(near).collect() } else { ood });
+        self.ood = self.ood.or(ood);
+        self.id = self.id.or(plan.id.map(near));
         self.net = self.net.or(plan.net);
         self.seeds = self.seeds.or(plan.seeds);
         self.epochs = self.epochs.or(plan.epochs);
@@ -113,6 +116,7 @@ impl Args {
         self.output = self.output.or(plan.output.map(|o| folder.join(o)));
         self.jobs = self.jobs.or(plan.jobs);
         self.retry |= plan.retry.unwrap_or(false);
+        self.reading.skip_bad |= plan.skip_bad.unwrap_or(false);
         self.reading.header = self.reading.header.or(plan.header);
         if let (None, Some(text)) = (self.reading.separator, &plan.separator) {
             self.reading.separator = Some(options::separator(text).map_err(|e| wrong(format!("separator: {e}")))?);

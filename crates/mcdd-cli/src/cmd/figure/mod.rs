@@ -105,7 +105,7 @@ impl Output {
     /// # Errors
     /// If they have none.
     pub fn check(&self, default: &str) -> mcdd::Result<()> {
-        self.files(default).iter().try_for_each(|f| check_place(f))
+        self.files(default).iter().try_for_each(|f| check_place(f, "-o"))
     }
 
     /// Writes the figure.

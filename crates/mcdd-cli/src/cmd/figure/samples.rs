@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use mcdd::data::sets::Part;
 use mcdd::data::{ImageOptions, Images, Label, ReadOptions, Shape, Table};
 use mcdd::model::Model;
 use mcdd::net::cpu::pool::Pool;
@@ -67,9 +68,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let asked = args.reading.options();
     if let Some(spec) = &model.schema().image {
         let Shape { height, width, channels } = spec.shape();
-        let (label, skip_bad) = (asked.label, asked.skip_bad);
-        let options =
-            ImageOptions { label, size: Some((height, width)), channels: Some(channels), skip_bad, threads: 0 };
+        let options = ImageOptions {
+            label: asked.label,
+            size: Some((height, width)),
+            channels: Some(channels),
+            skip_bad: asked.skip_bad,
+            threads: 0,
+            part: Part::Test,
+            unlabelled: true,
+        };
         let (images, notices) = Images::read(&args.data, &options)?;
         if !args.output.quiet {
             notices.iter().for_each(|n| ui::note(n));

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use mcdd::head::Loop;
 use mcdd::model::{Model, Predictions};
 use mcdd::net::cpu::pool::Pool;
-use mcdd::report::model::{About, Gather, Side};
+use mcdd::report::model::{About, Gather, Place, Side};
 use mcdd::train::Run;
 
 use self::data::{Data, ImageArgs};
@@ -55,9 +55,9 @@ pub struct Args {
     #[command(flatten)]
     images: ImageArgs,
 
-    /// Where the settings begin; each can still be given by itself
-    #[arg(long, value_enum, default_value = "best", help_heading = "Method")]
-    preset: PresetName,
+    /// Where the settings begin; each can still be given by itself [default: best]
+    #[arg(long, value_enum, help_heading = "Method")]
+    preset: Option<PresetName>,
 
     /// What is learned: deep-mcdd, softmax, soft-mcdd, protonet, …; settings follow as :key=value. mcdd methods tells
     /// more [default: deep-mcdd]
@@ -65,11 +65,11 @@ pub struct Args {
     method: Option<String>,
 
     /// What gives the confidence: distance (the method's own), knn, mahalanobis, energy, …, as knn:k=10:on=inputs
-    /// [default: knn:k=1:log=true; distance in the preset paper and where a --method is given]
+    /// [default: knn:k=1:log=true; distance in the preset paper, for images, and where a --method is given]
     #[arg(long, value_name = "NAME", help_heading = "Method")]
     detector: Option<String>,
 
-    /// The method's nu, where it has one; for Deep-MCDD the weight of the distance term [default: 1]
+    /// The method's nu, where it has one; for Deep-MCDD the weight of the distance term [default: 1; images: 0.1]
     #[arg(long, help_heading = "Method")]
     nu: Option<f64>,
 
@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', help_heading = "Method")]
     hidden: Option<Vec<usize>>,
 
-    /// Latent features [default: 32; paper: 128]
+    /// Latent features [default: 32; paper: 128; images: the network's channels]
     #[arg(long, value_name = "N", help_heading = "Method")]
     latent: Option<usize>,
 
@@ -93,28 +93,28 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Method", value_parser = or_off::<f64>)]
     clip: Option<OrOff<f64>>,
 
-    /// Networks in the ensemble [default: 5; fast and paper: 1]
+    /// Networks in the ensemble [default: 5; fast, paper and images: 1]
     #[arg(long, value_name = "N", help_heading = "Method")]
     members: Option<usize>,
 
-    /// Passes over the training rows [default: 100]
+    /// Passes over the training rows [default: 100; images: 30]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<usize>,
 
-    /// Steps of a network at the most, so that large tables get fewer epochs; or "off" [default: 10000; off in the preset
-    /// paper and where --epochs is given]
+    /// Steps of a network at the most, so that large tables get fewer epochs; or "off" [default: 10000; off in the
+    /// preset paper, for images, and where --epochs is given]
     #[arg(long, value_name = "N", help_heading = "Training", value_parser = or_off::<usize>)]
     steps: Option<OrOff<usize>>,
 
-    /// Rows of a step [default: 200]
+    /// Rows of a step [default: 200; images: 128]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch: Option<usize>,
 
-    /// First learning rate [default: 0.003; 0.001 in the preset paper and for methods without batch normalisation]
+    /// First learning rate [default: 0.003; 0.001 in the preset paper and for methods without batch normalisation; images: 0.1]
     #[arg(long, help_heading = "Training")]
     lr: Option<f64>,
 
-    /// How weights follow gradients [default: adam]
+    /// How weights follow gradients [default: adam; images: sgd]
     #[arg(long, value_enum, help_heading = "Training")]
     optimizer: Option<OptimizerName>,
 
@@ -122,21 +122,22 @@ pub struct Args {
     #[arg(long, help_heading = "Training")]
     momentum: Option<f64>,
 
-    /// L2 penalty on weights [default: 0]
+    /// L2 penalty on weights [default: 0; images: 0.0001]
     #[arg(long, help_heading = "Training")]
     weight_decay: Option<f64>,
 
-    /// Learning rate over the run: down to 0 along a cosine, constant, or in steps [default: cosine; paper: constant]
+    /// Learning rate over the run: down to 0 along a cosine, constant, or in steps [default: cosine; paper: constant;
+    /// images: steps]
     #[arg(long, value_enum, help_heading = "Training")]
     schedule: Option<ScheduleName>,
 
-    /// Shares of the run at which --schedule steps multiplies the rate
-    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.5,0.75", help_heading = "Training")]
-    step_at: Vec<f64>,
+    /// Shares of the run at which --schedule steps multiplies the rate [default: 0.5,0.75]
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', help_heading = "Training")]
+    step_at: Option<Vec<f64>>,
 
-    /// What --schedule steps multiplies the rate by
-    #[arg(long, value_name = "FACTOR", default_value_t = 0.1, help_heading = "Training")]
-    step_factor: f64,
+    /// What --schedule steps multiplies the rate by [default: 0.1]
+    #[arg(long, value_name = "FACTOR", help_heading = "Training")]
+    step_factor: Option<f64>,
 
     /// Which epoch's weights are kept: the last, or the one with the lowest held-out loss [default: last]
     #[arg(long, value_enum, help_heading = "Training")]
@@ -238,15 +239,17 @@ enum SelectName {
 }
 
 /// Finds out before training, not after it, that the model has no place to go.
-pub fn check_place(output: &Path) -> mcdd::Result<()> {
+pub fn check_place(output: &Path, option: &str) -> mcdd::Result<()> {
     let folder = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         return Err(mcdd::Error::setting("there is no such folder")
             .at_file(folder)
-            .hint("make it, or give another -o"));
+            .hint(format!("make it, or give another {option}")));
     }
     if output.is_dir() {
-        return Err(mcdd::Error::setting("is a folder").at_file(output).hint("give the name of a file with -o"));
+        return Err(mcdd::Error::setting("is a folder")
+            .at_file(output)
+            .hint(format!("give the name of a file with {option}")));
     }
     // A device or a pipe is written in place; beside anything else a file must be possible.
     if !output.exists() || output.is_file() {
@@ -258,8 +261,9 @@ pub fn check_place(output: &Path) -> mcdd::Result<()> {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.settings()?;
-    check_place(&args.output)?;
-    args.reporting.check()?;
+    check_place(&args.output, "-o")?;
+    args.images.check()?;
+    args.reporting.check(args.data.iter().chain([&args.output]))?;
     let data = args.read()?;
     if !args.running.quiet {
         ui::note(&data.told());
@@ -322,7 +326,9 @@ fn report_held_out(args: &Args, data: &Data, model: &Model, notices: Vec<String>
     for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(&held).enumerate() {
         let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));
         let name = labels.and_then(|l| l.names.get(class?)).map(String::as_str);
-        gather.add(Side::Known(class), row as u64 + 1, x, name, &predictions, i);
+        let file = data.image_name(row);
+        let at = Place { row: row as u64 + 1, file: file.as_deref() };
+        gather.add(Side::Known(class), at, x, name, &predictions, i);
     }
     let more = if args.data.len() > 1 { format!(" and {} more", args.data.len() - 1) } else { String::new() };
     let data = format!("held-out rows of {}{more}", args.data.first().map_or(String::new(), |p| file_name(p)));

@@ -3,16 +3,16 @@
 use mcdd::detector::Detect;
 use mcdd::head::{self, HeadConfig, Loop};
 use mcdd::train::optim::{Optimizer, Schedule};
-use mcdd::train::{self, Preset, Settings};
+use mcdd::train::{self, IMAGE_NU, Preset, Settings};
 
 use super::{Args, OptimizerName, PresetName, ScheduleName, SelectName, Sigma, Switch};
 
 impl Args {
     pub(super) fn settings(&self) -> mcdd::Result<Settings> {
         let preset = match self.preset {
-            PresetName::Best => Preset::Best,
-            PresetName::Fast => Preset::Fast,
-            PresetName::Paper => Preset::Paper,
+            None | Some(PresetName::Best) => Preset::Best,
+            Some(PresetName::Fast) => Preset::Fast,
+            Some(PresetName::Paper) => Preset::Paper,
         };
         let mut settings = self.images.settings()?.unwrap_or_else(|| preset.settings());
         if settings.image.is_some() {
@@ -20,6 +20,11 @@ impl Args {
                 ("hidden", self.hidden.is_some()),
                 ("batch-norm", self.batch_norm.is_some()),
                 ("clip", self.clip.is_some()),
+                ("preset", self.preset.is_some()),
+                ("drop", !self.columns.drop.is_empty()),
+                ("categorical", !self.columns.categorical.is_empty()),
+                ("header", self.reading.header.is_some()),
+                ("separator", self.reading.separator.is_some()),
             ];
             if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
                 return Err(mcdd::Error::setting(format!("--{name} is for tables")).hint("leave it out, or --net"));
@@ -31,6 +36,9 @@ impl Args {
                     .hint(format!("give --detector {method}, beside a --method")),
                 Err(_) => e,
             })?;
+            if let (HeadConfig::DeepMcdd { nu, .. }, true) = (&mut settings.head, settings.image.is_some()) {
+                *nu = if method.contains(":nu=") { *nu } else { IMAGE_NU };
+            }
             // Who chooses a method wants its own score.
             settings.detector = Detect::default();
             if !settings.head.allows_batch_norm() {
@@ -115,10 +123,19 @@ impl Args {
         match self.schedule {
             Some(ScheduleName::Cosine) => s.schedule = Schedule::Cosine,
             Some(ScheduleName::Constant) => s.schedule = Schedule::Constant,
-            Some(ScheduleName::Steps) => {
-                s.schedule = Schedule::Steps { at: self.step_at.clone(), factor: self.step_factor };
-            }
+            Some(ScheduleName::Steps) => s.schedule = Schedule::Steps { at: vec![0.5, 0.75], factor: 0.1 },
             None => {}
+        }
+        match &mut s.schedule {
+            Schedule::Steps { at, factor } => {
+                put(at, &self.step_at);
+                put(factor, &self.step_factor);
+            }
+            _ if self.step_at.is_some() || self.step_factor.is_some() => {
+                return Err(mcdd::Error::setting("the learning rate does not go in steps")
+                    .hint("add --schedule steps, or leave --step-at and --step-factor out"));
+            }
+            _ => {}
         }
         match self.select {
             Some(SelectName::Last) => s.select = train::Select::Last,

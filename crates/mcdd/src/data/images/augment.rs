@@ -45,7 +45,7 @@ impl Augment {
                 "a padding of {} could move images of {}x{} out of sight",
                 self.crop_padding, shape.height, shape.width
             ))
-            .hint("give a padding smaller than the images"));
+            .hint("give larger images (--image-size), or --augment off"));
         }
         Ok(())
     }

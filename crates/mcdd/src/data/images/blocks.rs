@@ -62,7 +62,7 @@ impl Blocks {
         options.check()?;
         let (mut sources, mut notices) = (Vec::new(), Notices::new());
         for path in paths {
-            let opened = source::open(path.as_ref(), &options.label, options.skip_bad)?;
+            let opened = source::open(path.as_ref(), options)?;
             sources.extend(opened.sources);
             notices.extend(opened.notices);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::super::cell::list;
 use super::super::options::Label;
 use super::super::schema::{Notices, count};
+use super::super::sets::Part;
 use super::source::{Content, Item, Source, wants_labels};
 use crate::error::{Error, Result};
 
@@ -135,26 +136,29 @@ fn walk(folder: &Path, above: &mut Vec<PathBuf>, found: &mut dyn FnMut(PathBuf) 
     Ok(())
 }
 
-/// The training files of a folder that is laid out as CIFAR, SVHN or MNIST are published.
-pub(super) fn published(folder: &Path) -> Option<Vec<PathBuf>> {
+/// The files of a part of a folder that is laid out as CIFAR, SVHN or MNIST are published; of the other part where there
+/// are none.
+pub(super) fn published(folder: &Path, part: Part) -> Option<(Part, Vec<PathBuf>)> {
+    let other = if part == Part::Train { Part::Test } else { Part::Train };
+    [part, other].into_iter().find_map(|part| Some((part, files_of(folder, part)?)))
+}
+
+fn files_of(folder: &Path, part: Part) -> Option<Vec<PathBuf>> {
     let present = |names: &[&str]| -> Vec<PathBuf> {
         names.iter().map(|name| folder.join(name)).filter(|path| path.is_file()).collect()
     };
-    let all: [&[&str]; 5] = [
+    let train: [&[&str]; 5] = [
         &["data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"],
         &["train.bin"],
         &["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"],
         &["train_32x32.mat"],
         &["train"],
     ];
-    let one = [
-        "train-images-idx3-ubyte",
-        "train-images-idx3-ubyte.gz",
-        "train-images.idx3-ubyte",
-        "train-images.idx3-ubyte.gz",
-    ];
+    let test: [&[&str]; 5] = [&["test_batch.bin"], &["test.bin"], &["test_batch"], &["test_32x32.mat"], &["test"]];
+    let (all, idx) = if part == Part::Train { (train, "train-images") } else { (test, "t10k-images") };
+    let one = ["-idx3-ubyte", "-idx3-ubyte.gz", ".idx3-ubyte", ".idx3-ubyte.gz"].map(|end| format!("{idx}{end}"));
     let files = all.iter().map(|names| present(names)).find(|files| !files.is_empty());
-    files.or_else(|| present(&one).into_iter().next().map(|file| vec![file]))
+    files.or_else(|| present(&one.each_ref().map(String::as_str)).into_iter().next().map(|file| vec![file]))
 }
 
 #[cfg(test)]
@@ -220,9 +224,10 @@ mod tests {
     #[test]
     fn published_folders_are_known() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(published(dir.path()), None);
+        assert_eq!(published(dir.path(), Part::Train), None);
         put(dir.path(), &["test_batch.bin", "data_batch_2.bin", "data_batch_1.bin"]);
-        let files = published(dir.path()).unwrap();
+        let (part, files) = published(dir.path(), Part::Test).unwrap();
+        assert_eq!(part, Part::Train);
         assert_eq!(files, [dir.path().join("data_batch_1.bin"), dir.path().join("data_batch_2.bin")]);
     }
 }

@@ -68,6 +68,7 @@ use super::cell::Column;
 use super::labels::{self, Labels};
 use super::options::Label;
 use super::schema::Notices;
+use super::sets::Part;
 use crate::error::{Error, Result};
 pub use augment::Augment;
 use blocks::{Blocks, Ready, place};
@@ -109,6 +110,10 @@ pub struct ImageOptions {
     pub skip_bad: bool,
     /// Threads that decode; 0 for as many as there are cores.
     pub threads: usize,
+    /// The part that is read of a folder as CIFAR, SVHN and MNIST are published.
+    pub part: Part,
+    /// Whether images that have no labels are read without them, where labels are [found](Label::Auto).
+    pub unlabelled: bool,
 }
 
 /// Images of one shape in memory.
@@ -139,7 +144,7 @@ impl Images {
             return Err(Error::setting("no images are given").hint("give a folder or files"));
         };
         let mut blocks = Blocks::open(paths, options)?;
-        let wanted = options.label != Label::None;
+        let wanted = options.label != Label::None && (blocks.labelled() || !options.unlabelled);
         if wanted && !blocks.labelled() {
             return Err(Error::data("it is not clear which classes the images have: there are no labels")
                 .at_file(first)

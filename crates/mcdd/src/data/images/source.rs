@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::super::input::Input;
 use super::super::options::Label;
 use super::decode::{MAX_FILE, Raster, decode};
-use super::{Shape, cifar, folder, idx, matlab, parquet};
-use crate::error::{Error, Result};
+use super::{ImageOptions, Shape, cifar, folder, idx, matlab, parquet};
+use crate::error::{Error, Kind, Result};
 
 /// One image that is known and not yet decoded.
 pub(super) struct Item {
@@ -78,19 +78,30 @@ fn whole(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file that is one image.
-struct Single(Option<Arc<Path>>);
+/// A file that is one image, or none that can be used.
+struct Single {
+    item: Option<Item>,
+    /// What cannot be used lacks no label.
+    labelled: bool,
+}
+
+impl Single {
+    fn new(path: &Path, content: Content) -> Single {
+        let labelled = matches!(content, Content::Bad(_));
+        Single { item: Some(Item { content, label: None, file: path.into(), row: 0 }), labelled }
+    }
+}
 
 impl Source for Single {
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize> {
-        let file = if max > 0 { self.0.take() } else { None };
-        let count = usize::from(file.is_some());
-        items.extend(file.map(|file| Item { content: Content::File, label: None, file, row: 0 }));
+        let item = if max > 0 { self.item.take() } else { None };
+        let count = usize::from(item.is_some());
+        items.extend(item);
         Ok(count)
     }
 
     fn labelled(&self) -> bool {
-        false
+        self.labelled
     }
 
     fn expected(&self) -> Option<usize> {
@@ -105,31 +116,36 @@ pub(super) struct Opened {
 }
 
 /// Finds out what a path is, by content where that tells, else by name.
-pub(super) fn open(path: &Path, label: &Label, skip_bad: bool) -> Result<Opened> {
+pub(super) fn open(path: &Path, options: &ImageOptions) -> Result<Opened> {
+    let ImageOptions { label, skip_bad, part, .. } = options;
+    if path == Path::new("-") {
+        return Err(Error::setting("images are not read from stdin").hint("give the paths of files or folders"));
+    }
     let data = std::fs::metadata(path).map_err(|e| Error::io(e, path))?;
     if !data.is_dir() {
-        return Ok(Opened { sources: vec![open_file(path, label)?], notices: Vec::new() });
+        let source = match open_file(path, label) {
+            Err(e) if *skip_bad && e.kind() == Kind::Data => Box::new(Single::new(path, Content::Bad(e))),
+            source => source?,
+        };
+        return Ok(Opened { sources: vec![source], notices: Vec::new() });
     }
-    if let Some(files) = folder::published(path) {
+    if let Some((part, files)) = folder::published(path, *part) {
         let sources = files.iter().map(|file| open_file(file, label)).collect::<Result<Vec<_>>>()?;
         let names: Vec<String> =
             files.iter().filter_map(|f| Some(f.file_name()?.to_string_lossy().into_owned())).collect();
         let notice = format!(
-            "of {} the training part was read ({}); give the other files by their names",
+            "of {} the part to {part} with was read ({}); give other files by their names",
             path.display(),
             super::super::cell::list(&names)
         );
         return Ok(Opened { sources, notices: vec![notice] });
     }
-    let (source, notices) = folder::open(path, label, skip_bad)?;
+    let (source, notices) = folder::open(path, label, *skip_bad)?;
     Ok(Opened { sources: vec![Box::new(source)], notices })
 }
 
 fn open_file(path: &Path, label: &Label) -> Result<Box<dyn Source>> {
     let input = Input::open(path)?;
-    if input.stdin {
-        return Err(Error::setting("images are not read from stdin").hint("give the paths of files or folders"));
-    }
     let start = input.prefix.as_slice();
     let name = path.file_name().map(|n| n.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     // CIFAR's records have no mark of their own and may begin as anything.
@@ -137,7 +153,7 @@ fn open_file(path: &Path, label: &Label) -> Result<Box<dyn Source>> {
         return Ok(Box::new(cifar::open_binary(input, label)?));
     }
     if image::guess_format(start).is_ok() && !input.packed {
-        return Ok(Box::new(Single(Some(path.into()))));
+        return Ok(Box::new(Single::new(path, Content::File)));
     }
     if let [0, 0, 8, 3 | 4, ..] = start {
         return Ok(Box::new(idx::open(input, label)?));
@@ -183,10 +199,13 @@ mod tests {
         {
             let path = folder.path().join(name);
             std::fs::write(&path, content).unwrap();
-            let e = open(&path, &Label::Auto, false).err().unwrap();
+            let strict = ImageOptions::default();
+            let e = open(&path, &strict).err().unwrap();
             assert!(e.file().is_some() && e.hint_text().is_some(), "{e}");
+            // Counted with the others that cannot be used, where that is wanted.
+            assert!(e.kind() != Kind::Data || open(&path, &ImageOptions { skip_bad: true, ..strict }).is_ok(), "{e}");
         }
-        assert!(open(&folder.path().join("none"), &Label::Auto, false).is_err());
-        assert!(open(Path::new("-"), &Label::Auto, false).is_err());
+        assert!(open(&folder.path().join("none"), &ImageOptions::default()).is_err());
+        assert!(open(Path::new("-"), &ImageOptions::default()).is_err());
     }
 }

@@ -6,7 +6,7 @@
 //! let gas = sets::find("gas").unwrap();
 //! let loaded = gas.read("data".as_ref())?; // from data/gas/batch1.dat and so on
 //! println!("{}", loaded.coverage); // GasSensor: 6,697 of 13,910 rows
-//! let digits = sets::find("svhn").unwrap().read_images("data".as_ref(), sets::Part::Test)?;
+//! let digits = sets::find("svhn").unwrap().read_images("data".as_ref(), sets::Part::Test, None)?;
 //! println!("{}", digits.coverage); // SVHN (test): 26,032 images, 10 classes
 //! # Ok::<(), mcdd::Error>(())
 //! ```
@@ -17,7 +17,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::images::{ImageOptions, Images};
+use super::images::{ImageOptions, Images, Shape};
 use super::input::{Input, read_error};
 use super::options::{Label, ReadOptions};
 use super::table::Table;
@@ -106,9 +106,10 @@ pub struct Found {
 }
 
 /// A part of a set of images.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
     /// What models are trained on.
+    #[default]
     Train,
     /// What they are tested on.
     Test,
@@ -130,6 +131,8 @@ pub struct LoadedImages {
     pub images: Images,
     /// How much of the published part they are.
     pub coverage: Coverage,
+    /// What the user should know about them.
+    pub notices: Vec<String>,
 }
 
 /// A set in memory.
@@ -182,11 +185,7 @@ impl Coverage {
 
     /// The rows of the set, or of its part, as published.
     pub fn published(&self) -> usize {
-        match self.part {
-            None => self.set.rows,
-            Some(Part::Test) => self.set.test_rows,
-            Some(Part::Train) => self.set.rows - self.set.test_rows,
-        }
+        self.set.published(self.part)
     }
 
     /// Checks that it is this set at all.
@@ -326,12 +325,26 @@ impl Set {
         matches!(self.form, Form::Idx | Form::Records(_) | Form::Folder | Form::Matlab)
     }
 
-    /// Reads what there is of a part of a set of images in the folder of all data.
+    /// The rows that are published, or those of a part.
+    pub fn published(&self, part: Option<Part>) -> usize {
+        match part {
+            None => self.rows,
+            Some(Part::Test) => self.test_rows,
+            Some(Part::Train) => self.rows - self.test_rows,
+        }
+    }
+
+    /// Whether an image may be mirrored and keep its class: not a digit.
+    pub fn mirrors(&self) -> bool {
+        !matches!(self.name, "mnist" | "svhn")
+    }
+
+    /// Reads what there is of a part of a set of images in the folder of all data, made to fit a shape if one is given.
     ///
     /// # Errors
     /// Where nothing is there, a file cannot be read, or it is not this set; and for tables, or a part that the set
     /// has not.
-    pub fn read_images(&'static self, dir: &Path, part: Part) -> Result<LoadedImages> {
+    pub fn read_images(&'static self, dir: &Path, part: Part, shape: Option<Shape>) -> Result<LoadedImages> {
         if !self.is_images() {
             let images: Vec<&str> = ALL.iter().filter(|set| set.is_images()).map(|set| set.name).collect();
             return Err(Error::setting(format!("{} is a table, and not a set of images", self.title))
@@ -350,16 +363,18 @@ impl Set {
                 .hint(format!("`mcdd datasets get {}` fetches it", self.name)));
         };
         let label = if self.classes == 0 { Label::None } else { Label::Auto };
-        let (images, _) = Images::read(&files, &ImageOptions { label, ..ImageOptions::default() })?;
+        let (size, channels) = (shape.map(|s| (s.height, s.width)), shape.map(|s| s.channels));
+        let (images, notices) =
+            Images::read(&files, &ImageOptions { label, size, channels, ..ImageOptions::default() })?;
         let coverage = Coverage {
             set: self,
             rows: images.rows(),
-            features: images.shape().values(),
+            features: if shape.is_some() { self.features } else { images.shape().values() },
             classes: images.classes().len(),
             part: Some(part),
         };
         coverage.check(if files.len() == 1 { first } else { &found.folder })?;
-        Ok(LoadedImages { images, coverage })
+        Ok(LoadedImages { images, coverage, notices })
     }
 
     fn not_found(&self, dir: &Path) -> Error {

@@ -188,7 +188,7 @@ fn records(labels: &[u8]) -> Vec<u8> {
 #[test]
 fn images_are_read() {
     let dir = tempfile::tempdir().unwrap();
-    let read = |name: &str, part| find(name).unwrap().read_images(dir.path(), part);
+    let read = |name: &str, part| find(name).unwrap().read_images(dir.path(), part, None);
     let said = |name: &str, part| read(name, part).unwrap().coverage.to_string();
     let refused = |name: &str, part, text: &str| {
         let e = read(name, part).unwrap_err();

@@ -210,8 +210,10 @@ impl<'a> Study<'a> {
     }
 
     /// The paper's number for a class, or with none the mean over its classes; only where classes and settings are the same.
+    /// Networks for images are trained for as long as there is time, and stand beside the paper's all the same.
     pub fn paper(&self, method: &str, class: Option<&str>, metric: &Metric) -> Option<f64> {
-        let set = self.about.set.as_deref().filter(|_| !self.changed.contains_key(method))?;
+        let same = self.about.net.is_some() || !self.changed.contains_key(method);
+        let set = self.about.set.as_deref().filter(|_| same)?;
         let number = |class: &str| match &self.about.net {
             None => published::tabular(set, class, metric.key, method),
             Some(net) => published::images(net, set, class, metric.key, method),
@@ -226,10 +228,14 @@ impl<'a> Study<'a> {
         }
     }
 
-    /// Whether the paper has a number for anything here.
-    fn has_paper(&self) -> bool {
+    /// Whose numbers stand beside ours, if the paper has any for what is here.
+    fn papers(&self) -> Option<String> {
         let any = |method: &&str| self.classes.iter().any(|c| self.paper(method, Some(c), metric("auroc")).is_some());
-        self.methods.iter().any(any)
+        let network = self.about.net.as_deref().and_then(published::network);
+        self.methods.iter().any(any).then(|| match network {
+            Some(network) => format!("the paper's ({network}, 200 epochs)"),
+            None => "the paper's".into(),
+        })
     }
 
     /// Cells that failed, in words.

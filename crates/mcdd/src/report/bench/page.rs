@@ -52,7 +52,9 @@ pub fn page(study: &Study) -> String {
         "<p class=note>Numbers are means in percent ± standard deviation over {}, the best of a row or column in bold. Known rows are positive.",
         words.runs
     );
-    out.push_str(if study.has_paper() { " Below a number: what the paper prints, and ours less it." } else { "" });
+    if let Some(whose) = study.papers() {
+        out.push_str(&format!(" Below a number: {whose}, and ours less it."));
+    }
     let _ =
         write!(out, "</p>\n<h2>Mean over the {}</h2>\n<div class=wide><table>\n<thead><tr><th>method</th>", words.rows);
     METRICS.iter().for_each(|m| {

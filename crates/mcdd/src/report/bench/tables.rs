@@ -56,7 +56,10 @@ pub fn markdown(study: &Study) -> String {
         "Means in percent ± standard deviation over {}; the best of a column or row is bold. ID rows are positive.",
         study.words().runs
     ));
-    out.push_str(if study.has_paper() { " In brackets the paper's number, and ours less it.\n" } else { "\n" });
+    match study.papers() {
+        Some(whose) => out.push_str(&format!(" In brackets: {whose}, and ours less it.\n")),
+        None => out.push('\n'),
+    }
     let titles: Vec<&str> = METRICS.iter().map(|m| m.title).collect();
     let _ = write!(
         out,

@@ -107,8 +107,10 @@ fn range(known: &[f64], sets: &[&[f64]]) -> (f64, f64) {
 }
 
 /// Known and unknown rows in the same bins.
-pub(super) fn histogram(known: &[f64], sets: &[&[f64]]) -> Histogram {
+pub(super) fn histogram(known: &[f64], sets: &[&[f64]], threshold: f64) -> Histogram {
     let (low, high) = range(known, sets);
+    let near = threshold.clamp(-FAR, FAR);
+    let (low, high) = (low.min(near), high.max(near));
     let count = |values: &[f64]| {
         let mut bins = vec![0; BINS];
         for &v in values {
@@ -165,11 +167,12 @@ mod tests {
     fn every_row_is_in_a_bin_and_far_ones_do_not_rule() {
         let known: Vec<f64> = (0..1000).map(|i| f64::from(i) / 1000.0).collect();
         let unknown = [f64::MIN, -1e9, -0.5, 0.2, 1e9];
-        let h = histogram(&known, &[&unknown]);
+        let h = histogram(&known, &[&unknown], 3.05);
+        assert_eq!(h.high, 3.05);
         assert_eq!((h.known.iter().sum::<usize>(), h.sets[0].iter().sum::<usize>()), (1000, 5));
         assert!(h.low >= -3.1 && h.high <= 3.1 && h.outside[0] >= 2 && h.outside[1] >= 1);
         for odd in [vec![], vec![2.0; 9], vec![f64::MIN, f64::MAX], vec![f64::MIN]] {
-            let h = histogram(&odd, &[]);
+            let h = histogram(&odd, &[], 2.0);
             assert!(h.low < h.high && h.known.iter().sum::<usize>() == odd.len(), "{h:?}");
         }
     }

@@ -11,7 +11,7 @@ use super::plane::{Projection, distance};
 use super::{About, Class, Group, Plane, Point, Report, Trained, Worth, curves, percent};
 use crate::data::sets::thousands;
 use crate::error::Result;
-use crate::head::HeadConfig;
+use crate::head::{HeadConfig, Loop};
 use crate::model::Model;
 use crate::net::cpu::pool::Pool;
 use crate::report::figure::{self, Sphere, View};
@@ -85,7 +85,7 @@ impl Gather<'_> {
         let labelled = !self.right.is_empty();
         let positions = self.thresholds.positions(&self.levels, &sets, labelled);
         let unknown: Vec<&[f64]> = self.sets.iter().map(|s| &s.confidence[..]).collect();
-        let histogram = curves::histogram(&self.confidence, &unknown);
+        let histogram = curves::histogram(&self.confidence, &unknown, positions[self.thresholds.used].threshold);
         let measured = self.sets.iter().map(|s| curves::set(&s.name, &self.confidence, &s.confidence));
         let measured = measured.collect::<Result<Vec<_>>>()?;
         let risk = curves::risk(&self.confidence[..self.right.len()], &self.right);
@@ -272,9 +272,17 @@ fn plane(model: &Model, shown: &Shown, classes: &mut [Class]) -> (Plane, Vec<[f6
         classes.iter().filter_map(|c| Some(Sphere { centre: c.mean?, radius: c.circle })).collect();
     let circles = match spheres.is_empty() {
         true => "",
-        false => ". Crosses are class means; a circle holds 95% of the class's drawn rows, as they are seen here",
+        false => {
+            ". A bold + is a class mean, and a circle holds 95% of the class's drawn rows, as they are seen here; the \
+             verdict comes from the confidence, and not from circles"
+        }
     };
     let caption = format!("{}{circles}.", projection.caption());
+    // Without a network the latent space is that of the inputs.
+    let caption = match model.settings().head.trained_by() {
+        Loop::ClosedForm => caption.replacen("The latent space of the first network", "The inputs", 1),
+        _ => caption,
+    };
     let view = View::around(&points, &spheres);
     (Plane { axes: projection.names(), caption, view }, places)
 }
@@ -302,7 +310,8 @@ fn explained(model: &Model, shown: &Shown, groups: Vec<Chosen>, pool: &Pool) -> 
                     let deviations = c.deviations.map(|d| short(d, 4));
                     (name(&c.column), name(&c.value), name(&c.usual), deviations, short(c.gain, 4))
                 };
-                columns = found.columns.into_iter().map(shorter).collect();
+                // What adds nothing is no reason.
+                columns = found.columns.into_iter().filter(|c| c.gain >= 0.0005).map(shorter).collect();
             }
             explained.push(Worth { point, class, columns });
         }
@@ -317,6 +326,7 @@ fn point(model: &Model, row: Row, at: [f64; 2], picture: Option<String>) -> Poin
         set: row.set,
         row: row.row,
         class: group(&row).map(|c| c.min(MOST_CLASSES - 1)),
+        file: row.file,
         said: row.said.and_then(|c| model.classes().get(c)).map(|c| name(c)),
         label: row.label,
         probability: row.probability.map(|p| short(p, 4)),
@@ -365,7 +375,12 @@ fn settings(model: &Model) -> Vec<(String, String)> {
         ("calibrated on".into(), format!("{} held-out rows", thousands(model.calibration().scores().len()))),
         ("networks".into(), model.members().to_string()),
     ];
-    if let Ok(Value::Object(fields)) = serde_json::to_value(model.settings()) {
+    if let Ok(Value::Object(mut fields)) = serde_json::to_value(model.settings()) {
+        if let Some(Value::Object(image)) = fields.remove("image") {
+            // What is for tables says nothing of images.
+            ["hidden", "batch_norm", "clip", "latent", "preset"].iter().for_each(|key| drop(fields.remove(*key)));
+            fields.extend(image);
+        }
         let named = |key: &str| if key == "head" { "method".to_owned() } else { key.replace('_', " ") };
         all.extend(fields.iter().filter(|(k, _)| *k != "members").map(|(k, v)| (named(k), name(&text(v)))));
     }

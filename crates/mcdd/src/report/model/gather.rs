@@ -31,11 +31,28 @@ pub enum Side {
     Unknown(usize),
 }
 
+/// Where a row is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Counted in its file from 1.
+    pub row: u64,
+    /// The name of an image.
+    pub file: Option<&'a str>,
+}
+
+impl Place<'_> {
+    /// A row of a table.
+    pub fn row(row: u64) -> Place<'static> {
+        Place { row, file: None }
+    }
+}
+
 /// A row that may be shown.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub set: usize,
     pub row: u64,
+    pub file: Option<String>,
     pub truth: Option<usize>,
     pub label: Option<String>,
     pub said: Option<usize>,
@@ -123,8 +140,8 @@ impl<'a> Gather<'a> {
         n
     }
 
-    /// Adds row `i` of some predictions, whose inputs are `x`; `row` counts in its file from 1.
-    pub fn add(&mut self, side: Side, row: u64, x: &[f32], label: Option<&str>, p: &Predictions, i: usize) {
+    /// Adds row `i` of some predictions, whose inputs are `x`.
+    pub fn add(&mut self, side: Side, at: Place, x: &[f32], label: Option<&str>, p: &Predictions, i: usize) {
         let confidence = p.confidence[i];
         let level = self.thresholds.level(confidence);
         let said = p.class.get(i).map(|&c| c as usize);
@@ -136,7 +153,9 @@ impl<'a> Gather<'a> {
         };
         let kept = || {
             let (x, label) = (x.to_vec(), label.map(name));
-            Row { set, row, truth, label, said, probability, confidence, p_value, level, x }
+            let Place { row, file } = at;
+            let file = file.map(name);
+            Row { set, row, file, truth, label, said, probability, confidence, p_value, level, x }
         };
         let classes = self.model.classes().len().min(MOST_CLASSES);
         // Rows without a label come after the classes and the sets, whose number is not known yet.

@@ -17,7 +17,7 @@ mod tests;
 
 use serde::Serialize;
 
-pub use gather::{Gather, Side};
+pub use gather::{Gather, Place, Side};
 
 use crate::report::figure::View;
 
@@ -141,6 +141,8 @@ pub struct Point {
     pub set: usize,
     /// Its number in its file, from 1.
     pub row: u64,
+    /// The file of an image.
+    pub file: Option<String>,
     /// The class whose colour it has: that of its label, or what the model says where it has none.
     pub class: Option<usize>,
     /// Its label.

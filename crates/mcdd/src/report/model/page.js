@@ -5,6 +5,8 @@ let at = R.used;
 const now = () => R.positions[at];
 const labelled = R.accuracy !== null;
 const live = [];
+const rowsOf = n => n === 1 ? '1 row' : `${thousands(n)} rows`;
+const signed = (v, digits) => (v < 0 ? '−' : '+') + Math.abs(v).toFixed(digits);
 const section = (id, test = true) => { $(id).hidden = !test; return $(id); };
 const known = level => level <= at;
 
@@ -31,6 +33,7 @@ function picture(p) {
 }
 
 function rowName(p) {
+  if (p.file) return p.file;
   return p.set === 0 ? `row ${thousands(p.row)}` : `row ${thousands(p.row)} of ${R.sets[p.set - 1].name}`;
 }
 
@@ -84,7 +87,7 @@ function slider() {
     const rejected = p.rejected.length ? ` · rejected ${p.rejected.slice(0, 3).join('%, ')}%` : '';
     $('summary').textContent = `kept ${p.kept}%${rejected}${p.right === null ? '' : ` · right ${p.right}%`}`;
     const short = p.short ? `; too few for ${$('share').textContent}` : '';
-    $('threshold').textContent = `Known is a confidence of ${p.threshold.toFixed(4)} or more, set to keep ${p.set_for}% by ${thousands(R.held_out_rows)} rows held out of training${short}.`;
+    $('threshold').textContent = `Known is a confidence of ${p.threshold.toFixed(4).replace('-', '−')} or more, which keeps ${p.set_for}% of the ${rowsOf(R.held_out_rows)} held out of training${short}.`;
   });
 }
 
@@ -100,7 +103,7 @@ function scores() {
   });
   const out = h.outside[0] + h.outside[1];
   $('scores-note').textContent = `Rows left of the line are called unknown. ${bins} bins` +
-    (out ? `; ${thousands(out)} rows lie further out and are counted in the first and last bin.` : '.');
+    (out ? `; ${rowsOf(out)} further out counted in the first and last bin.` : '.');
 }
 
 function detection() {
@@ -136,7 +139,7 @@ function classification() {
     const most = Math.max(...r.bins.map(b => b[2]));
     chart(place, { title: 'Calibration of the probability', xName: 'probability that the model gives', yName: 'right', x: [0, 1], y: [0, 1], shareX: true, shareY: true, diagonal: true,
       lines: [{ series: 0, points: r.bins }],
-      dots: r.bins.map(([x, y, n]) => ({ series: 0, x, y, r: 3 + 7 * Math.sqrt(n / most), text: `${thousands(n)} rows: says ${percent(x)}, right ${percent(y)}` })) });
+      dots: r.bins.map(([x, y, n]) => ({ series: 0, x, y, r: 3 + 7 * Math.sqrt(n / most), text: `${rowsOf(n)}: says ${percent(x)}, right ${percent(y)}` })) });
   }
   $('classification-note').textContent = (r ? `On average the probability is ${(100 * r.error).toFixed(1)} points off (expected calibration error, tenths of the probability; dots grow with their rows). ` : '') +
     'All of this is of known rows.';
@@ -146,14 +149,15 @@ function classification() {
 function confusion() {
   const kinds = [...R.classes.map(c => ({ name: c.name, rows: c.rows })), ...R.sets.map(s => ({ name: s.name, rows: s.rows, unknown: true }))];
   const bare = R.counts.filter(c => c[0] === kinds.length).reduce((n, c) => n + c[3], 0);
-  kinds.push({ name: 'rows without a label', rows: bare, bare: true });
+  kinds.push({ name: R.classifies ? 'rows without a label' : 'known rows', rows: bare, bare: true });
   const columns = R.classifies ? R.classes.map(c => c.name) : ['known'];
   const cells = kinds.map(() => columns.concat('').map(() => el('td')));
   const head = el('tr', null, el('th', null, 'is ↓ · taken for →'), ...columns.map(c => el('th', null, R.classifies ? bdi(c) : c)), el('th', null, 'unknown'));
   const firstSet = kinds.findIndex(k => k.unknown);
-  const body = kinds.map((k, i) => k.rows ? el('tr', { class: i === firstSet ? 'first-set' : null }, el('th', null, bdi(k.name)), ...cells[i]) : null);
+  const row = (k, i) => k.rows ? el('tr', { class: i === firstSet ? 'first-set' : null }, el('th', null, bdi(k.name)), ...cells[i]) : null;
+  const all = kinds.map(row), body = [...all.filter((_, i) => !kinds[i].unknown), ...all.filter((_, i) => kinds[i].unknown)];
   $('confusion').querySelector('.wide').append(el('table', null, el('thead', null, head), el('tbody', null, ...body)));
-  $('confusion-note').textContent = `Rows, at the threshold of the slider. Blue is right, orange is wrong${R.sets.length ? '; below the line are rows that should be unknown' : ''}.`;
+  $('confusion-note').textContent = `Rows, at the threshold of the slider. Blue is right, orange is wrong, grey are known rows that are rejected${R.sets.length ? '; below the line are rows that should be unknown' : ''}.`;
   live.push(() => {
     const sums = kinds.map(() => columns.concat('').map(() => 0));
     for (const [kind, said, level, n] of R.counts) sums[kind][known(level) ? said : columns.length] += n;
@@ -161,10 +165,10 @@ function confusion() {
       const cell = cells[i][j], rejected = j === columns.length;
       cell.textContent = n ? thousands(n) : '·';
       cell.className = n ? '' : 'zero';
-      const right = kind.unknown ? rejected : rejected ? null : R.classifies ? i === j : true;
-      const colour = kind.bare || right === null ? 'var(--mut)' : right ? 'var(--s0)' : 'var(--s1)';
+      const right = kind.unknown ? rejected : rejected || (kind.bare && R.classifies) ? null : R.classifies ? i === j : true;
+      const colour = right === null ? 'var(--mut)' : right ? 'var(--s0)' : 'var(--s1)';
       const strength = n ? 8 + 42 * n / Math.max(1, kind.rows) : 0;
-      cell.style.background = `color-mix(in srgb, ${colour} ${strength.toFixed(0)}%, transparent)`;
+      cell.style.background = `color-mix(in srgb, ${colour} ${strength.toFixed(0)}%, var(--bg))`;
     }));
   });
 }
@@ -196,9 +200,11 @@ function perClass() {
 
 function worth() {
   const plot = scatter(document.querySelector('.plot'), p => $('card').replaceChildren(...card(p)));
-  $('plane-note').textContent = `${R.plane.caption} ${thousands(R.points.length)} rows are drawn.`;
+  $('plane-note').textContent = `${R.plane.caption} Drawn: ${rowsOf(R.points.length)}.`;
   const explained = R.groups.some(g => g.rows.some(r => r.columns.length));
-  $('worth-note').textContent = explained ? 'Below a row: the columns that would add most to its confidence if they were as usual in the class that it was put in; +/− in deviations of all training rows. mcdd explain prints the same.' : '';
+  const against = R.classifies ? 'in the class that it was put in' : 'in training';
+  $('worth-note').textContent = explained ? `Below a row: the columns that would add most to its confidence if they were as usual ${against}; +/− in deviations of all training rows. mcdd explain prints the same.`
+    : R.picture && R.picture[2] === 3 ? 'Images have no columns to explain them by.' : '';
   for (const group of R.groups) {
     const cards = el('div', { class: 'cards' });
     for (const row of group.rows) {
@@ -208,7 +214,7 @@ function worth() {
         const head = el('tr', null, ...['column', 'is', 'usual', '+/−', 'adds'].map(t => el('th', null, t)));
         const against = row.class === null ? ['Usual: in all training rows.'] : ['Usual: in class ', bdi(row.class), '.'];
         box.append(el('p', { class: 'against' }, ...against), el('table', null, el('thead', null, head), el('tbody', null, ...row.columns.map(([name, value, usual, deviations, gain]) =>
-          el('tr', null, el('th', null, bdi(name)), el('td', null, bdi(value)), el('td', null, bdi(usual)), el('td', null, deviations === null ? '' : number(Number(deviations.toPrecision(2)))), el('td', null, number(Number(gain.toPrecision(3)))))))));
+          el('tr', null, el('th', null, bdi(name)), el('td', null, bdi(value)), el('td', null, bdi(usual)), el('td', null, deviations === null ? '' : signed(deviations, 1)), el('td', null, signed(gain, 3)))))));
       }
       cards.append(box);
     }

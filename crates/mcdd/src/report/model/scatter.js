@@ -10,20 +10,24 @@ const UNKNOWN_SHAPES = [
   (x, y, r) => `M${x - r} ${y - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}`,
   (x, y, r) => `M${x - r} ${y}h${2 * r}m${-r} ${-r}v${2 * r}`,
   (x, y, r) => `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`,
+  (x, y, r) => `M${x} ${y - 1.4 * r}l${1.4 * r} ${1.4 * r}l${-1.4 * r} ${1.4 * r}l${-1.4 * r} ${-1.4 * r}z`,
+  (x, y, r) => `M${x} ${y - 1.3 * r}l${1.2 * r} ${2.1 * r}h${-2.4 * r}z`,
+  (x, y, r) => `M${x - r} ${y}h${2 * r}m${-r} ${-r}v${2 * r}m${-r * 0.7} ${-r * 1.7}l${r * 1.4} ${r * 1.4}m0 ${-r * 1.4}l${-r * 1.4} ${r * 1.4}`,
 ];
+const shapeOf = i => i < firstSet() ? SHAPES[i % SHAPES.length] : UNKNOWN_SHAPES[(i - firstSet()) % UNKNOWN_SHAPES.length];
 const MEAN = (x, y) => `M${x - 2} ${y - 7}h4v5h5v4h-5v5h-4v-5h-5v-4h5z`;
 
 /** Which series of the plot a point belongs to: its class, or its unknown set. */
-const seriesOf = p => p.set === 0 ? p.class ?? 0 : R.classes.length + p.set - 1;
+const firstSet = () => Math.max(1, R.classes.length);
+const seriesOf = p => p.set === 0 ? p.class ?? 0 : firstSet() + p.set - 1;
 
 function scatter(box, show) {
   const [x0, y0, side] = R.plane.view;
   const view = { x: x0 + side / 2, y: y0 + side / 2, side };
   const root = svg('svg', { tabindex: 0, role: 'application', 'aria-label': 'Rows in the latent space; arrow keys go from row to row' });
   box.append(root);
-  const names = [...R.classes.map(c => c.name), ...R.sets.map(s => s.name)];
+  const names = [...(R.classes.length ? R.classes.map(c => c.name) : ['known rows']), ...R.sets.map(s => s.name)];
   const groups = names.map((_, i) => R.points.filter(p => seriesOf(p) === i));
-  if (!R.classes.length) groups.splice(0, 0, R.points.filter(p => p.set === 0));
   let width = 0, height = 0, only = null, chosen = -1;
   const scale = () => Math.min(width, height) / view.side;
   const toX = v => width / 2 + (v - view.x) * scale();
@@ -39,9 +43,8 @@ function scatter(box, show) {
     const parts = [];
     axes(parts);
     groups.forEach((points, i) => {
-      const known = i < Math.max(1, R.classes.length);
-      const shapes = known ? SHAPES : UNKNOWN_SHAPES;
-      const shape = shapes[(known ? i : i - Math.max(1, R.classes.length)) % shapes.length];
+      const known = i < firstSet();
+      const shape = shapeOf(i);
       const r = known ? 3.4 : 3.2;
       let d = '';
       for (const p of points) {
@@ -49,7 +52,10 @@ function scatter(box, show) {
         if (seen(at)) d += shape(at[0].toFixed(1) * 1, at[1].toFixed(1) * 1, r);
       }
       const path = svg('path', { d, class: (known ? 'dots' : 'crosses') + (only === null || only === i ? '' : ' faded') });
-      if (known) path.style.fill = `var(--s${i % 10})`;
+      if (known) {
+        path.style.fill = `var(--s${i % 10})`;
+        path.style.stroke = `color-mix(in srgb, var(--s${i % 10}) 55%, var(--ink))`;
+      }
       parts.push(path);
     });
     R.classes.forEach((c, i) => {
@@ -187,11 +193,10 @@ function scatter(box, show) {
 
   /** A button for each series, which shows it alone. */
   const buttons = groups.map((points, i) => {
-    const known = i < Math.max(1, R.classes.length);
-    const shapes = known ? SHAPES : UNKNOWN_SHAPES;
-    const mark = svg('path', { d: shapes[(known ? i : i - Math.max(1, R.classes.length)) % shapes.length](12, 8, 5), class: known ? '' : 'crosses' });
+    const known = i < firstSet();
+    const mark = svg('path', { d: shapeOf(i)(12, 8, 5), class: known ? '' : 'crosses' });
     if (known) mark.style.fill = `var(--s${i % 10})`;
-    const text = (R.classes.length ? names[i] : i ? names[i - 1] : 'known rows') + (known ? '' : ' (unknown)');
+    const text = names[i] + (known ? '' : ' (unknown)');
     const button = el('button', { type: 'button', 'aria-pressed': 'false' },
       el('span', { class: 'key' }, svg('svg', { viewBox: '0 0 24 16', 'aria-hidden': 'true' }, mark), bdi(text)));
     button.addEventListener('click', () => {

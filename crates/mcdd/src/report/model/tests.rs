@@ -22,7 +22,7 @@ fn gathered(model: &Model, known: &Table, unknown: &[&Table], labels: bool) -> R
             let label = table.label_name(i).filter(|_| labels);
             let class = label.and_then(|l| model.classes().iter().position(|c| c == l));
             let side = set.map_or(Side::Known(class), Side::Unknown);
-            gather.add(side, i as u64 + 1, x, label, &p, i);
+            gather.add(side, Place::row(i as u64 + 1), x, label, &p, i);
         }
     };
     add(&mut gather, known, None);

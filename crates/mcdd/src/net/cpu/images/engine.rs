@@ -169,6 +169,14 @@ impl ImageEngine {
         })
     }
 
+    /// About how many bytes the buffers of a batch of so many images take.
+    pub fn bytes(&self, images: usize) -> usize {
+        let buffers = self.plan.buffers.iter().skip(1).map(|b| b.len());
+        let whole = self.plan.buffers.iter().map(|b| b.len()).max();
+        let numbers = buffers.chain(self.slots.sizes.iter().copied()).chain(whole).fold(0, usize::saturating_add);
+        numbers.saturating_mul(images).saturating_mul(size_of::<f32>())
+    }
+
     /// The number of latent features.
     pub fn latent(&self) -> usize {
         self.plan.buffers[self.plan.output].len()

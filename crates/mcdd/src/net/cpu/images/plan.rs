@@ -173,7 +173,8 @@ pub fn compile(graph: &Graph) -> Result<Plan> {
             total = total.saturating_add(conv.padded.len()).saturating_add(conv.back_padded.len());
         }
         if total > MOST {
-            return Err(Error::format("the network needs more memory for an image than any machine has"));
+            return Err(Error::format("the network needs more memory for an image than any machine has")
+                .hint("give smaller images, e.g. --image-size 64x64"));
         }
     }
     b.finish(&shapes.last().copied().map_or([1, 1, 1], |s| s.image()))
