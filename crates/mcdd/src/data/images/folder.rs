@@ -226,8 +226,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(published(dir.path(), Part::Train), None);
         put(dir.path(), &["test_batch.bin", "data_batch_2.bin", "data_batch_1.bin"]);
-        let (part, files) = published(dir.path(), Part::Test).unwrap();
-        assert_eq!(part, Part::Train);
-        assert_eq!(files, [dir.path().join("data_batch_1.bin"), dir.path().join("data_batch_2.bin")]);
+        let train = vec![dir.path().join("data_batch_1.bin"), dir.path().join("data_batch_2.bin")];
+        assert_eq!(published(dir.path(), Part::Train), Some((Part::Train, train.clone())));
+        let test = dir.path().join("test_batch.bin");
+        assert_eq!(published(dir.path(), Part::Test), Some((Part::Test, vec![test.clone()])));
+        std::fs::remove_file(test).unwrap();
+        assert_eq!(published(dir.path(), Part::Test), Some((Part::Train, train)));
     }
 }

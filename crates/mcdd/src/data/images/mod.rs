@@ -10,7 +10,7 @@
 //!   (names that begin with a dot are passed over); a folder of images alone has no labels;
 //! - an image: PNG, JPEG, WebP or BMP;
 //! - CIFAR-10's and CIFAR-100's files, binary or Python (of the latter the fine labels count), SVHN's `.mat`, IDX
-//!   with its labels beside it; a folder of these gives their training part;
+//!   with its labels beside it; a folder of these gives the [part](ImageOptions::part) that is asked for;
 //! - Parquet with a column `image` or `img` of encoded images.
 //!
 //! What a file is is found by its content, except for CIFAR's `.bin`, which has no mark.

@@ -74,10 +74,16 @@ impl Report {
         }
         out.push('.');
         if self.about.held_out {
-            out.push_str(
-                " These rows were held out of training, but the threshold was set on them: the share that is kept is right by \
-                 construction, and nothing here was measured on unknown rows. For that, run mcdd evaluate on other data.",
-            );
+            let chose = |(name, value): &(String, String)| match name.as_str() {
+                "select" => value == "best",
+                "patience" => value != "off",
+                _ => false,
+            };
+            let epoch = if self.settings.iter().any(chose) { ", and the epoch was chosen by them" } else { "" };
+            out.push_str(&format!(
+                " These rows were held out of training, but the threshold was set on them{epoch}: the share that is kept is \
+                 right by construction, and nothing here was measured on unknown rows. For that, run mcdd evaluate on other data."
+            ));
         }
         out
     }
