@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
+use mcdd::data::sets::Part;
 use mcdd::data::{ImageBatch, ImageOptions, ImageReader, Images, Label, Shape};
 use proptest::prelude::*;
 
@@ -172,7 +173,9 @@ proptest! {
         for label in [Label::Auto, Label::None, Label::Last, Label::Name("label".into()), Label::File(path.clone())] {
             for skip_bad in [false, true] {
                 for size in [None, Some((3, 2))] {
-                    let options = ImageOptions { label: label.clone(), size, skip_bad, channels: size.map(|_| 1), threads: 1 };
+                    let label = label.clone();
+                    let part = if skip_bad { Part::Train } else { Part::Test };
+                    let options = ImageOptions { label, size, skip_bad, channels: size.map(|_| 1), threads: 1, part, unlabelled: skip_bad };
                     for path in [path.as_path(), folder.path()] {
                         let _ = Images::read(&[path.to_owned(), path.to_owned()], &options);
                     }

@@ -28,7 +28,7 @@ fn read(root: &Path, name: &str, part: Part) -> Option<Images> {
         say(&format!("skipped: {name} is not there"));
         return None;
     }
-    let loaded = set.read_images(root, part).unwrap();
+    let loaded = set.read_images(root, part, None).unwrap();
     assert!(loaded.coverage.complete(), "{}", loaded.coverage);
     Some(loaded.images)
 }
