@@ -276,7 +276,8 @@ fn summary(study: &Study) -> String {
     METRICS.iter().for_each(|m| out.push_str(&format!("  {:>9}", m.short)));
     let paper = |method: &str| METRICS.iter().find(|m| m.key == "auroc").and_then(|m| study.paper(method, None, m));
     let beside = study.methods.iter().any(|m| paper(m).is_some());
-    out.push_str(if beside { "  paper AUROC  folds\n" } else { "  folds\n" });
+    out.push_str(if beside { "  paper AUROC" } else { "" });
+    out.push_str(&format!("  {}\n", study.runs()));
     for method in &study.methods {
         out.push_str(&format!("{:width$}", ui::plain(method)));
         for metric in &METRICS {

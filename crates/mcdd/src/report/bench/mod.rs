@@ -162,6 +162,11 @@ impl<'a> Study<'a> {
         }
     }
 
+    /// What a method is tested on several times: folds or seeds.
+    pub fn runs(&self) -> &'static str {
+        self.words().runs
+    }
+
     /// A method's number for a class.
     pub fn class(&self, method: &str, class: &str, metric: &Metric) -> Option<Stat> {
         let values: Vec<f64> = self.measured.get(&(method, class))?.values().filter_map(|s| (metric.of)(s)).collect();
