@@ -47,14 +47,18 @@ pub fn comparison(title: &str, studies: &[Study], methods: &[&str]) -> Result<Fi
     };
     let panels: Vec<BarPanel> = studies.iter().map(panel).collect::<Result<_>>()?;
     let names: Vec<String> = methods.iter().map(|m| name(m)).collect();
-    bars(title, &caption(studies), &names, &panels)
+    bars(title, &caption(studies, "whiskers"), &names, &panels)
 }
 
-/// The data in words, and what whiskers are.
-fn caption(studies: &[Study]) -> String {
+/// The data in words, and what whiskers or bands are.
+fn caption(studies: &[Study], marks: &str) -> String {
     let data: Vec<String> = studies.iter().map(Study::header).collect();
-    let whiskers = if studies.iter().any(|s| s.folds > 1) { ", whiskers: standard deviation over folds" } else { "" };
-    format!("{}. Mean over the classes{whiskers}.", data.join("; "))
+    let spread = match studies.iter().find(|s| s.folds > 1) {
+        Some(study) => format!(", {marks}: standard deviation over {}", study.runs()),
+        None => String::new(),
+    };
+    let what = studies.first().map_or("classes", |s| s.words().rows);
+    format!("{}. Mean over the {what}{spread}.", data.join("; "))
 }
 
 /// Every metric against nu of Deep-MCDD.
@@ -81,7 +85,7 @@ pub fn against_nu(study: &Study) -> Result<Figure> {
         values,
     };
     let names: Vec<String> = all.iter().map(|m| m.short.to_owned()).collect();
-    lines("Deep-MCDD against nu", &caption(std::slice::from_ref(study)), &names, &[panel])
+    lines("Deep-MCDD against nu", &caption(std::slice::from_ref(study), "bands"), &names, &[panel])
 }
 
 /// What the page shows, as SVG.
