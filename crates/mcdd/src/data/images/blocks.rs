@@ -1,5 +1,6 @@
 //! Images block by block: from sources to pixels of one shape, decoded on several threads, in their order.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -37,6 +38,8 @@ struct Tally {
     coloured: usize,
     bad: usize,
     examples: Vec<String>,
+    /// The classes of the bad images.
+    bad_classes: BTreeSet<Arc<str>>,
 }
 
 pub(super) struct Blocks {
@@ -204,6 +207,7 @@ impl Blocks {
                 if self.tally.examples.len() < SHOWN {
                     self.tally.examples.push(place(&item.file, item.row));
                 }
+                self.tally.bad_classes.extend(item.label.clone());
                 Ok(())
             }
             Err(Problem::Bad(error)) => Err(error),
@@ -219,10 +223,15 @@ impl Blocks {
         if item.row > 0 { error.at_row(item.row) } else { error }
     }
 
+    /// The classes that bad images had which were left out.
+    pub fn bad_classes(&self) -> impl Iterator<Item = &str> {
+        self.tally.bad_classes.iter().map(AsRef::as_ref)
+    }
+
     /// What the user should know about the images read so far.
     pub fn notices(&self) -> Notices {
         let mut notices = self.notices.clone();
-        let Tally { resized, greyed, coloured, bad, examples } = &self.tally;
+        let Tally { resized, greyed, coloured, bad, examples, .. } = &self.tally;
         if *bad > 0 {
             let more = if *bad > examples.len() { ", …" } else { "" };
             notices.push(format!("{} left out: {}{more}", count(*bad, "bad image"), examples.join(", ")));

@@ -64,7 +64,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cell::Column;
+use super::cell::{Column, list};
 use super::labels::{self, Labels};
 use super::options::Label;
 use super::schema::Notices;
@@ -165,6 +165,11 @@ impl Images {
         let Some(shape) = blocks.shape().filter(|_| !gather.places.is_empty()) else {
             return Err(Error::data("there are no images that can be used").at_file(first).hint("give other files"));
         };
+        let mut notices = blocks.notices();
+        let lost: Vec<&str> = blocks.bad_classes().filter(|c| wanted && !gather.known.contains_key(*c)).collect();
+        if !lost.is_empty() {
+            notices.push(format!("classes left out that have no good image: {}", list(&lost)));
+        }
         let names = std::mem::take(&mut gather.names);
         let labels = Labels::sorted(Column::Text { codes: std::mem::take(&mut gather.codes), names });
         let images = Images {
@@ -176,7 +181,7 @@ impl Images {
             files: gather.files,
             places: gather.places,
         };
-        Ok((images, blocks.notices()))
+        Ok((images, notices))
     }
 
     /// Images from bytes: image by image, row by row, the channels of a pixel together.

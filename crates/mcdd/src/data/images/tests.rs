@@ -95,6 +95,12 @@ fn bad_images_are_named_or_counted() {
     assert_eq!((images.rows(), images.classes().len()), (2, 2));
     assert_eq!(notices[0], "1 class folder without images left out: c");
     assert!(notices[1].starts_with("2 bad images left out: ") && notices[1].contains("3.png"), "{notices:?}");
+    std::fs::create_dir(dir.path().join("lost")).unwrap();
+    std::fs::write(dir.path().join("lost/1.png"), b"").unwrap();
+    let (images, notices) = read(dir.path(), &skip).unwrap();
+    assert_eq!(images.classes().len(), 2);
+    assert_eq!(notices.last().unwrap(), "classes left out that have no good image: lost");
+    std::fs::remove_dir_all(dir.path().join("lost")).unwrap();
     // Where nothing is left, that is an error too.
     let bad = dir.path().join("b/2.png");
     assert!(read(&bad, &ImageOptions { label: Label::None, ..skip.clone() }).is_err());

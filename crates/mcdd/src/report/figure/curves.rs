@@ -41,7 +41,7 @@ pub struct CurvePanel {
     pub diagonal: bool,
 }
 
-/// Panels of curves side by side.
+/// Panels of curves side by side. The series are in the legend, but for those without a name.
 ///
 /// # Errors
 /// If the numbers are not finite, or a range is empty.
@@ -55,7 +55,8 @@ pub fn curves(title: &str, caption: &str, series: &[String], panels: &[CurvePane
     }
     let mut page = Page::new(title);
     if !series.is_empty() {
-        let keys: Vec<(String, Key)> = series.iter().enumerate().map(|(i, s)| (s.clone(), Key::Line(i))).collect();
+        let named = series.iter().enumerate().filter(|(_, s)| !s.is_empty());
+        let keys: Vec<(String, Key)> = named.map(|(i, s)| (s.clone(), Key::Line(i))).collect();
         page.legend(&keys);
     }
     let columns = if panels.len() == 4 { 2 } else { panels.len().clamp(1, 3) };

@@ -120,13 +120,15 @@ impl Report {
     ) -> Result<Figure> {
         let mut panel = shares("", x_name, y_name);
         panel.diagonal = title == "ROC";
-        panel.curves = self.sets.iter().enumerate().map(|(i, s)| curve(i, hundred(points(s)))).collect();
+        panel.curves = self.sets.iter().enumerate().map(|(i, s)| curve(i + 1, hundred(points(s)))).collect();
         let (kept, _, taken) = &self.positions[self.used].counts;
         let marks = self.sets.iter().zip(taken).enumerate().map(|(i, (s, taken))| {
-            (i, place([*kept as f64, self.rows as f64, *taken as f64, s.rows as f64]).map(|v| 100.0 * v))
+            (i + 1, place([*kept as f64, self.rows as f64, *taken as f64, s.rows as f64]).map(|v| 100.0 * v))
         });
         panel.marks = marks.filter(|(_, at)| at.iter().all(|v| v.is_finite())).collect();
-        let names: Vec<String> = self.sets.iter().map(|s| s.name.clone()).collect();
+        // The colours of the sets are those of the other figures; known rows have no curve of their own.
+        let mut names = self.series();
+        names[0].clear();
         let caption = format!("{} The mark is the threshold. {}", self.caption(), self.positions[self.used].sentence);
         curves(title, &caption, &names, &[panel])
     }
