@@ -68,10 +68,13 @@ fn a_table_is_tested_and_everything_written() {
     }
     assert_eq!(timeless(&results), timeless(&fs::read_to_string(lab.path("again/results.jsonl")).unwrap()));
 
-    // More of it into the same folder; what is there is not done again.
+    // More of it into the same folder; what is there is not done again, and a figure that was drawn comes into the page.
+    lab.ok(&["figure", "bars", "again", "-o", "again/mine.svg"]);
     let more = lab.ok(&["bench", "plan.toml", "--methods", "gda,fast", "--test-folds", "1"]);
     assert!(stderr(&more).contains("4 of 8 cells are there") && stdout(&more).contains("1 of 3"), "{}", stderr(&more));
     assert_eq!(fs::read_to_string(lab.path("again/results.jsonl")).unwrap().lines().count(), 41);
+    let page = fs::read_to_string(lab.path("again/index.html")).unwrap();
+    assert!(page.contains("<img alt=\"mine\" src=\"data:image/svg+xml;base64,"), "{page}");
 }
 
 #[test]
@@ -110,6 +113,10 @@ fn small_classes_and_failures_are_said() {
     // Not known, but left out in its turn.
     let out = lab.ok(&[&SMALL[..], &["--ood", "w", "x", "-o", "a"]].concat());
     assert!(stderr(&out).contains("only shown as left out: w (3)"), "{}", stderr(&out));
+    for name in ["table.md", "table.tex", "index.html"] {
+        let text = fs::read_to_string(lab.path("a").join(name)).unwrap();
+        assert!(text.contains("only shown as left out: w (3)"), "{name}: {text}");
+    }
     // Without x only classes are left that are too small for so many folds.
     lab.write("t.csv", &help::table(24, |i| format!("{i},{}", ["x", "x", "y", "z"][i % 4]), "a,kind"));
     let out = lab.command(&["bench", "t.csv", "--label", "kind", "--methods", "gda", "-o", "b"]).output().unwrap();

@@ -121,6 +121,24 @@ struct Task<'a> {
     methods: Vec<&'a Method>,
 }
 
+/// What becomes of classes, given with their rows, that are small for so many folds; for users to know before they look at
+/// results.
+pub fn small_classes(classes: &[(String, usize)], folds: usize) -> Vec<String> {
+    let named = |test: &dyn Fn(usize) -> bool| {
+        let all = classes.iter().filter(|(_, n)| test(*n)).map(|(c, n)| format!("{c} ({n})"));
+        list(&all.collect::<Vec<_>>())
+    };
+    let part = |part: Part| named(&|n| Part::of(n, folds) == part);
+    let few = named(&|n| Part::of(n, folds) == Part::Tested && n < 10 * folds);
+    let notices = [
+        ("these classes have too few rows to be learned and are only shown as left out", part(Part::Unknown)),
+        ("these classes have too few rows to be tested, all of them stay in training", part(Part::Learned)),
+        ("these classes have fewer than ten test rows in a fold", few),
+    ];
+    let there = notices.into_iter().filter(|(_, which)| !which.is_empty());
+    there.map(|(what, which)| format!("{what}: {which}")).collect()
+}
+
 impl Grid {
     /// Checks the ranges.
     ///
@@ -156,27 +174,6 @@ impl Grid {
         }
         Err(Error::data(format!("classes are too small for {} folds: none of their rows could be tested", self.folds))
             .hint("give fewer --folds, or more rows; if these are no classes, check --label"))
-    }
-
-    /// What users should know about the data before they look at results.
-    pub fn notices(&self, table: &Table) -> Vec<String> {
-        let sizes = table.class_sizes();
-        let named = |test: &dyn Fn(usize) -> bool| {
-            let all = table.classes().iter().zip(&sizes).filter(|(_, n)| test(**n)).map(|(c, n)| format!("{c} ({n})"));
-            list(&all.collect::<Vec<_>>())
-        };
-        let part = |part: Part| named(&|n| Part::of(n, self.folds) == part);
-        let few = named(&|n| Part::of(n, self.folds) == Part::Tested && n < 10 * self.folds);
-        let notices = [
-            ("these classes have too few rows to be learned and are only shown as left out", part(Part::Unknown)),
-            ("these classes have too few rows to be tested, all of them stay in training", part(Part::Learned)),
-            ("these classes have fewer than ten test rows in a fold", few),
-        ];
-        notices
-            .into_iter()
-            .filter(|(_, which)| !which.is_empty())
-            .map(|(what, which)| format!("{what}: {which}"))
-            .collect()
     }
 
     /// Does what is missing in `results`, with `jobs` threads of one cell each. What comes out does not depend on them.

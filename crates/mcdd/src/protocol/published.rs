@@ -85,6 +85,17 @@ pub fn images(name: &str, data: &str, ood: &str, metric: &str, method: &str) -> 
 mod tests {
     use super::*;
 
+    /// The paper's Table 1 is what sets are checked against.
+    #[test]
+    fn sets_are_those_of_the_paper() {
+        let lines = include_str!("published_sets.tsv").lines().filter(|l| !l.starts_with('#')).skip(1);
+        let found: Vec<String> = lines.map(str::to_owned).collect();
+        let ours = crate::data::sets::ALL.iter().take(found.len());
+        let ours: Vec<String> =
+            ours.map(|s| format!("{}\t{}\t{}\t{}", s.name, s.features, s.rows, s.classes)).collect();
+        assert_eq!((found.len(), found), (4, ours));
+    }
+
     /// Means that the paper's tables have, computed from the same source by other means.
     #[test]
     fn every_number_is_there() {

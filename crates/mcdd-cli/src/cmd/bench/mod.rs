@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use mcdd::data::Table;
 use mcdd::files::write_beside;
 use mcdd::protocol::Method;
-use mcdd::protocol::grid::{Grid, Outcome};
+use mcdd::protocol::grid::{Grid, Outcome, small_classes};
 use mcdd::protocol::results::{About, Cell, Results};
 use mcdd::report::bench::{self, METRICS, Study};
 use mcdd::train::optim::Schedule;
@@ -47,7 +47,14 @@ line go before it:
   folds = 5
   output = \"gas\"
 
+Classes of fewer than 5 rows are only ever shown as the class left out; a class that would keep fewer than 5 rows to learn
+from in some fold stays in training with all of them and is not tested. Both are said in every output.
+
 In the folder: results.jsonl (every cell: settings, seed, seconds, version), table.md, table.csv, table.tex, index.html.
+Figures that mcdd figure draws into the folder as SVG are in index.html after the same command again, which trains nothing
+twice:
+  mcdd figure latent gas -o gas/latent.svg; mcdd bench gas --methods paper -o gas
+
 Exit codes: 0 all cells are there, 2 error, 3 some cells failed (the tables list them), 130 stopped before the end.";
 
 /// Test methods on a table, each class left out in turn: would they notice a class that they have never seen?
@@ -197,7 +204,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut results = Results::open(&folder, &about, grid.folds)?;
     if !args.quiet {
         ui::note(&about.coverage);
-        grid.notices(&table).iter().for_each(|n| ui::note(n));
+        small_classes(&about.classes, grid.folds).iter().for_each(|n| ui::note(n));
     }
     ui::catch_interrupts();
     let progress = Progress::new(args.quiet);
@@ -260,13 +267,28 @@ fn write(folder: &Path, study: &Study) -> mcdd::Result<()> {
         ("table.md", bench::markdown(study)),
         ("table.csv", bench::csv(study)),
         ("table.tex", bench::latex(study)),
-        ("index.html", bench::page(study)),
+        ("index.html", bench::page(study, &drawn(folder)?)),
     ];
     for (name, text) in files {
         let path = folder.join(name);
         write_beside(&path, |w| w.write_all(text.as_bytes()).map_err(|e| mcdd::Error::io(e, &path)))?;
     }
     Ok(())
+}
+
+/// What `mcdd figure` has drawn into the folder, in the order of names.
+fn drawn(folder: &Path) -> mcdd::Result<Vec<(String, Vec<u8>)>> {
+    let io = |e| mcdd::Error::io(e, folder);
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        paths.extend(Some(entry.map_err(io)?.path()).filter(|p| p.is_file() && p.extension() == Some("svg".as_ref())));
+    }
+    paths.sort();
+    let read = |path: PathBuf| {
+        let name = path.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok((name, std::fs::read(&path).map_err(|e| mcdd::Error::io(e, &path))?))
+    };
+    paths.into_iter().map(read).collect()
 }
 
 /// The means of each method, in columns.

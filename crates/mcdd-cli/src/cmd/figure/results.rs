@@ -38,8 +38,16 @@ pub struct NuArgs {
 
 /// Against methods that know no classes, and against those that measure the distance to a centre.
 const PAPER: [(&str, &str, [&str; 4]); 2] = [
-    ("bars-detectors", "Detectors without classes", ["deep-svdd", "alad", "soft-mcdd", "deep-mcdd"]),
-    ("bars-classifiers", "Distance classifiers", ["protonet", "deep-ncm", "soft-mcdd", "deep-mcdd"]),
+    (
+        "bars-detectors",
+        "Deep-MCDD beside detectors that know no classes",
+        ["deep-svdd", "alad", "soft-mcdd", "deep-mcdd"],
+    ),
+    (
+        "bars-classifiers",
+        "Deep-MCDD beside other distance classifiers",
+        ["protonet", "deep-ncm", "soft-mcdd", "deep-mcdd"],
+    ),
 ];
 
 /// Runs `mcdd figure bars`.

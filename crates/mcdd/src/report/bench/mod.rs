@@ -16,6 +16,7 @@ pub use tables::{csv, latex, markdown};
 
 use serde_json::{Map, Value};
 
+use crate::protocol::grid::small_classes;
 use crate::protocol::results::{About, Cell};
 use crate::protocol::{Method, Scenario, images, published};
 use crate::train::Settings;
@@ -291,7 +292,9 @@ impl<'a> Study<'a> {
         let mut text = match self.about.net {
             None => format!("{}. {classes} left out in turn, {folds}{seeds}", self.about.coverage),
             Some(_) => {
-                format!("{}. Trained on it, and shown {} other sets{seeds}", self.about.coverage, self.classes.len())
+                let sets = self.classes.len();
+                let plural = if sets == 1 { "" } else { "s" };
+                format!("{}. Trained on it, and shown {sets} other set{plural}{seeds}", self.about.coverage)
             }
         };
         let mut changes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -300,6 +303,14 @@ impl<'a> Study<'a> {
             text.push_str(&format!("; {}: {what}", methods.join(", ")));
         }
         text
+    }
+
+    /// What became of small classes, in sentences.
+    fn remarks(&self) -> Vec<String> {
+        match self.about.net {
+            None => small_classes(&self.about.classes, self.folds),
+            Some(_) => Vec::new(),
+        }
     }
 
     /// The versions of the program that made the cells.
@@ -330,13 +341,25 @@ fn changes(cell: &Cell) -> Option<String> {
         Ok(Value::Object(map)) => map,
         _ => Map::new(),
     };
-    let (ours, usual) = (fields(&cell.settings), fields(&usual));
-    let words = |v: &Value| v.get("name").unwrap_or(v).to_string().replace('"', "").replace("null", "none");
-    let other = ours.iter().filter(|(key, value)| usual.get(*key) != Some(*value));
-    let all: Vec<String> = other
-        .map(|(key, v)| format!("{key} {} instead of {}", words(v), usual.get(key).map_or(String::new(), words)))
-        .collect();
+    let mut all = Vec::new();
+    differences(&fields(&cell.settings), &fields(&usual), &mut all);
     (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// What differs between settings, in words: of two that have the same name or none, what differs in them.
+fn differences(ours: &Map<String, Value>, usual: &Map<String, Value>, all: &mut Vec<String>) {
+    let words = |v: &Value| v.get("name").unwrap_or(v).to_string().replace('"', "").replace("null", "none");
+    for (key, ours) in ours.iter().filter(|(key, value)| usual.get(*key) != Some(*value)) {
+        match (ours, usual.get(key)) {
+            (Value::Object(ours), Some(Value::Object(usual))) if ours.get("name") == usual.get("name") => {
+                differences(ours, usual, all);
+            }
+            (_, usual) => {
+                let usual = usual.map_or(String::new(), words);
+                all.push(format!("{} {} instead of {usual}", key.replace('_', " "), words(ours)));
+            }
+        }
+    }
 }
 
 #[cfg(test)]

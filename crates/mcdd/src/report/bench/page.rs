@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
 use super::figures::figures;
 use super::tables::{difference, most, row, title};
 use super::{METRICS, Stat, Study};
@@ -29,8 +32,8 @@ fn cell(stat: Option<Stat>, paper: Option<f64>, bold: bool, most: usize) -> Stri
     out
 }
 
-/// A page that stands alone, with its figures.
-pub fn page(study: &Study) -> String {
+/// A page that stands alone, with its figures and with others that were drawn before: names, and what is in their SVG files.
+pub fn page(study: &Study, drawn: &[(String, Vec<u8>)]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<meta name=color-scheme content=\"light dark\">\n<title>{0}: what it has never seen</title>\n<style>\n{STYLE}</style>\n<main>\n<h1>{0}</h1>\n<p class=lead>{2} {1}.</p>\n",
         html(&study.about.title),
@@ -55,6 +58,9 @@ pub fn page(study: &Study) -> String {
     if let Some(whose) = study.papers() {
         out.push_str(&format!(" Below a number: {whose}, and ours less it."));
     }
+    for remark in study.remarks() {
+        let _ = write!(out, " Of the data, {}.", html(&remark));
+    }
     let _ =
         write!(out, "</p>\n<h2>Mean over the {}</h2>\n<div class=wide><table>\n<thead><tr><th>method</th>", words.rows);
     METRICS.iter().for_each(|m| {
@@ -73,6 +79,11 @@ pub fn page(study: &Study) -> String {
     out.push_str("</tbody></table></div>\n");
     for svg in figures(study) {
         let _ = writeln!(out, "<figure>{svg}</figure>");
+    }
+    // As images, so that nothing in a file becomes part of the page.
+    for (name, svg) in drawn {
+        let data = BASE64_STANDARD.encode(svg);
+        let _ = writeln!(out, "<figure><img alt=\"{}\" src=\"data:image/svg+xml;base64,{data}\"></figure>", html(name));
     }
     // What most look for first.
     let (first, rest): (Vec<_>, Vec<_>) = METRICS.iter().partition(|m| m.key == "auroc");

@@ -56,10 +56,13 @@ pub fn markdown(study: &Study) -> String {
         "Means in percent ± standard deviation over {}; the best of a column or row is bold. ID rows are positive.",
         study.words().runs
     ));
-    match study.papers() {
-        Some(whose) => out.push_str(&format!(" In brackets: {whose}, and ours less it.\n")),
-        None => out.push('\n'),
+    if let Some(whose) = study.papers() {
+        out.push_str(&format!(" In brackets: {whose}, and ours less it."));
     }
+    for remark in study.remarks() {
+        out.push_str(&format!(" Of the data, {}.", plain(&remark)));
+    }
+    out.push('\n');
     let titles: Vec<&str> = METRICS.iter().map(|m| m.title).collect();
     let _ = write!(
         out,
@@ -201,6 +204,7 @@ const PRINTED: [&str; 5] = ["accuracy", "tnr85", "auroc", "aupr_id", "detection_
 pub fn latex(study: &Study) -> String {
     let head = ["Classification acc.", "TNR at TPR 85\\%", "AUROC", "AUPR", "Detection acc."].join(" & ");
     let mut out = format!("% {}.\n% Needs \\usepackage{{multirow,booktabs,graphicx}}.\n", tex(&study.header()));
+    study.remarks().iter().for_each(|r| out.push_str(&format!("% Of the data, {}.\n", tex(r))));
     // The three of the paper, or what there is.
     let mut methods: Vec<&str> = study.methods.iter().copied().filter(|m| published::METHODS.contains(m)).collect();
     if methods.is_empty() {

@@ -66,7 +66,8 @@ fn means_and_deviations_are_those_of_the_definition() {
     assert!(text.contains("| a&lt; | 85.00 of 1 | **85.00** ± 7.07 |"), "what has failed does not compete: {text}");
     assert!(text.contains("| n/a | **55.00**"), "{text}");
     assert!(text.contains("without a&lt;, fold 1, seed 0: no &#124; &lt;luck&gt;"), "{text}");
-    let page = page(&study);
+    let page = page(&study, &[("latent <b>".into(), b"<svg/>".to_vec())]);
+    assert!(page.contains("<img alt=\"latent &lt;b&gt;\" src=\"data:image/svg+xml;base64,PHN2Zy8+\">"), "{page}");
     assert!(page.contains("<h1>A &amp; B</h1>") && page.contains("no | &lt;luck&gt;"), "{page}");
     assert!(
         page.contains("<th>a&lt;</th><td>85.00<span class=std> of 1</span></td><td><b>85.00</b><span class=std> ± 7.07</span></td>"),
@@ -113,7 +114,7 @@ fn figures_show_what_there_is() {
     let study = Study::new(&about, &cells);
     let svg = against_nu(&study).unwrap().svg();
     assert!(svg.contains("nu") && svg.contains("accuracy") && svg.contains("TNR85"), "{svg}");
-    assert!(page(&study).contains("Deep-MCDD against nu"));
+    assert!(page(&study, &[]).contains("Deep-MCDD against nu"));
     assert!(comparison("x", &[study], &["alad"]).is_err());
     cells.truncate(4);
     cells.extend(["a", "b"].map(|c| cell("alad", c, 0, 70, None)));
