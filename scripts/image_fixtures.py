@@ -6,10 +6,10 @@ resnet8.safetensors beside it, the state of a ResNet-8 as users of PyTorch save 
 
 Makes a virtual environment with torch 2.15.0, NumPy 2.4.6 and safetensors 0.7.0 (with packaging) in FOLDER (a temporary folder if not given), runs itself there
 and writes the file; `batchnorm_fixture.py` says how to have the small torch without CUDA. The networks are those of
-`benches/peers/image_worker.py`: ResNet-8 with 4, 8 and 16 channels and DenseNet-BC-16 with growth 4, images of 8 x 8 pixels
-with 3 channels, 5 outputs. Everything is computed in 64 bits from numbers that 32 bits hold, and written in 32.
+`benches/peers/image_worker.py`: ResNet-8 with 4, 8 and 16 channels, DenseNet-BC-16 with growth 4 and the first block of a
+ResNet with 32 channels, images of 8 x 8 pixels with 3 channels, 5 outputs. Everything is computed in 64 bits from numbers that 32 bits hold, and written in 32.
 
-For each network NET (`resnet`, `densenet`):
+For each network NET (`resnet`, `densenet`, `wide`):
 
     NET.images               4 images, [images, channels, height, width] as in PyTorch
     NET.matrix               the loss is sum(outputs * matrix)
@@ -131,6 +131,9 @@ def write(out):
     for name, net in networks():
         run(name, net, tensors)
     save_state(out.with_name("resnet8.safetensors"), tensors)
+    from image_worker import Resnet
+
+    run("wide", Resnet([1], 32, CHANNELS, OUTPUTS), tensors)
     header = {"__metadata__": {"made_by": f"scripts/image_fixtures.py with {', '.join(PINNED).replace('==', ' ')}"}}
     body = b""
     for name, tensor in tensors.items():

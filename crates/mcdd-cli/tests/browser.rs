@@ -262,7 +262,7 @@ fn models_without_classes_and_small_numbers_fit_a_phone() {
     let train =
         ["train", "known.csv", "--label", "none", "--method", "deep-svdd", "--epochs", "5", "-q", "-o", "m.mcdd"];
     lab.ok(&train);
-    let sets = ["--ood", "a/x.csv", "--ood", "b/x.csv", "--bootstrap", "0", "-q", "--report", "r.html"];
+    let sets = ["--ood", "a/x.csv", "b/x.csv", "--bootstrap", "0", "-q", "--report", "r.html"];
     lab.ok(&[&["evaluate", "m.mcdd", "test.csv", "--label", "none"], &sets[..]].concat());
     let (_, complaints) = open(&browser, &lab, "r.html", PHONE);
     assert!(complaints.is_empty(), "{complaints:?}");

@@ -3,6 +3,8 @@
 mod help;
 
 use std::fs;
+use std::path::Path;
+use std::process::Stdio;
 
 use help::{Lab, stderr, stdout};
 
@@ -33,6 +35,40 @@ fn folder(lab: &Lab, name: &str, kind: usize, count: usize) {
     for i in 0..count {
         let colour = [(60 + i * 37 % 190) as u8, (60 + i * 71 % 190) as u8, (60 + i * 13 % 190) as u8];
         fs::write(lab.path(&format!("{name}/{i:02}.bmp")), bmp(kind, i, colour)).unwrap();
+    }
+}
+
+/// Whether training has left a checkpoint somewhere below.
+fn checkpoint_below(folder: &Path) -> bool {
+    fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
+        let path = entry.path();
+        path.extension().is_some_and(|e| e == "checkpoint") || path.is_dir() && checkpoint_below(&path)
+    })
+}
+
+#[test]
+fn a_killed_study_goes_on_from_its_last_epoch() {
+    let lab = Lab::new();
+    folder(&lab, "photos/across", 0, 30);
+    folder(&lab, "photos/down", 1, 30);
+    folder(&lab, "dots", 2, 12);
+    let bench = |out: &'static str| {
+        let what = ["bench", "images", "--id", "photos", "--ood", "dots", "--net", "resnet8", "--epochs", "40"];
+        [&what[..], &["--methods", "deep-mcdd", "-o", out]].concat()
+    };
+    lab.ok(&bench("whole"));
+    let mut command = lab.std_command(&bench("parts"));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !checkpoint_below(&lab.path("parts")) && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let out = lab.ok(&bench("parts"));
+    assert!(!stderr(&out).contains("epoch 1 of 40"), "{}", stderr(&out));
+    for name in ["table.md", "table.csv", "table.tex", "index.html"] {
+        let [whole, parts] = ["whole", "parts"].map(|f| fs::read_to_string(lab.path(f).join(name)).unwrap());
+        assert_eq!(whole, parts, "{name}");
     }
 }
 
@@ -83,12 +119,9 @@ fn what_is_wrong_with_images_is_said() {
     lab.fails(&["train", "photos/down/00.bmp"], "no table");
     lab.fails(&["train", "photos", "--net", "mlp"], "is a folder");
     lab.fails(&["train", "photos", "--net", "mlp", "--augment", "off"], "mlp is for tables");
+    lab.fails(&["bench", "images", "--id", "photos", "--ood", "dots", "--net", "resnet8", "--methods", "best"], "best");
     lab.fails(
-        &["bench", "images", "--id", "photos", "--ood", "photos", "--net", "resnet8", "--methods", "best"],
-        "best",
-    );
-    lab.fails(
-        &["bench", "images", "--id", "photos", "--ood", "photos", "--net", "resnet8", "--methods", "paper"],
+        &["bench", "images", "--id", "photos", "--ood", "dots", "--net", "resnet8", "--methods", "paper"],
         "for tables",
     );
     fs::write(lab.path("photos/down/bad.png"), b"no picture").unwrap();
@@ -125,6 +158,7 @@ fn sets_of_images_are_compared() {
     assert!(stderr(&more).contains("2 of 4 cells are there"), "{}", stderr(&more));
     lab.fails(&["bench", "photos", "--id", "photos", "--net", "resnet8"], "bench images");
     lab.fails(&["bench", "images", "--id", "photos", "--net", "resnet8"], "--ood");
+    lab.fails(&["bench", "images", "--id", "photos", "--ood", "photos/", "--net", "resnet8"], "both known and unknown");
     lab.fails(
         &["bench", "images", "--id", "cifar10", "--net", "resnet8", "--data", "none", "--ood", "dots"],
         "CIFAR-10",

@@ -19,7 +19,7 @@ use crate::ui::{self, percent};
 const EXAMPLES: &str = "\
 Examples:
   mcdd evaluate flowers.mcdd test.csv                        accuracy, and how many rows are kept
-  mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --ood stones.csv
+  mcdd evaluate flowers.mcdd test.csv --ood weeds.csv stones.csv
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --json
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html    a page to look at
 
@@ -37,8 +37,8 @@ pub struct Args {
     #[arg(value_name = "DATA")]
     data: PathBuf,
 
-    /// Out-of-distribution rows; may be repeated, each is a set of its own
-    #[arg(long, value_name = "DATA")]
+    /// Out-of-distribution rows; each is a set of its own
+    #[arg(long, value_name = "DATA", num_args = 1..)]
     ood: Vec<PathBuf>,
 
     /// Print JSON

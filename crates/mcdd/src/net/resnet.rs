@@ -81,7 +81,13 @@ pub fn small_resnet(image: [usize; 3], depth: usize, factor: usize, latent: Opti
     stages(image, &[(depth - 2) / 6; 3], 16, factor, latent)
 }
 
-fn stages(image: [usize; 3], blocks: &[usize], first: usize, factor: usize, latent: Option<usize>) -> Result<Graph> {
+pub(super) fn stages(
+    image: [usize; 3],
+    blocks: &[usize],
+    first: usize,
+    factor: usize,
+    latent: Option<usize>,
+) -> Result<Graph> {
     if !(1..=64).contains(&factor) {
         return Err(Error::setting("the width factor must be from 1 to 64"));
     }

@@ -46,6 +46,10 @@ impl Args {
         let shape = train.shape();
         let names = self.ood.iter().flatten().flat_map(|n| n.split(',')).map(str::trim).filter(|n| !n.is_empty());
         let other = |name: &str| {
+            if name.trim_end_matches('/') == id.trim_end_matches('/') {
+                let error = mcdd::Error::setting(format!("{name} is both known and unknown"));
+                return Err(error.hint("give --ood other images than --id"));
+            }
             let images = match sets::find(name) {
                 Some(set) => of_set(set, Part::Test, Some(shape))?,
                 None => {

@@ -37,6 +37,8 @@ struct Tally {
     greyed: usize,
     coloured: usize,
     bad: usize,
+    /// Left out, as they are grey and others are not, or in colour.
+    other: usize,
     examples: Vec<String>,
     /// The classes of the bad images.
     bad_classes: BTreeSet<Arc<str>>,
@@ -202,12 +204,16 @@ impl Blocks {
                 ready.push(Ready { pixels, label: item.label.clone(), file: Arc::clone(&item.file), row: item.row });
                 Ok(())
             }
-            Err(_) if self.skip_bad => {
+            Err(problem) if self.skip_bad => {
+                self.tally.bad_classes.extend(item.label.clone());
+                if let Problem::Channels(_) = problem {
+                    self.tally.other += 1;
+                    return Ok(());
+                }
                 self.tally.bad += 1;
                 if self.tally.examples.len() < SHOWN {
                     self.tally.examples.push(place(&item.file, item.row));
                 }
-                self.tally.bad_classes.extend(item.label.clone());
                 Ok(())
             }
             Err(Problem::Bad(error)) => Err(error),
@@ -231,10 +237,18 @@ impl Blocks {
     /// What the user should know about the images read so far.
     pub fn notices(&self) -> Notices {
         let mut notices = self.notices.clone();
-        let Tally { resized, greyed, coloured, bad, examples, .. } = &self.tally;
+        let Tally { resized, greyed, coloured, bad, other, examples, .. } = &self.tally;
         if *bad > 0 {
             let more = if *bad > examples.len() { ", …" } else { "" };
             notices.push(format!("{} left out: {}{more}", count(*bad, "bad image"), examples.join(", ")));
+        }
+        if let Some(shape) = self.shape.filter(|_| *other > 0) {
+            let (these, first) = if shape.channels == 1 { ("colour", "grey") } else { ("grey", "in colour") };
+            notices.push(format!(
+                "{} left out, as the first ({}) is {first}; --channels 1 or --channels 3 keeps all",
+                count(*other, &format!("{these} image")),
+                self.first
+            ));
         }
         if let Some(shape) = self.shape.filter(|_| *resized > 0) {
             let why = match self.size {

@@ -109,7 +109,7 @@ impl Array {
             1 | 2 => 1,
             3 | 4 => 2,
             5..=7 => 4,
-            9 => 8,
+            9 | 12 | 13 => 8,
             other => return Err(bad(file, format!("labels are stored as the kind {other}, which is not known here"))),
         };
         let count = self.dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).filter(|&n| n <= most);
@@ -132,6 +132,10 @@ impl Array {
                 (6, &[a, b, c, d]) => i64::from(u32::from_le_bytes([a, b, c, d])),
                 (7, &[a, b, c, d]) => whole(f32::from_le_bytes([a, b, c, d]).into()),
                 (9, &[a, b, c, d, e, f, g, h]) => whole(f64::from_le_bytes([a, b, c, d, e, f, g, h])),
+                (12, &[a, b, c, d, e, f, g, h]) => i64::from_le_bytes([a, b, c, d, e, f, g, h]),
+                (13, &[a, b, c, d, e, f, g, h]) => {
+                    i64::try_from(u64::from_le_bytes([a, b, c, d, e, f, g, h])).unwrap_or(-1)
+                }
                 _ => -1,
             }
         };
@@ -346,7 +350,13 @@ mod tests {
     fn svhn_files() {
         let data: Vec<u8> = (0..2 * 3072).map(|i| (i * 11 % 255) as u8).collect();
         let x = array("X", 9, &[32, 32, 3, 2], 2, &data);
-        for y in [array("y", 6, &[2, 1], 9, &doubles(&[10.0, 3.0])), array("y", 9, &[2, 1], 2, &[10, 3])] {
+        let long: Vec<u8> = [10i64, 3].iter().flat_map(|v| v.to_le_bytes()).collect();
+        for y in [
+            array("y", 6, &[2, 1], 9, &doubles(&[10.0, 3.0])),
+            array("y", 9, &[2, 1], 2, &[10, 3]),
+            array("y", 14, &[2, 1], 12, &long),
+            array("y", 15, &[2, 1], 13, &long),
+        ] {
             for elements in [vec![x.clone(), y.clone()], vec![packed(&y), packed(&x)], vec![packed(&x), packed(&y)]] {
                 let images = read(&file(&elements), Label::Auto).unwrap();
                 assert_eq!((images.rows(), images.height, images.width, images.channels), (2, 32, 32, 3));

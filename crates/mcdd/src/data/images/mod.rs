@@ -150,7 +150,7 @@ impl Images {
                 .at_file(first)
                 .hint(
                     "put the images of each class in a folder of its own, all in one folder, and give that; or \
-                       give --label FILE with one label for each image, or --label none for methods that use no labels",
+                       give --label FILE with one label for each image",
                 ));
         }
         let mut gather = Gather::default();

@@ -211,10 +211,13 @@ pub fn latex(study: &Study) -> String {
         methods = study.methods.iter().copied().take(3).collect();
     }
     let names: Vec<String> = methods.iter().map(|m| tex(m)).collect();
+    let words = study.words();
+    let beside = study.papers().map_or(String::new(), |whose| format!(" Below ours: {}.", tex(&whose)));
     let _ = write!(
         out,
-        "\\begin{{table*}}\n\\caption{{{}. Mean over folds with the standard deviation as index; the best in bold.}}\n\\centering\\small\n\\resizebox{{\\textwidth}}{{!}}{{%\n\\begin{{tabular}}{{ll{}}}\n\\toprule\n\\multirow{{2}}{{*}}{{OOD}} & & {head} \\\\\n & & \\multicolumn{{{}}}{{c}}{{{}}} \\\\\n\\midrule\n",
+        "\\begin{{table*}}\n\\caption{{{}. Mean over {} with the standard deviation as index; the best in bold.{beside}}}\n\\centering\\small\n\\resizebox{{\\textwidth}}{{!}}{{%\n\\begin{{tabular}}{{ll{}}}\n\\toprule\n\\multirow{{2}}{{*}}{{OOD}} & & {head} \\\\\n & & \\multicolumn{{{}}}{{c}}{{{}}} \\\\\n\\midrule\n",
         tex(&study.header()),
+        words.runs,
         "c".repeat(PRINTED.len()),
         PRINTED.len(),
         names.join(" / ")
@@ -245,9 +248,11 @@ pub fn latex(study: &Study) -> String {
     out.push_str("\\bottomrule\n\\end{tabular}}\n\\end{table*}\n\n");
     let _ = write!(
         out,
-        "\\begin{{table}}\n\\caption{{{}. Means over the classes.}}\n\\centering\\small\n\\begin{{tabular}}{{l{}r}}\n\\toprule\nMethod & {head} & Folds \\\\\n\\midrule\n",
+        "\\begin{{table}}\n\\caption{{{}. Means over the {}.}}\n\\centering\\small\n\\begin{{tabular}}{{l{}r}}\n\\toprule\nMethod & {head} & {} \\\\\n\\midrule\n",
         tex(&study.header()),
-        "c".repeat(PRINTED.len())
+        words.rows,
+        "c".repeat(PRINTED.len()),
+        words.runs
     );
     let columns: Vec<Vec<Option<Stat>>> = PRINTED.iter().map(|key| row(study, None, metric(key))).collect();
     let bold: Vec<Vec<bool>> = columns.iter().map(|c| study.best(&study.methods, c)).collect();

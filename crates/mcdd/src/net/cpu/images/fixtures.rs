@@ -6,6 +6,7 @@ use super::super::pool::Pool;
 use super::super::tests::{close, wide};
 use super::tests::thin_resnet;
 use super::{ImageEngine, ImagePredictor, ImageScratch};
+use crate::net::resnet::stages;
 use crate::net::{Graph, Params, densenet};
 use crate::train::optim::{Optimizer, State, update};
 
@@ -72,4 +73,6 @@ fn networks_are_pytorchs() {
     let file = SafeTensors::deserialize(bytes).unwrap();
     check(&file, "resnet", &thin_resnet());
     check(&file, "densenet", &densenet([8, 8, 3], 16, 4, 0.5, Some(5)).unwrap());
+    // Wide enough for the convolutions that need fewer products.
+    check(&file, "wide", &stages([8, 8, 3], &[1], 32, 1, Some(5)).unwrap());
 }
