@@ -276,12 +276,17 @@ fn write(folder: &Path, study: &Study) -> mcdd::Result<()> {
     Ok(())
 }
 
-/// What `mcdd figure` has drawn into the folder, in the order of names.
+/// What `mcdd figure` has drawn into the folder, in the order of names; what is far larger is not from it.
 fn drawn(folder: &Path) -> mcdd::Result<Vec<(String, Vec<u8>)>> {
+    const LARGEST: u64 = 16 << 20;
     let io = |e| mcdd::Error::io(e, folder);
+    let figure = |path: &PathBuf| {
+        let there = path.metadata().is_ok_and(|m| m.is_file() && m.len() <= LARGEST);
+        there && path.extension() == Some("svg".as_ref())
+    };
     let mut paths: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(io)? {
-        paths.extend(Some(entry.map_err(io)?.path()).filter(|p| p.is_file() && p.extension() == Some("svg".as_ref())));
+        paths.extend(Some(entry.map_err(io)?.path()).filter(figure));
     }
     paths.sort();
     let read = |path: PathBuf| {
