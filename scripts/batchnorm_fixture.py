@@ -22,7 +22,7 @@ same number, and in training mode no value comes so close to 0 before a ReLU tha
                 the forward passes in training mode of the first batch and of all three, in order, the weights as they
                 are; after these, the latents of the first batch in evaluation mode
 
-PyTorch normalises a batch with the variance divided by its rows n, and moves the running variance towards that divided
+PyTorch normalizes a batch with the variance divided by its rows n, and moves the running variance towards that divided
 by n - 1: running = (1 - momentum) running + momentum new. Both are checked here against NumPy, the gradients against
 finite differences.
 """

@@ -107,7 +107,7 @@ class Data:
         assert softmax(self.test_logits).min() > 2e-7
         for a in (self.train, self.test, self.weight, self.train_logits, self.test_logits):
             assert (a.astype(np.float32) == a).all()
-        # Neighbours at the same distance would make LOF a matter of taste.
+        # Neighbors at the same distance would make LOF a matter of taste.
         for rows, skip in [(self.train, 1), (self.test, 0)]:
             distances = np.sort(((rows[:, None] - self.train[None]) ** 2).sum(axis=2), axis=1)
             for k in (5, 20):
@@ -155,8 +155,8 @@ def class_moments(train, labels):
 def squared_mahalanobis(rows, mean, covariance):
     import numpy as np
 
-    centred = rows - mean
-    return np.einsum("ij,ij->i", centred, np.linalg.solve(covariance, centred.T).T)
+    centerd = rows - mean
+    return np.einsum("ij,ij->i", centerd, np.linalg.solve(covariance, centerd.T).T)
 
 
 def tied_covariance(train, labels):
@@ -208,7 +208,7 @@ def local_outlier_factor(train, rows, k):
     """Breunig et al. 2000, of rows that are not among the training rows."""
     import numpy as np
 
-    def neighbours(rows, skip):
+    def neighbors(rows, skip):
         distances = np.sqrt(((rows[:, None] - train[None]) ** 2).sum(axis=2))
         order = np.argsort(distances, axis=1)[:, skip : skip + k]
         return order, np.take_along_axis(distances, order, axis=1)
@@ -216,15 +216,15 @@ def local_outlier_factor(train, rows, k):
     def density(order, distances):
         return 1 / np.maximum(distances, k_distance[order]).mean(axis=1)
 
-    own = neighbours(train, 1)
+    own = neighbors(train, 1)
     k_distance = own[1][:, -1]
     own_density = density(*own)
-    order, distances = neighbours(rows, 0)
+    order, distances = neighbors(rows, 0)
     return own_density[order].mean(axis=1) / density(order, distances)
 
 
 def mixture(train, labels, rows, kind, ridge):
-    """Expectation-maximisation from the labels to the fixed point, and the log-density."""
+    """Expectation-maximization from the labels to the fixed point, and the log-density."""
     import numpy as np
 
     share, identity = np.eye(CLASSES)[labels], np.eye(train.shape[1])
@@ -418,17 +418,17 @@ def on_classes(entries, data):
     uniform = np.full(CLASSES, 1 / CLASSES)
     constant = 0.5 * WIDTH * np.log(2 * np.pi)
 
-    def tensors(normalised):
-        rows = (unit(data.train), unit(data.test)) if normalised else (data.train, data.test)
+    def tensors(normalized):
+        rows = (unit(data.train), unit(data.test)) if normalized else (data.train, data.test)
         return *rows, *map(torch.tensor, rows)
 
     scaled = f"the peer's half distance under the scatter that is not divided by N: times -2 N, N = {n}"
-    for normalised, spec in [(False, "mahalanobis"), (True, "mahalanobis++")]:
-        train, test, train_t, test_t = tensors(normalised)
+    for normalized, spec in [(False, "mahalanobis"), (True, "mahalanobis++")]:
+        train, test, train_t, test_t = tensors(normalized)
         # Its ridge of 1e-6 on the scatter moves nothing that counts.
         found = -2 * n * ood.Mahalanobis(None).fit_features(train_t, labels).predict_features(test_t).numpy()
         definition = -nearest_class(train, data.labels, test)
-        why = scaled + ("; features of unit length" if normalised else "")
+        why = scaled + ("; features of unit length" if normalized else "")
         entries.add(spec, peer + "Mahalanobis", found, why, definition)
 
         means = NearestCentroid().fit(train, data.labels).centroids_
@@ -456,7 +456,7 @@ def on_classes(entries, data):
         own, new = (-np.log1p(2 * n * mahalanobis.predict_features(x[:, columns]).numpy()) for x in (train_t, test_t))
         layers.append((new - own.mean()) / own.std())
     why = (
-        "two layers: mean over layers of -log(1 + d), standardised on the training rows; d is the peer's distance "
+        "two layers: mean over layers of -log(1 + d), standardized on the training rows; d is the peer's distance "
         "times 2 N, the rest is mcdd's own rule; the factor is open as a deviation may be divided by N or N - 1"
     )
     more = dict(agree="affine", parts=[split, WIDTH - split])
@@ -489,7 +489,7 @@ def on_classes(entries, data):
     peer_qda = learn + "QuadraticDiscriminantAnalysis"
     entries.add("gda:covariance=full:shrinkage=0", peer_qda, found, why, definition)
 
-    # Its own shrinkage="auto" would standardise the features first: another estimate.
+    # Its own shrinkage="auto" would standardize the features first: another estimate.
     qda = QuadraticDiscriminantAnalysis(solver="eigen", priors=uniform, covariance_estimator=LedoitWolf())
     found = qda.fit(train, data.labels).decision_function(test).max(axis=1) + np.log(CLASSES)
     why = "the same with each class's covariance by Ledoit and Wolf, on the features as they are"
@@ -513,8 +513,8 @@ def on_last_layer(entries, data):
     vim = ood.ViM(None, d=4, w=torch.tensor(data.weight), b=torch.tensor(data.bias))
     found = -vim.fit_features(train, labels).predict_features(test).numpy()
     origin = -np.linalg.pinv(data.weight) @ data.bias
-    centred = data.train - origin
-    vectors = np.linalg.svd(centred, full_matrices=False)[2][4:]
+    centerd = data.train - origin
+    vectors = np.linalg.svd(centerd, full_matrices=False)[2][4:]
     virtual, train_virtual = (np.linalg.norm((x - origin) @ vectors.T, axis=1) for x in (data.test, data.train))
     alpha = data.train_logits.max(axis=1).mean() / train_virtual.mean()
     why = "energy less alpha times the part outside the 4 main directions about -W^+ b; 32 bits"
@@ -573,15 +573,15 @@ def on_features(entries, data):
     learn, py = f"scikit-learn {sklearn.__version__} ", f"PyOD {pyod.__version__} "
     labels = torch.tensor(data.labels)
 
-    for normalise, spec in [(False, "knn:k=5:normalise=no"), (True, "knn:k=5:normalise=yes")]:
-        train, test = (unit(data.train), unit(data.test)) if normalise else (data.train, data.test)
+    for normalize, spec in [(False, "knn:k=5:normalize=no"), (True, "knn:k=5:normalize=yes")]:
+        train, test = (unit(data.train), unit(data.test)) if normalize else (data.train, data.test)
         definition = -kth_distance(train, test, 5)
-        why = "minus the distance to the 5th neighbour" + (", features of unit length" if normalise else "")
+        why = "minus the distance to the 5th neighbor" + (", features of unit length" if normalize else "")
         found = -NearestNeighbors(n_neighbors=5).fit(train).kneighbors(test)[0][:, -1]
         entries.add(spec, learn + "NearestNeighbors", found, why, definition)
         found = -KNN(n_neighbors=5, method="largest").fit(train).decision_function(test)
         entries.add(spec, py + "KNN", found, why, definition)
-        knn = ood.KNN(None, k=5, normalize=normalise).fit_features(torch.tensor(data.train), labels)
+        knn = ood.KNN(None, k=5, normalize=normalize).fit_features(torch.tensor(data.train), labels)
         found = -knn.predict_features(torch.tensor(data.test)).numpy()
         entries.add(spec, f"pytorch-ood {pytorch_ood.__version__} KNN", found, why, definition)
 
@@ -606,7 +606,7 @@ def on_features(entries, data):
                     assert np.allclose(found, definition, rtol=1e-4), (ours, seed, start)
             soft = (mix.predict_proba(train).max(axis=1) < 0.95).sum()
             why = f"log-density with all constants; 40 starts of the peer end here; {soft} rows belong to no blob alone"
-            spec = f"gmm:components={CLASSES}:covariance={ours}:regularisation=1e-6:iterations=10000:tolerance=1e-12"
+            spec = f"gmm:components={CLASSES}:covariance={ours}:regularization=1e-6:iterations=10000:tolerance=1e-12"
             more = dict(tolerance=1e-3) | ({} if columns is None else {"columns": columns})
             entries.add(spec, learn + "GaussianMixture", found, why, definition, **more)
             if ours == "full":
@@ -623,7 +623,7 @@ def on_features(entries, data):
         found = OneClassSVM(tol=1e-8, **theirs).fit(data.train).decision_function(data.test)
         entries.add("ocsvm:" + spec, learn + "OneClassSVM", found, why, total * exact, tolerance=1e-2)
         why = (
-            "R^2 less the squared distance to the centre: as K(x, x) = 1, the dual is that of the one-class SVM, and "
+            "R^2 less the squared distance to the center: as K(x, x) = 1, the dual is that of the one-class SVM, and "
             f"this is twice its decision with weights that add up to 1, so times 2 / {total:g}; {off}"
         )
         entries.add("svdd:" + spec, learn + "OneClassSVM", 2 * found / total, why, 2 * exact, tolerance=1e-2)

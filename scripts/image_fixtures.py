@@ -25,7 +25,7 @@ For the ResNet-8 with 16, 32 and 64 channels:
 
     init.images              12 images of bytes, [images, height, width, channels]; each channel of each image has the same
                              values in another order, so that any of them have the same mean and deviation
-    init.latents             of these images, normalised by channel, before the linear layer, in evaluation mode
+    init.latents             of these images, normalized by channel, before the linear layer, in evaluation mode
 """
 
 import json

@@ -77,7 +77,7 @@ def cases():
     yield "small", rng.normal(1, 1, 30) * 1e-310, rng.normal(0, 1, 30) * 1e-310
     yield "many magnitudes", 10.0 ** rng.uniform(-300, 300, 30), -(10.0 ** rng.uniform(-300, 300, 30))
     yield "mixed magnitudes", 10.0 ** rng.uniform(-20, 22, 30), 10.0 ** rng.uniform(-22, 20, 30)
-    yield "neighbouring doubles", 1 + rng.integers(1, 9, 30) * 2.0**-52, 1 + rng.integers(0, 8, 30) * 2.0**-52
+    yield "neighboring doubles", 1 + rng.integers(1, 9, 30) * 2.0**-52, 1 + rng.integers(0, 8, 30) * 2.0**-52
     yield "log-densities", -rng.chisquare(128, 40) / 2, -rng.chisquare(128, 40) * 0.8
 
     for scale, classes in [(4, 3), (12, 5), (30, 10), (60, 10)]:

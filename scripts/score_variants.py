@@ -4,7 +4,7 @@
     cargo run --release -p mcdd --example latents -- STUDY/gas first batch*.dat
     python3 scripts/score_variants.py STUDY/gas STUDY/drive ...
 
-Needs NumPy and scikit-learn. Every score is fitted on training rows and standardised on held-out rows; test and left-out
+Needs NumPy and scikit-learn. Every score is fitted on training rows and standardized on held-out rows; test and left-out
 rows are scored and nothing else. The share of test rows that are clipped goes to stderr. Prints the mean and the worst AUROC of each score for each table, and its mean paired
 difference to the first score with the standard error over scenarios.
 """
@@ -80,7 +80,7 @@ def variants(d):
     # Other scores on the same networks.
     out["first network alone"] = each[0]
     out["distance without logarithm"] = mean(-n[:, 0] for n in near)
-    out["5th neighbour"] = mean(log(n[:, 4]) for n in near)
+    out["5th neighbor"] = mean(log(n[:, 4]) for n in near)
     out["distance to the nearest class"] = -d["d"].min(axis=1)
     winner = p.argmax(axis=1)
     own = []

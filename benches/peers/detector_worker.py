@@ -157,13 +157,13 @@ def rmd_numpy():
     import scipy
 
     def fit():
-        means, centre = class_means(), train.mean(axis=0)
-        white, background = whitener(train - means[labels]), whitener(train - centre)
-        return white, means @ white, background, centre @ background
+        means, center = class_means(), train.mean(axis=0)
+        white, background = whitener(train - means[labels]), whitener(train - center)
+        return white, means @ white, background, center @ background
 
     def score(fitted):
-        white, means, background, centre = fitted
-        return ((test @ background - centre) ** 2).sum(axis=1) - nearest_mean(test @ white, means)
+        white, means, background, center = fitted
+        return ((test @ background - center) ** 2).sum(axis=1) - nearest_mean(test @ white, means)
 
     return versions(np, scipy), fit, score
 
@@ -179,7 +179,7 @@ def lof_sklearn():
 
 
 def ocsvm_sklearn():
-    """libsvm, which has one thread; a cache of 1 GB instead of 200 MB, in its favour."""
+    """libsvm, which has one thread; a cache of 1 GB instead of 200 MB, in its favor."""
     import sklearn
     from sklearn.svm import OneClassSVM
 

@@ -38,7 +38,7 @@ torch.set_num_threads(spec["threads"])
 
 
 class Net(torch.nn.Module):
-    """d -> 128 -> 128 -> 128 and the distances to the class centres.
+    """d -> 128 -> 128 -> 128 and the distances to the class centers.
 
     sigma is held at 1, so D_k = ||z - mu_k||^2 / 2: the division and the logarithm are left
     out altogether, which is to PyTorch's advantage.

@@ -19,7 +19,7 @@ HOLDOUT, CLIP = 0.1, 5.0
 
 
 class Net(torch.nn.Module):
-    """d -> 128 -> BatchNorm -> ReLU -> 128 -> BatchNorm -> ReLU -> 32, and the distances to the class centres.
+    """d -> 128 -> BatchNorm -> ReLU -> 128 -> BatchNorm -> ReLU -> 32, and the distances to the class centers.
 
     sigma is held at 1, so D_k = ||z - mu_k||^2 / 2 and nothing is divided.
     """

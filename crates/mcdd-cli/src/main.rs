@@ -25,7 +25,7 @@ Examples:
   mcdd score --detector knn --train-features f.npy --features g.npy    features from your own network
 
 Exit codes: 0 done, 1 a row was unknown (predict --fail-on-unknown), 2 error, 3 a part failed and 130 stopped (bench).
-Colours are off where NO_COLOR is set or stderr is no terminal.";
+Colors are off where NO_COLOR is set or stderr is no terminal.";
 
 /// Train classifiers that put a class on what they know and say "unknown" to what they don't
 #[derive(Parser)]

@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use mcdd::train::{Epoch, Watch};
+use mcdd::train::{Callback, Epoch};
 
-fn colour() -> bool {
+fn color() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-fn say(colour_code: &str, head: &str, text: &str) {
-    let line =
-        if colour() { format!("\x1b[{colour_code}m{head}:\x1b[0m {text}\n") } else { format!("{head}: {text}\n") };
+fn say(color_code: &str, head: &str, text: &str) {
+    let line = if color() { format!("\x1b[{color_code}m{head}:\x1b[0m {text}\n") } else { format!("{head}: {text}\n") };
     // Where nobody listens there is nobody to tell.
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }
@@ -110,7 +109,7 @@ fn bar(total: usize, members: usize) -> ProgressBar {
     let bar = ProgressBar::new(total as u64);
     let networks = if members > 1 { format!(" of {members} networks") } else { String::new() };
     let plain = format!("{{bar:30}} {{pos}}/{{len}} epochs{networks}  {{msg}}  {{eta}} left");
-    let template = if colour() { plain.replace("bar:30", "bar:30.cyan") } else { plain };
+    let template = if color() { plain.replace("bar:30", "bar:30.cyan") } else { plain };
     bar.set_style(ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
@@ -123,13 +122,13 @@ pub fn bytes_bar(name: &str) -> Option<ProgressBar> {
     }
     let bar = ProgressBar::no_length();
     let plain = "{bar:30} {bytes}/{total_bytes}  {msg}  {bytes_per_sec}  {eta} left";
-    let template = if colour() { plain.replace("bar:30", "bar:30.cyan") } else { plain.into() };
+    let template = if color() { plain.replace("bar:30", "bar:30.cyan") } else { plain.into() };
     bar.set_style(ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message(name.to_owned());
     Some(bar)
 }
 
-impl Watch for Progress {
+impl Callback for Progress {
     fn notices(&self, notices: &[String]) {
         if !self.quiet {
             notices.iter().for_each(|n| note(n));
@@ -147,8 +146,8 @@ impl Watch for Progress {
     fn epoch(&self, member: usize, e: &Epoch) {
         let Ok(mut shown) = self.shown.lock() else { return };
         let Some(s) = shown.as_mut().filter(|_| !self.quiet) else { return };
-        let accuracy = e.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)));
-        let text = format!("loss {:.4}, held-out loss {:.4}, held-out accuracy {accuracy}", e.loss, e.held_out_loss);
+        let accuracy = e.validation_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)));
+        let text = format!("loss {:.4}, held-out loss {:.4}, held-out accuracy {accuracy}", e.loss, e.validation_loss);
         s.done += 1;
         if let Some(bar) = &s.bar {
             bar.set_message(text);

@@ -183,7 +183,7 @@ fn hostile_names_are_text() {
         "--> ]]> </style></title></script><script>window.hacked=1</script>".to_owned(),
     ];
     let quoted = |t: &str| format!("\"{t}\"");
-    let header = format!("{},{},colour,label", quoted(script), quoted(&names[1]));
+    let header = format!("{},{},color,label", quoted(script), quoted(&names[1]));
     let row = |i: usize| {
         let k = i % 5;
         let noise = (i * 7919 % 101) as f64 / 100.0;
@@ -251,7 +251,7 @@ fn models_without_classes_and_small_numbers_fit_a_phone() {
     let lab = Lab::new();
     let noise = |i: usize| (i * 7919 % 101) as f64 / 100.0;
     let row = |i: usize| format!("{},{},{}", 1e-7 * noise(i), 1e9 + noise(3 * i + 1), ["red", ""][i % 2]);
-    let header = "mass,distance,colour";
+    let header = "mass,distance,color";
     lab.write("known.csv", &table(200, row, header));
     lab.write("test.csv", &table(60, |i| row(i + 500), header));
     for (folder, shift) in [("a", 20.0), ("b", 0.0)] {

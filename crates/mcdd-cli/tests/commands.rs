@@ -82,7 +82,7 @@ fn presets_are_where_settings_begin() {
     for wrong in [["--preset", "fst"], ["--clip", "five"], ["--steps", "-1"]] {
         assert_eq!(lab.command(&[&train[..], &wrong].concat()).output().unwrap().status.code(), Some(2), "{wrong:?}");
     }
-    lab.fails(&[&train[..], &["--batch", "1"]].concat(), "too small to be normalised");
+    lab.fails(&[&train[..], &["--batch", "1"]].concat(), "too small to be normalized");
     lab.fails(&[&train[..], &["--method", "deep-svdd", "--batch-norm", "on"]].concat(), "cannot have");
 }
 
@@ -165,14 +165,14 @@ fn missing_cells_categories_and_constants_are_told() {
         let number = if i.is_multiple_of(10) { "NA".into() } else { (i % 7).to_string() };
         format!("{number},{},5,{}", ["red", "green", "blue"][i % 3], class(i))
     };
-    lab.write("t.csv", &table(200, row, "n,colour,same,label"));
+    lab.write("t.csv", &table(200, row, "n,color,same,label"));
     let talk = stderr(&lab.ok(&["train", "t.csv", "-o", "t.mcdd", "--epochs", "2"]));
     assert!(talk.contains("same") && talk.contains("constant") && talk.contains("missing"), "{talk}");
-    lab.write("new.csv", "n,colour\n3,teal\n,red\n2,blue\n");
+    lab.write("new.csv", "n,color\n3,teal\n,red\n2,blue\n");
     let talk = stderr(&lab.ok(&["predict", "t.mcdd", "new.csv"]));
     assert!(talk.contains("teal") && talk.contains("missing"), "{talk}");
     let text = stdout(&lab.ok(&["inspect", "t.mcdd"]));
-    assert!(text.contains("colour (3)") && text.contains("same (constant)"), "{text}");
+    assert!(text.contains("color (3)") && text.contains("same (constant)"), "{text}");
 }
 
 #[test]

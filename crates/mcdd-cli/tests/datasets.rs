@@ -98,7 +98,7 @@ fn fetched_whole_and_listed() {
     fs::remove_file(lab.path("d/shuttle/shuttle.tst")).unwrap();
     let text = stdout(&quiet(&lab, &["datasets", "--data", "d"]).output().unwrap());
     assert!(text.contains("incomplete  Shuttle: 43,500 of 58,000 rows, without shuttle.tst (d/shuttle)"), "{text}");
-    assert!(text.contains("missing     GasSensor: not there") && text.contains("licence: CC BY 4.0"), "{text}");
+    assert!(text.contains("missing     GasSensor: not there") && text.contains("license: CC BY 4.0"), "{text}");
     let out = quiet(&lab, &["datasets", "--json"]).env("MCDD_DATA", "d").output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 10);

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use help::{Lab, stderr, stdout};
 
 /// A picture of 8x8 as BMP: bars across for 0, bars down for 1, dots for 2.
-fn bmp(kind: usize, shift: usize, colour: [u8; 3]) -> Vec<u8> {
+fn bmp(kind: usize, shift: usize, color: [u8; 3]) -> Vec<u8> {
     let mut out = b"BM".to_vec();
     for v in [54u32 + 192, 0, 54, 40, 8, 8] {
         out.extend(v.to_le_bytes());
@@ -24,7 +24,7 @@ fn bmp(kind: usize, shift: usize, colour: [u8; 3]) -> Vec<u8> {
                 1 => (x + shift) % 4 < 2,
                 _ => (x + y + shift).is_multiple_of(3),
             };
-            out.extend(if on { colour } else { [0; 3] });
+            out.extend(if on { color } else { [0; 3] });
         }
     }
     out
@@ -33,8 +33,8 @@ fn bmp(kind: usize, shift: usize, colour: [u8; 3]) -> Vec<u8> {
 fn folder(lab: &Lab, name: &str, kind: usize, count: usize) {
     fs::create_dir_all(lab.path(name)).unwrap();
     for i in 0..count {
-        let colour = [(60 + i * 37 % 190) as u8, (60 + i * 71 % 190) as u8, (60 + i * 13 % 190) as u8];
-        fs::write(lab.path(&format!("{name}/{i:02}.bmp")), bmp(kind, i, colour)).unwrap();
+        let color = [(60 + i * 37 % 190) as u8, (60 + i * 71 % 190) as u8, (60 + i * 13 % 190) as u8];
+        fs::write(lab.path(&format!("{name}/{i:02}.bmp")), bmp(kind, i, color)).unwrap();
     }
 }
 

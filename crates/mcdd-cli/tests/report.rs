@@ -18,11 +18,11 @@ fn data(lab: &Lab, page: &str) -> Value {
 fn row(i: usize) -> String {
     let noise = |k: usize| ((i * 37 + k * 11) % 101) as f64 / 50.0 - 1.0;
     let side = if class(i) == "even" { 5.0 } else { -5.0 };
-    let colour = if class(i) == "even" { "red" } else { "blue" };
-    format!("{},{},{},{},{colour},{}", 100.0 + noise(1), side + noise(2), noise(3), 0.001 * noise(4), class(i))
+    let color = if class(i) == "even" { "red" } else { "blue" };
+    format!("{},{},{},{},{color},{}", 100.0 + noise(1), side + noise(2), noise(3), 0.001 * noise(4), class(i))
 }
 
-const HEADER: &str = "a,b,c,d,colour,label";
+const HEADER: &str = "a,b,c,d,color,label";
 
 fn trained() -> Lab {
     let lab = Lab::new();
@@ -99,7 +99,7 @@ fn explain_names_the_column() {
     let csv = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--format", "csv"]));
     assert_eq!(csv.lines().count(), 1 + 8 * 5);
     assert!(csv.starts_with("row,verdict,label,confidence,p_value,rank,column,value,usual,deviations,gain\n"));
-    assert!(csv.contains(",colour,not seen in training,red (100%),,"), "{csv}");
+    assert!(csv.contains(",color,not seen in training,red (100%),,"), "{csv}");
     let json = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--format", "jsonl", "--unknown", "--tpr", "0.9"]));
     let rows: Vec<Value> = json.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert!(rows.iter().all(|r| r["verdict"] == "unknown") && rows.iter().any(|r| r["row"] == 2), "{json}");

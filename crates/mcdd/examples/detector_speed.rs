@@ -12,8 +12,8 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use mcdd::detector::{DetectorConfig, Fitted, Rows, Training};
-use mcdd::net::cpu::pool::Pool;
+use mcdd::compute::pool::Pool;
+use mcdd::detector::{DetectorConfig, Features, Fitted, Training};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().collect();
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (test, _) = numbers(&directory.join("test.npy"), "<f4", f32::from_le_bytes)?;
     let (labels, _) = numbers(&directory.join("labels.npy"), "<u4", u32::from_le_bytes)?;
     let training = Training {
-        rows: Rows { count: train.len() / width, features: &train, logits: &[] },
+        rows: Features { count: train.len() / width, features: &train, logits: &[] },
         labels: Some(&labels),
         classes: labels.iter().max().map_or(0, |&y| y as usize + 1),
         ..Training::default()
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let fitted = Fitted::new(&config, &training, &pool)?;
     let fit = start.elapsed().as_secs_f64();
     let start = Instant::now();
-    let scores = fitted.score(&Rows { count: test.len() / width, features: &test, logits: &[] }, &pool)?;
+    let scores = fitted.score(&Features { count: test.len() / width, features: &test, logits: &[] }, &pool)?;
     let score = start.elapsed().as_secs_f64();
     println!("{{\"fit\": {fit:.6}, \"score\": {score:.6}}}");
     if let Some(file) = value("--scores") {

@@ -8,8 +8,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use mcdd::net::cpu::pool::{Pool, chunks};
-use mcdd::net::cpu::{ImageEngine, ImagePredictor, ImageScratch};
+use mcdd::compute::pool::{Pool, chunks};
+use mcdd::net::cpu::{ImageBuffers, ImageEngine, ImagePredictor};
 use mcdd::net::{Graph, NetName};
 use mcdd::seed::Stream;
 use mcdd::train::optim::{Optimizer, State, update};
@@ -86,7 +86,7 @@ fn train(graph: &Graph, x: &[f32], pool: &Pool, seconds: f64, seed: &mut Stream)
         let loss = cross_entropy(z, &labels, dz);
         engine.backward(&params, x, &mut gradients[0], pool);
         update(&optimizer, 1e-3, 1e-4, 1, &mut params, &gradients, &mut state, pool);
-        engine.absorb(&mut params);
+        engine.update_running_stats(&mut params);
         engine.load(&params, pool);
         steps += 1;
         if steps == 1 {
@@ -116,7 +116,7 @@ fn predict(graph: &Graph, x: &[f32], pool: &Pool, seconds: f64, seed: &mut Strea
     let net = ImagePredictor::new(graph, &graph.init(seed)).expect("a network of images runs");
     let images = x.len() / graph.input;
     let each = images.div_ceil(pool.threads());
-    let mut scratches: Vec<ImageScratch> = vec![ImageScratch::default(); images.div_ceil(each)];
+    let mut scratches: Vec<ImageBuffers> = vec![ImageBuffers::default(); images.div_ceil(each)];
     let (mut steps, mut clock) = (0, Clock::new());
     loop {
         pool.split(chunks(&mut scratches, 1), |i, scratch| {

@@ -23,7 +23,7 @@ fn main() -> mcdd::Result<()> {
     let rows: Vec<usize> = (0..images.rows()).collect();
     let start = Instant::now();
     let spec = ImageSpec::fit(&images, &rows)?;
-    println!("normalisation fitted in {:.3} s", start.elapsed().as_secs_f64());
+    println!("normalization fitted in {:.3} s", start.elapsed().as_secs_f64());
     // Interleaved, so that what else the machine does meets all of them.
     for round in 0..3 {
         for augment in [None, Some(Augment::default())] {

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use mcdd::net::cpu::pool::Pool;
+use mcdd::compute::pool::Pool;
 
 const LOOPS: usize = 9;
 

@@ -17,9 +17,9 @@ const SIZE: f64 = 460.0;
 /// The projection onto the first two principal components of `rows`, by power iteration.
 fn principal(rows: &[f32], width: usize) -> impl Fn(&[f32]) -> Vec<[f64; 2]> + use<> {
     let n = (rows.len() / width) as f64;
-    let mut centre = vec![0.0f64; width];
+    let mut center = vec![0.0f64; width];
     for row in rows.chunks_exact(width) {
-        centre.iter_mut().zip(row).for_each(|(c, &v)| *c += f64::from(v) / n);
+        center.iter_mut().zip(row).for_each(|(c, &v)| *c += f64::from(v) / n);
     }
     let mut axes: Vec<Vec<f64>> = Vec::new();
     for a in 0..2 {
@@ -27,8 +27,8 @@ fn principal(rows: &[f32], width: usize) -> impl Fn(&[f32]) -> Vec<[f64; 2]> + u
         for _ in 0..200 {
             let mut next = vec![0.0; width];
             for row in rows.chunks_exact(width) {
-                let along: f64 = row.iter().zip(&centre).zip(&axis).map(|((&v, c), a)| (f64::from(v) - c) * a).sum();
-                next.iter_mut().zip(row).zip(&centre).for_each(|((o, &v), c)| *o += along * (f64::from(v) - c));
+                let along: f64 = row.iter().zip(&center).zip(&axis).map(|((&v, c), a)| (f64::from(v) - c) * a).sum();
+                next.iter_mut().zip(row).zip(&center).for_each(|((o, &v), c)| *o += along * (f64::from(v) - c));
             }
             for other in &axes {
                 let along: f64 = next.iter().zip(other).map(|(a, b)| a * b).sum();
@@ -41,7 +41,7 @@ fn principal(rows: &[f32], width: usize) -> impl Fn(&[f32]) -> Vec<[f64; 2]> + u
     }
     move |rows| {
         let along = |row: &[f32], a: &[f64]| {
-            row.iter().zip(&centre).zip(a).map(|((&v, c), a)| (f64::from(v) - c) * a).sum::<f64>()
+            row.iter().zip(&center).zip(a).map(|((&v, c), a)| (f64::from(v) - c) * a).sum::<f64>()
         };
         rows.chunks_exact(width).map(|r| [along(r, &axes[0]), along(r, &axes[1])]).collect()
     }
@@ -84,8 +84,8 @@ fn main() -> mcdd::Result<()> {
         ))?;
     }
     for (i, z) in id.iter().enumerate() {
-        let colour = COLOURS[test.label(i).unwrap_or(0) as usize];
-        draw(format!("<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{colour}\"/>", at(z[0]), at(z[1])))?;
+        let color = COLOURS[test.label(i).unwrap_or(0) as usize];
+        draw(format!("<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{color}\"/>", at(z[0]), at(z[1])))?;
     }
     for (k, mean) in means.iter().enumerate() {
         draw(format!(

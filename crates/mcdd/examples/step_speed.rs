@@ -10,13 +10,13 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use mcdd::compute::pool::Pool;
 use mcdd::head::{Head, HeadConfig};
-use mcdd::net::cpu::pool::Pool;
 use mcdd::net::cpu::{Engine, Predictor};
 use mcdd::net::{Params, mlp, mlp_with};
 use mcdd::seed::Stream;
 use mcdd::train::optim::{Optimizer, State, update};
-use mcdd::train::{Rows, Shards};
+use mcdd::train::{LabeledRows, Shards};
 
 const BATCH: usize = 200;
 const ROWS: usize = 6000;
@@ -87,14 +87,14 @@ fn train(graph: &mcdd::net::Graph, s: &mut Setup, threads: usize, seconds: f64, 
     let (mut start, mut busy) = (Instant::now(), cpu_seconds());
     loop {
         for batch in order.chunks_exact(BATCH) {
-            let data = Rows { x: &s.x, y: &s.y };
+            let data = LabeledRows { x: &s.x, y: &s.y };
             black_box(shards.run(&engine, &s.params, s.head.as_ref(), data, batch, &pool));
             steps += 1;
             let (net, head) = (shards.net_gradients(), shards.head_gradients());
             update(&optimizer, 1e-3, 0.0, steps, &mut s.params, net, &mut states.0, &pool);
             update(&optimizer, 1e-3, 0.0, steps, s.head.params_mut(), head, &mut states.1, &pool);
             s.head.project();
-            engine.absorb(&mut s.params, shards.net_gradients());
+            engine.update_running_stats(&mut s.params, shards.net_gradients());
             engine.load(&s.params, &pool);
         }
         if steps == (ROWS / BATCH) as u64 {
@@ -125,7 +125,7 @@ fn cpu_seconds() -> f64 {
 
 /// The rate of a product whose operands stay in the first-level cache: what no matrix product can exceed by much.
 fn peak(threads: usize, seconds: f64) -> f64 {
-    use mcdd::net::cpu::gemm::{Panels, Then, ZERO, pack, product};
+    use mcdd::compute::gemm::{Panels, Then, ZERO, pack, product};
     let (m, k, n) = (6 * 4, 192, 16);
     let mut lines = vec![ZERO; Panels::lines(k, n)];
     pack(&mut lines, &vec![0.5; k * n], k, n, 0);

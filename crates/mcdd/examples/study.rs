@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `default` compares the presets with the usual scores, `networks` other networks and ways of training than the default's, `scores` other detectors on the default's networks,
-//! `rows` fewer rows for its neighbours, `steps` budgets of steps. Seed `s` tests fold `s % 5` of 5. Results are appended to `FOLDER/cells.tsv` as they come, and a
+//! `rows` fewer rows for its neighbors, `steps` budgets of steps. Seed `s` tests fold `s % 5` of 5. Results are appended to `FOLDER/cells.tsv` as they come, and a
 //! run that was stopped goes on where it was. The table is printed as Markdown at the end, with the mean paired difference in AUROC to the first row and its standard error over
 //! scenarios.
 
@@ -107,7 +107,7 @@ fn scores() -> Result<Vec<Contender>, Failure> {
     Ok(all)
 }
 
-/// Fewer training rows kept for the neighbours of the default.
+/// Fewer training rows kept for the neighbors of the default.
 fn rows() -> Result<Vec<Contender>, Failure> {
     let mut all = vec![("best | as it is".to_owned(), Preset::Best.settings())];
     for rows in [20_000, 10_000, 5_000, 1_000] {

@@ -73,7 +73,7 @@ impl Container {
         }
     }
 
-    /// The same without the promise that all are finite: the state of an optimiser may overflow and training go on.
+    /// The same without the promise that all are finite: the state of an optimizer may overflow and training go on.
     ///
     /// # Errors
     /// If there is no such tensor.

@@ -22,6 +22,7 @@
 //! The parts, from left to right as data flows: [`data`], [`net`], [`head`], [`detector`], [`train`], [`model`];
 //! [`metrics`] and [`protocol`] look at scores, [`report`] draws them. [`detector`] also serves features from any other network.
 
+pub mod compute;
 pub mod container;
 pub mod data;
 pub mod detector;

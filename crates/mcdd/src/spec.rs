@@ -120,7 +120,7 @@ fn nearest<'a>(word: &str, names: &[&'a str]) -> Vec<&'a str> {
     scored.into_iter().take(4).map(|s| s.1).collect()
 }
 
-/// Insertions, deletions, changes and swaps of neighbours between two words.
+/// Insertions, deletions, changes and swaps of neighbors between two words.
 fn edits(a: &[char], b: &[char]) -> usize {
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
     for i in 1..=a.len() {

@@ -130,7 +130,7 @@ fn bad_input_is_named() {
     for bad in ["categorical", "drop"] {
         let mut options = ReadOptions::default();
         let list = if bad == "drop" { &mut options.drop } else { &mut options.categorical };
-        list.push("colour".into());
+        list.push("color".into());
         let e = read(&path, &options).unwrap_err();
         assert!(e.to_string().contains("a, y") && e.hint_text().is_some(), "{e}");
     }

@@ -38,7 +38,7 @@ fn fit(table: &Table) -> (Schema, Vec<String>) {
 fn prediction_matches_columns_by_name() {
     let folder = Folder::new();
     let train =
-        folder.put("train.csv", "w,colour,same,age,empty,species\n1,red,7,10,,x\n2,blue,7,NA,,y\n3,red,7,30,,x\n");
+        folder.put("train.csv", "w,color,same,age,empty,species\n1,red,7,10,,x\n2,blue,7,NA,,y\n3,red,7,30,,x\n");
     let table = read(&train, &label("species")).unwrap();
     let (schema, notices) = fit(&table);
     assert_eq!(
@@ -49,7 +49,7 @@ fn prediction_matches_columns_by_name() {
             "1 missing cell in 1 column imputed by the training mean",
         ]
     );
-    assert_eq!(schema.input_names(), ["w", "colour=blue", "colour=red", "age", "age missing"]);
+    assert_eq!(schema.input_names(), ["w", "color=blue", "color=red", "age", "age missing"]);
     let whole = schema.transform(&table, None).unwrap();
     let z = 1.5f32.sqrt();
     assert_eq!(&whole[..5], [-z, 0.0, 1.0, -1.0, 0.0]);
@@ -62,7 +62,7 @@ fn prediction_matches_columns_by_name() {
     }
     assert_eq!(schema.transform(&table, Some(&[2, 0])).unwrap()[5..], whole[..5]);
 
-    let other = folder.put("other.csv", "id,age,note,colour,w\nr1,10,a,teal,1\nr2,20,b,,2\n");
+    let other = folder.put("other.csv", "id,age,note,color,w\nr1,10,a,teal,1\nr2,20,b,,2\n");
     let (x, y, notices) = stream(&schema, &other, &ReadOptions::default(), 10).unwrap();
     assert_eq!(x, [-z, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert!(y.is_empty());
@@ -71,15 +71,15 @@ fn prediction_matches_columns_by_name() {
         [
             "2 extra columns ignored: id, note",
             "1 missing cell in 1 column of categories taken as no category",
-            "1 cell holds a category not seen in training (column colour: \"teal\")",
+            "1 cell holds a category not seen in training (column color: \"teal\")",
         ]
     );
     for (text, part) in [
-        ("age,w\n1,2\n", "missing: colour; the file has: age, w"),
+        ("age,w\n1,2\n", "missing: color; the file has: age, w"),
         ("1,2,3\n", "missing"),
-        ("w,colour,age\nabc,red,1\n", "not a number"),
-        ("w,colour,age\n", "no rows"),
-        ("w,colour,age\n1,red\n", "cells"),
+        ("w,color,age\nabc,red,1\n", "not a number"),
+        ("w,color,age\n", "no rows"),
+        ("w,color,age\n1,red\n", "cells"),
     ] {
         let path = folder.put("bad.csv", text);
         let e = stream(&schema, &path, &ReadOptions::default(), 10).unwrap_err();
@@ -90,7 +90,7 @@ fn prediction_matches_columns_by_name() {
     let e = stream(&schema, &unnamed, &ReadOptions::default(), 10).unwrap_err();
     assert!(e.to_string().contains("no column names"), "{e}");
     // A label that is missing is no error here.
-    let path = folder.put("l.csv", "w,colour,age,species\n1,red,1,\n");
+    let path = folder.put("l.csv", "w,color,age,species\n1,red,1,\n");
     let (_, y, _) = stream(&schema, &path, &ReadOptions::default(), 10).unwrap();
     assert_eq!(y, [None]);
     let (_, y, _) = stream(&schema, &path, &label("none"), 10).unwrap();

@@ -13,13 +13,13 @@ use mcdd::data::{Column, ReadOptions, Table};
 #[test]
 fn csv_with_everything() {
     let folder = Folder::new();
-    let text = "\u{feff}id,\"a, b\",colour,Class\r\n1,2.5,\"dark \"\"red\"\"\",x\r\n\r\n2,NA,blue,y\r\n3,,?,1.0";
+    let text = "\u{feff}id,\"a, b\",color,Class\r\n1,2.5,\"dark \"\"red\"\"\",x\r\n\r\n2,NA,blue,y\r\n3,,?,1.0";
     for (name, bytes) in
         [("a.csv", text.as_bytes().to_vec()), ("b.csv.gz", gzip(text.as_bytes())), ("c.data", text.as_bytes().to_vec())]
     {
         let table = read(&folder.put(name, bytes), &ReadOptions::default()).unwrap();
         assert!(table.named);
-        assert_eq!(table.names, ["id", "a, b", "colour"]);
+        assert_eq!(table.names, ["id", "a, b", "color"]);
         assert_eq!(table.rows(), 3);
         assert_eq!(numbers(&table, 0), [1.0, 2.0, 3.0]);
         assert_eq!(numbers(&table, 1)[0], 2.5);
@@ -211,12 +211,12 @@ fn parquet_files() {
         ("count", Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]))),
         ("size", Arc::new(Float32Array::from(vec![0.5, f32::NAN, 1.5]))),
         ("flag", Arc::new(BooleanArray::from(vec![true, false, true]))),
-        ("colour", Arc::new(dictionary)),
+        ("color", Arc::new(dictionary)),
         ("label", Arc::new(StringArray::from(vec!["x", "y", "x"]))),
     ];
     parquet_file(&path, columns.clone());
     let table = read(&path, &ReadOptions::default()).unwrap();
-    assert_eq!(table.names, ["count", "size", "flag", "colour"]);
+    assert_eq!(table.names, ["count", "size", "flag", "color"]);
     assert!(numbers(&table, 0)[1].is_nan() && numbers(&table, 1)[1].is_nan());
     assert_eq!(numbers(&table, 2), [1.0, 0.0, 1.0]);
     assert!(matches!(&table.columns[3], Column::Text { codes, .. } if codes == &[0, 1, 0]));
@@ -248,7 +248,7 @@ fn parquet_files() {
 #[test]
 fn the_same_table_in_many_dialects() {
     let folder = Folder::new();
-    let rows = [["width", "colour", "class"], ["1.5", "red", "x"], ["-2", "blue", "y"], ["3e2", "red", "x"]];
+    let rows = [["width", "color", "class"], ["1.5", "red", "x"], ["-2", "blue", "y"], ["3e2", "red", "x"]];
     let mut want: Option<Table> = None;
     for (separator, newline) in
         [(",", "\n"), (", ", "\n"), ("\t", "\r\n"), (";", "\n"), ("|", "\r"), ("  ", "\n"), (" \t ", "\r\n")]
@@ -257,7 +257,7 @@ fn the_same_table_in_many_dialects() {
             let text = rows.map(|row| row.join(separator)).join(newline) + last;
             let path = folder.put("a.txt", &text);
             let table = read(&path, &ReadOptions::default()).unwrap();
-            assert_eq!(table.names, ["width", "colour"], "{text:?}");
+            assert_eq!(table.names, ["width", "color"], "{text:?}");
             assert_eq!(numbers(&table, 0), [1.5, -2.0, 300.0], "{text:?}");
             match &want {
                 None => want = Some(table),

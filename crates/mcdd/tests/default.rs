@@ -3,7 +3,7 @@
 use mcdd::data::{Column, Table, digits};
 use mcdd::model::Model;
 use mcdd::seed::Stream;
-use mcdd::train::{Epoch, Preset, Run, Settings, Watch};
+use mcdd::train::{Callback, Epoch, Preset, Run, Settings};
 
 /// A table of numbers with a class for each row.
 fn table(rows: &[(Vec<f64>, usize)]) -> Table {
@@ -120,7 +120,7 @@ fn a_network_of_an_ensemble_is_the_same_as_alone() {
 #[derive(Default)]
 struct Told(std::sync::Mutex<(usize, usize, usize)>);
 
-impl Watch for Told {
+impl Callback for Told {
     fn begin(&self, members: usize, epochs: usize) {
         *self.0.lock().unwrap() = (members, epochs, 0);
     }
@@ -135,7 +135,7 @@ fn a_budget_of_steps_caps_the_epochs_and_says_so() {
     let rows = table.rows() * 9 / 10;
     let settings = Settings { epochs: 9, steps: Some(rows.div_ceil(200) * 2), members: 2, ..Settings::default() };
     let watch = Told::default();
-    let fitted = Model::fit_with(&table, &settings, &Run { watch: &watch, ..Run::default() }).unwrap();
+    let fitted = Model::fit_with(&table, &settings, &Run { callback: &watch, ..Run::default() }).unwrap();
     assert_eq!(*watch.0.lock().unwrap(), (2, 2, 4));
     assert_eq!(fitted.model.history(1).unwrap().0.len(), 2);
     assert_eq!(*fitted.model.settings(), settings);

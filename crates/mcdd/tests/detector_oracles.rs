@@ -1,7 +1,7 @@
 //! Detectors against other libraries, on the rows and answers of `scripts/detector_fixtures.py`.
 
-use mcdd::detector::{DetectorConfig, Fitted, LastLayer, Rows, Training};
-use mcdd::net::cpu::pool::Pool;
+use mcdd::compute::pool::Pool;
+use mcdd::detector::{DetectorConfig, Features, Fitted, LastLayer, Training};
 use serde::Deserialize;
 
 /// Detectors that nothing is expected of here, and why.
@@ -152,7 +152,7 @@ impl Fixture {
         let (train_logits, test_logits) = (self.train_logits.concat(), self.test_logits.concat());
         let weight = self.weight.concat();
         let training = Training {
-            rows: Rows { count: self.train.len(), features: &train, logits: &train_logits },
+            rows: Features { count: self.train.len(), features: &train, logits: &train_logits },
             labels: Some(&self.labels),
             classes: self.classes,
             parts: &expectation.parts,
@@ -162,7 +162,7 @@ impl Fixture {
         let pool = Pool::new(1);
         let config = DetectorConfig::parse(&expectation.spec).map_err(|e| e.to_string())?;
         let fitted = Fitted::new(&config, &training, &pool).map_err(|e| e.to_string())?;
-        let rows = Rows { count: self.test.len(), features: &test, logits: &test_logits };
+        let rows = Features { count: self.test.len(), features: &test, logits: &test_logits };
         let got = fitted.score(&rows, &pool).map_err(|e| e.to_string())?;
         compare(&got, &expectation.confidence, expectation.agree)
     }

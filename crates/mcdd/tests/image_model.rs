@@ -2,23 +2,23 @@
 
 use std::path::Path;
 
+use mcdd::compute::pool::Pool;
 use mcdd::data::{Augment, Images, Shape};
 use mcdd::detector::Detect;
 use mcdd::head::HeadConfig;
 use mcdd::model::{Model, Predictions};
 use mcdd::net::NetName;
-use mcdd::net::cpu::pool::Pool;
-use mcdd::train::{Epoch, Run, Settings, Watch};
+use mcdd::train::{Callback, Epoch, Run, Settings};
 use safetensors::SafeTensors;
 
 const SHAPE: Shape = Shape { height: 8, width: 8, channels: 3 };
 
-/// Bars across, bars down, or a frame, in some colour and with some noise.
+/// Bars across, bars down, or a frame, in some color and with some noise.
 fn images(each: usize, kinds: &[&str]) -> Images {
     let (mut pixels, mut labels, mut state) = (Vec::new(), Vec::new(), 7u32);
     for i in 0..each * kinds.len() {
         let kind = kinds[i % kinds.len()];
-        let colour = [80 + (i * 31 % 150) as u8, 80 + (i * 57 % 150) as u8, 80 + (i * 83 % 150) as u8];
+        let color = [80 + (i * 31 % 150) as u8, 80 + (i * 57 % 150) as u8, 80 + (i * 83 % 150) as u8];
         for y in 0..8usize {
             for x in 0..8usize {
                 let on = match kind {
@@ -27,7 +27,7 @@ fn images(each: usize, kinds: &[&str]) -> Images {
                     "frame" => x % 7 == 0 || y % 7 == 0,
                     _ => (x * 3 + y * 5 + i) % 7 < 3,
                 };
-                for c in colour {
+                for c in color {
                     state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     pixels.push(if on { c } else { 0 } + (state >> 28) as u8);
                 }
@@ -40,7 +40,7 @@ fn images(each: usize, kinds: &[&str]) -> Images {
 
 fn settings() -> Settings {
     let mut s = Settings::for_images(NetName::parse("resnet8").unwrap());
-    (s.epochs, s.batch, s.lr, s.holdout) = (25, 16, 0.05, 0.2);
+    (s.epochs, s.batch, s.lr, s.calibration_fraction) = (25, 16, 0.05, 0.2);
     if let Some(image) = &mut s.image {
         image.augment = Some(Augment { crop_padding: 1, flip: true });
         image.warmup = 0.1;
@@ -85,7 +85,7 @@ fn images_are_learned_saved_and_told_apart() {
 /// Stops after some epochs.
 struct Impatient(std::sync::atomic::AtomicUsize, usize);
 
-impl Watch for Impatient {
+impl Callback for Impatient {
     fn epoch(&self, _: usize, _: &Epoch) {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ fn a_stopped_run_goes_on_to_the_same_bytes() {
     let run = |epochs: usize, resume: bool| {
         let watch = Impatient(0.into(), epochs);
         let checkpoint = Some(folder.path().to_owned());
-        Model::fit_images(&known, &settings(), &Run { checkpoint, resume, watch: &watch, ..Run::default() }).unwrap()
+        Model::fit_images(&known, &settings(), &Run { checkpoint, resume, callback: &watch, ..Run::default() }).unwrap()
     };
     assert!(run(2, false).interrupted);
     assert!(run(100, true).model.to_bytes().unwrap() == whole);

@@ -3,15 +3,15 @@
 mod counting;
 
 use counting::allocations;
+use mcdd::compute::pool::Pool;
 use mcdd::data::digits;
 use mcdd::head::HeadConfig;
-use mcdd::model::{Model, Predictions, Scratch};
+use mcdd::model::{Model, PredictBuffers, Predictions};
 use mcdd::net::cpu::Engine;
-use mcdd::net::cpu::pool::Pool;
 use mcdd::net::mlp;
 use mcdd::seed::Stream;
 use mcdd::train::optim::{Optimizer, State, update};
-use mcdd::train::{Preset, Rows, Settings, Shards};
+use mcdd::train::{LabeledRows, Preset, Settings, Shards};
 
 #[test]
 fn steps_and_single_rows_allocate_nothing() {
@@ -32,7 +32,7 @@ fn steps_and_single_rows_allocate_nothing() {
         let order: Vec<usize> = (0..rows - 70).collect(); // the last batch is a short one
         let mut epoch = |step: &mut u64| {
             for batch in order.chunks(200) {
-                shards.run(&engine, &params, head.as_ref(), Rows { x: &x, y: &y }, batch, &pool);
+                shards.run(&engine, &params, head.as_ref(), LabeledRows { x: &x, y: &y }, batch, &pool);
                 *step += 1;
                 update(&optimizer, 1e-3, 0.0, *step, &mut params, shards.net_gradients(), &mut states.0, &pool);
                 let own = head.params_mut();
@@ -56,7 +56,7 @@ fn steps_and_single_rows_allocate_nothing() {
     let model = Model::fit(&table, &Settings { epochs: 1, ..Preset::Paper.settings() }).unwrap();
     let x = model.schema().transform(&table, None).unwrap();
     let width = model.graph().input;
-    let (mut out, mut scratch) = (Predictions::default(), Scratch::default());
+    let (mut out, mut scratch) = (Predictions::default(), PredictBuffers::default());
     model.predict_one(&x[..width], &mut out, &mut scratch).unwrap();
     let least = (0..5).map(|_| {
         let before = allocations();

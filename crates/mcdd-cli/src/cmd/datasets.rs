@@ -110,7 +110,7 @@ fn entry(set: &'static Set, dir: &Path) -> Value {
         "rows": set.rows,
         "features": set.features,
         "classes": set.classes,
-        "licence": set.licence,
+        "license": set.license,
         "page": set.page,
         "downloads": set.downloads.iter().map(downloads).collect::<Value>(),
         "state": state,
@@ -136,7 +136,7 @@ fn table(data: Option<&Path>, dir: &Path) -> anyhow::Result<String> {
         let bytes: Option<u64> = set.downloads.iter().map(|d| d.bytes).sum();
         let fetch = bytes.map_or(String::new(), |b| format!("; {:.1} MB to fetch", b as f64 / 1e6));
         writeln!(out, "  {:<15}{rows} rows x {} features, {classes}{fetch}", "", set.features)?;
-        writeln!(out, "  {:<15}licence: {}", "", set.licence)?;
+        writeln!(out, "  {:<15}license: {}", "", set.license)?;
         writeln!(out, "  {:<15}{}", "", set.page)?;
     }
     writeln!(out, "\nmcdd datasets get NAME fetches one.")?;

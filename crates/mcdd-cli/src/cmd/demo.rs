@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use mcdd::compute::pool::Pool;
 use mcdd::data::{Column, Table, digits};
 use mcdd::detector::Detect;
 use mcdd::head::HeadConfig;
 use mcdd::metrics::{self, Detection};
 use mcdd::model::{Model, Predictions};
-use mcdd::net::cpu::pool::Pool;
 use mcdd::report::model::{About, Gather, Place, Side};
 use mcdd::train::{Run, Settings};
 
@@ -54,7 +54,7 @@ struct Outcome {
 
 fn measure(train: &Table, test: &Table, unknown: &Table, settings: &Settings, quiet: bool) -> mcdd::Result<Outcome> {
     let progress = ui::Progress::new(quiet);
-    let fitted = Model::fit_with(train, settings, &Run { watch: &progress, ..Run::default() });
+    let fitted = Model::fit_with(train, settings, &Run { callback: &progress, ..Run::default() });
     progress.finish();
     let model = fitted?.model;
     let (id, ood) = (model.predict(test)?, model.predict(unknown)?);

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use mcdd::compute::pool::Pool;
 use mcdd::data::{Label, ReadOptions};
 use mcdd::metrics::{self, Detection, Interval};
 use mcdd::model::{Model, Predictions, Threshold};
-use mcdd::net::cpu::pool::Pool;
 use mcdd::report::model::{About, Gather, Place, Side};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ Examples:
 Rows of DATA whose label is no class of the model are measured as an OOD set of their own.
 Nothing is fitted or chosen here: threshold and model are those of training.";
 
-/// Measure a model on labelled rows, and on rows that it should not know
+/// Measure a model on labeled rows, and on rows that it should not know
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use mcdd::compute::pool::Pool;
 use mcdd::model::{Explanation, Model, Predictions, Threshold};
-use mcdd::net::cpu::pool::Pool;
 use serde_json::json;
 
 use super::predict::{for_each_block, threshold};

@@ -127,11 +127,11 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     if s.head.trained_by() == Loop::ClosedForm {
         writeln!(out, "training     {} rows, in closed form, seed {}", model.training_rows(), s.seed)?;
         if let Some((&[e], _)) = model.history(0) {
-            let accuracy = e.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)));
+            let accuracy = e.validation_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)));
             writeln!(
                 out,
                 "             loss {:.4}, held-out loss {:.4}, held-out accuracy {accuracy}",
-                e.loss, e.held_out_loss
+                e.loss, e.validation_loss
             )?;
         }
     } else {
@@ -219,14 +219,14 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
                 kept + 1,
                 history.len(),
                 e.loss,
-                e.held_out_loss,
-                e.held_out_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)))
+                e.validation_loss,
+                e.validation_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)))
             )?;
         } else if let Some((history, None)) = model.history(m) {
             writeln!(out, "  member {}   stopped within epoch {}", m + 1, history.len() + 1)?;
         }
     }
-    if let Some(accuracy) = model.held_out_accuracy() {
+    if let Some(accuracy) = model.validation_accuracy() {
         writeln!(out, "accuracy     {}% of the held-out rows", percent(accuracy))?;
     }
     Ok(())
@@ -302,7 +302,7 @@ fn json(model: &Model, bytes: u64) -> anyhow::Result<Value> {
         "settings": model.settings(),
         "training_rows": model.training_rows(),
         "held_out_rows": model.calibration().scores().len(),
-        "held_out_accuracy": model.held_out_accuracy(),
+        "validation_accuracy": model.validation_accuracy(),
         "members": members,
         "threshold": model.threshold()?,
         "findings": model.findings(),

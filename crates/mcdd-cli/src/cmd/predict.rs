@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
+use mcdd::compute::pool::Pool;
 use mcdd::data::{Batch, Label, Notices, ReadOptions};
 use mcdd::model::{Calibration, Model, Predictions, Saved, Threshold};
-use mcdd::net::cpu::pool::Pool;
 
 use super::score::{self, Opened};
 use crate::options::{Reading, Running};

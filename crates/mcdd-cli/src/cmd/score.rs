@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use mcdd::compute::pool::Pool;
 use mcdd::data::{Label, Labels, MatrixReader, ReadOptions};
-use mcdd::detector::{DetectorConfig, Rows, Training};
+use mcdd::detector::{DetectorConfig, Features, Training};
 use mcdd::model::{Predictions, Scorer, ScorerSettings, Threshold};
-use mcdd::net::cpu::pool::Pool;
 
 use super::predict::{self, Sink};
 use super::train::check_place;
@@ -14,7 +14,7 @@ use crate::options::{Reading, Running};
 use crate::output::{Columns, Format};
 use crate::ui;
 
-/// Rows read and scored at a time.
+/// Features read and scored at a time.
 const BLOCK: usize = 4096;
 
 const SCORE_EXAMPLES: &str = "\
@@ -59,7 +59,7 @@ pub struct Fitting {
 
     /// Share of the rows held out to calibrate
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
-    holdout: f64,
+    calibration_fraction: f64,
 
     /// Share of known rows that the threshold keeps
     #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
@@ -128,7 +128,7 @@ fn narrow(v: f64) -> f32 {
     v.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
 }
 
-/// Rows of several layers side by side.
+/// Features of several layers side by side.
 fn side_by_side(layers: &[Matrix<f32>], paths: &[PathBuf]) -> mcdd::Result<Vec<f32>> {
     let rows = |m: &Matrix<f32>| m.values.len() / m.width;
     let count = layers.first().map_or(0, rows);
@@ -205,14 +205,19 @@ impl Fitting {
                 .into());
         }
         let training = Training {
-            rows: Rows { count, features: &features, logits: logits.as_ref().map_or(&[], |l| &l.values) },
+            rows: Features { count, features: &features, logits: logits.as_ref().map_or(&[], |l| &l.values) },
             labels: (!labels.is_empty()).then_some(&codes[..]),
             classes: if names.is_empty() { classes } else { names.len() },
             parts: if parts.len() > 1 { &parts } else { &[] },
             last_layer: None,
             seed: self.seed,
         };
-        let settings = ScorerSettings { detector: config, holdout: self.holdout, tpr: self.tpr, seed: self.seed };
+        let settings = ScorerSettings {
+            detector: config,
+            calibration_fraction: self.calibration_fraction,
+            tpr: self.tpr,
+            seed: self.seed,
+        };
         let scorer = Scorer::fit(&training, &names, &settings, pool)?;
         if !self.running.quiet {
             let held = scorer.calibration().scores().len();
@@ -380,7 +385,7 @@ impl Block {
         Ok(block)
     }
 
-    fn rows(&self) -> Rows<'_> {
-        Rows { count: self.count, features: &self.features, logits: &self.logits }
+    fn rows(&self) -> Features<'_> {
+        Features { count: self.count, features: &self.features, logits: &self.logits }
     }
 }

@@ -65,9 +65,9 @@ pub(crate) enum Want {
 pub(crate) struct Texts {
     pub codes: Vec<u32>,
     pub names: Vec<String>,
-    /// By the bytes of the cell, so that a cell that was seen before is neither checked nor normalised again.
+    /// By the bytes of the cell, so that a cell that was seen before is neither checked nor normalized again.
     seen: HashMap<Box<[u8]>, u32>,
-    /// By the normalised text.
+    /// By the normalized text.
     by_name: HashMap<String, u32>,
     last: (Vec<u8>, u32),
 }

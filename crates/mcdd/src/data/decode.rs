@@ -105,9 +105,9 @@ mod tests {
             let (d, w): (f64, f64) = (found[2].parse().unwrap(), wanted[2].parse().unwrap());
             assert!((d - w).abs() < 1e4, "{d} {w}");
         }
-        let colour = &places[1].0;
-        assert_eq!(colour.cell(&[0.0, 0.0, 0.0]), "not seen in training");
-        assert_eq!(colour.usual(&[0.2, 0.7, 0.1]), "red (70%)");
+        let color = &places[1].0;
+        assert_eq!(color.cell(&[0.0, 0.0, 0.0]), "not seen in training");
+        assert_eq!(color.usual(&[0.2, 0.7, 0.1]), "red (70%)");
         assert_eq!((number(-1e-9, 0.0, 1.0, 4), number(0.2, 0.0, 1e-8, 4)), ("0".into(), "2e-9".into()));
         assert_eq!((number(-0.00004, 0.0, 1.0, 4), number(0.345678, 1200.0, 100.0, 4)), ("0".into(), "1234.57".into()));
         let far = (500.0f32 - 99.984) / 0.5864;

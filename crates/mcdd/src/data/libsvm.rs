@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_is_recognised() {
+    fn the_form_is_recognized() {
         for (text, want) in [
             ("1 1:2.5 3:4\n", true),
             ("\n# note\n+1 1:2.5 # tail\n", true),

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 /// Sentences for the user about what was done to the data.
 pub type Notices = Vec<String>;
 
-/// Standardised values are held within this many deviations, so that sums of squares stay finite in `f32`.
+/// Standardized values are held within this many deviations, so that sums of squares stay finite in `f32`.
 pub const CLAMP: f64 = 1e9;
 
 /// More categories are taken for an identifier.
@@ -187,7 +187,7 @@ impl Schema {
         }
     }
 
-    /// The names of the inputs: `petal width`, `colour=red`, `age missing`.
+    /// The names of the inputs: `petal width`, `color=red`, `age missing`.
     pub fn input_names(&self) -> Vec<String> {
         let mut names = Vec::with_capacity(self.width());
         for SchemaColumn { name, kind } in &self.columns {

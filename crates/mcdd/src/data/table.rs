@@ -294,11 +294,11 @@ impl Table {
         while self.names.contains(&label) {
             label.push('_');
         }
-        let labelled = self.labels.is_some();
+        let labeled = self.labels.is_some();
         for name in &self.names {
             writer.write_field(name).map_err(failed)?;
         }
-        if labelled {
+        if labeled {
             writer.write_field(&label).map_err(failed)?;
         }
         writer.write_record(None::<&[u8]>).map_err(failed)?;
@@ -318,7 +318,7 @@ impl Table {
                 }
                 writer.write_field(&text).map_err(failed)?;
             }
-            if labelled {
+            if labeled {
                 writer.write_field(self.label_name(row).unwrap_or("")).map_err(failed)?;
             }
             writer.write_record(None::<&[u8]>).map_err(failed)?;

@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{About, Detector, Method, Needs, Store, Training};
+use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
-use crate::net::cpu::pool::Pool;
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

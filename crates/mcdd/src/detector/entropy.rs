@@ -7,10 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::argmax;
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
-use crate::train::largest;
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ impl Method for Config {
 struct Entropy;
 
 impl Detector for Entropy {
-    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
         for (i, out) in out.iter_mut().enumerate() {
             *out = 0.0 - entropy(rows.logit_row(i));
         }
@@ -48,7 +48,7 @@ impl Detector for Entropy {
 }
 
 fn entropy(logits: &[f64]) -> f64 {
-    let best = largest(logits);
+    let best = argmax(logits);
     let (mut others, mut weighted) = (0.0, 0.0);
     for (k, v) in logits.iter().enumerate() {
         if k != best {

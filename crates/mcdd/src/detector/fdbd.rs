@@ -10,11 +10,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::last_layer::LastLayer;
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::argmax;
+use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
-use crate::net::cpu::pool::{Pool, chunks};
 use crate::stats::moments;
-use crate::train::largest;
 
 /// Weights closer than this part of the largest distance are the same.
 const SAME: f32 = 1e-6;
@@ -91,10 +91,10 @@ struct Fdbd {
 }
 
 impl Detector for Fdbd {
-    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
         for (i, out) in out.iter_mut().enumerate() {
             let logits = rows.logit_row(i);
-            let best = largest(logits);
+            let best = argmax(logits);
             let (mut sum, mut count) = (0.0, 0usize);
             // The best class has no distance to itself and drops out like all without a boundary.
             for (l, &between) in logits.iter().zip(&self.between[best * logits.len()..]).filter(|(_, b)| **b > 0.0) {
@@ -133,7 +133,7 @@ mod tests {
         let (given, found) = (scores(&e, &test, true), scores(&e, &test, false));
         for i in 0..40 {
             let l = test.rows().logit_row(i);
-            let c = largest(l);
+            let c = argmax(l);
             let w = |k: usize, j: usize| f64::from(e.weight[k * 6 + j]);
             let apart = |k: usize| (0..6).map(|j| (w(c, j) - w(k, j)).powi(2)).sum::<f64>().sqrt();
             let sum: f64 = (0..4).filter(|&k| k != c).map(|k| (l[c] - l[k]).abs() / apart(k)).sum();

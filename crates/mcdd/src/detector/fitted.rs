@@ -2,21 +2,21 @@
 
 use std::borrow::Cow;
 
-use super::{BLOCK, Detector, DetectorConfig, FAR, FAR_LOGIT, Needs, Rows, Scratch, Store, Training};
+use super::{BLOCK, Detector, DetectorBuffers, DetectorConfig, FAR, FAR_LOGIT, Features, Needs, Store, Training};
+use crate::compute::pool::{Pool, chunks};
 use crate::error::{Error, Result};
-use crate::net::cpu::pool::{Pool, chunks};
 
 /// Features at the most where memory grows with their square: 2 GB for such a matrix.
 const MOST_SQUARED: usize = 16_384;
 
 /// Whether a detector has a matrix of features by features.
 fn squares(config: &DetectorConfig) -> bool {
-    use DetectorConfig::{Fdbd, Gda, Gmm, Mahalanobis, MahalanobisEnsemble, MahalanobisNormalised, React, Rmd, Vim};
+    use DetectorConfig::{Fdbd, Gda, Gmm, Mahalanobis, MahalanobisEnsemble, MahalanobisNormalized, React, Rmd, Vim};
     matches!(
         config,
         Mahalanobis(_)
             | MahalanobisEnsemble(_)
-            | MahalanobisNormalised(_)
+            | MahalanobisNormalized(_)
             | Rmd(_)
             | Gda(_)
             | Gmm(_)
@@ -127,7 +127,7 @@ impl Fitted {
     ///
     /// # Errors
     /// If the rows have another shape than in training, or hold something that is not finite.
-    pub fn score(&self, rows: &Rows, pool: &Pool) -> Result<Vec<f64>> {
+    pub fn score(&self, rows: &Features, pool: &Pool) -> Result<Vec<f64>> {
         let mut out = vec![0.0; rows.count];
         self.blocks(rows, &mut out, 1, pool, |block, out, scratch| self.detector.score(block, out, scratch))?;
         Ok(out)
@@ -137,7 +137,7 @@ impl Fitted {
     ///
     /// # Errors
     /// As for [`Fitted::score`].
-    pub fn logits(&self, rows: &Rows, pool: &Pool) -> Result<Option<Vec<f64>>> {
+    pub fn logits(&self, rows: &Features, pool: &Pool) -> Result<Option<Vec<f64>>> {
         let classes = self.detector.classes();
         if classes == 0 {
             return Ok(None);
@@ -149,22 +149,22 @@ impl Fitted {
 
     fn blocks(
         &self,
-        rows: &Rows,
+        rows: &Features,
         out: &mut [f64],
         each: usize,
         pool: &Pool,
-        work: impl Fn(&Rows, &mut [f64], &mut Scratch) + Sync,
+        work: impl Fn(&Features, &mut [f64], &mut DetectorBuffers) + Sync,
     ) -> Result<()> {
         let checked = Checked::new(rows, self.width, self.classes)?;
         let all = checked.rows();
         pool.split(chunks(out, BLOCK * each), |i, out| {
             let (from, count) = (i * BLOCK, out.len() / each);
-            let block = Rows {
+            let block = Features {
                 count,
                 features: &all.features[from * self.width..(from + count) * self.width],
                 logits: &all.logits[from * self.classes..(from + count) * self.classes],
             };
-            work(&block, out, &mut Scratch::default());
+            work(&block, out, &mut DetectorBuffers::default());
         });
         Ok(())
     }
@@ -196,7 +196,7 @@ impl Fitted {
     }
 }
 
-/// Rows that were found finite and of the right shape, with far-away features brought in.
+/// Features that were found finite and of the right shape, with far-away features brought in.
 struct Checked<'a> {
     count: usize,
     features: Cow<'a, [f32]>,
@@ -204,7 +204,7 @@ struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    fn new(rows: &Rows<'a>, width: usize, classes: usize) -> Result<Checked<'a>> {
+    fn new(rows: &Features<'a>, width: usize, classes: usize) -> Result<Checked<'a>> {
         let features = if width == 0 { &[] } else { rows.features };
         let logits = if classes == 0 { &[] } else { rows.logits };
         if features.len() != rows.count * width {
@@ -232,8 +232,8 @@ impl<'a> Checked<'a> {
         Ok(Checked { count: rows.count, features, logits })
     }
 
-    fn rows(&self) -> Rows<'_> {
-        Rows { count: self.count, features: &self.features, logits: &self.logits }
+    fn rows(&self) -> Features<'_> {
+        Features { count: self.count, features: &self.features, logits: &self.logits }
     }
 }
 

@@ -10,10 +10,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{affordable, labelled, put, take};
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::mahalanobis::{affordable, labeled, put, take};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
 use crate::stats::gaussians::{Covariance, Gaussians};
 
 /// Its settings.
@@ -51,7 +51,7 @@ impl Method for Config {
         if self.covariance == Covariance::Full {
             affordable(training.classes, training.rows.width())?;
         }
-        Ok(Gda::boxed(Gaussians::fit(&labelled(training), self.covariance, self.shrinkage, pool)))
+        Ok(Gda::boxed(Gaussians::fit(&labeled(training), self.covariance, self.shrinkage, pool)))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
@@ -72,7 +72,7 @@ impl Gda {
 }
 
 impl Detector for Gda {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         let classes = self.log_priors.len();
         scratch.wide.resize(out.len() * classes, 0.0);
         self.gaussians.log_densities(rows.features, &mut scratch.wide, &mut scratch.floats);
@@ -89,7 +89,7 @@ impl Detector for Gda {
         self.log_priors.len()
     }
 
-    fn logits(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn logits(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         self.gaussians.log_densities(rows.features, out, &mut scratch.floats);
         for row in out.chunks_exact_mut(self.log_priors.len()) {
             row.iter_mut().zip(&self.log_priors).for_each(|(o, p)| *o += p);
@@ -131,7 +131,7 @@ mod tests {
         for text in ["gda", "gda:covariance=diagonal", "gda:covariance=full", "gda:covariance=full:shrinkage=0.2"] {
             let fitted = Fitted::new(&DetectorConfig::parse(text).unwrap(), &training, &pool).unwrap();
             let logits = fitted.logits(&training.rows, &pool).unwrap().unwrap();
-            let right = logits.chunks(3).zip(&labels).filter(|(l, y)| crate::train::largest(l) == **y as usize);
+            let right = logits.chunks(3).zip(&labels).filter(|(l, y)| crate::compute::argmax(l) == **y as usize);
             assert!(right.count() > 280, "{text}");
             let mut container = Container::default();
             fitted.save(&mut Store::new(&mut container, ""));

@@ -1,4 +1,4 @@
-//! Generalised entropy (GEN): minus `sum_k p_k^gamma (1 - p_k)^gamma` over the classes with the largest posteriors.
+//! Generalized entropy (GEN): minus `sum_k p_k^gamma (1 - p_k)^gamma` over the classes with the largest posteriors.
 //!
 //! With a small `gamma`, small deviations from a one-hot posterior count for much. Sums are taken as in the paper, not
 //! means, and posteriors have no floor. `log p` and `log(1 - p)` both come from the exponentials of the other classes'
@@ -9,10 +9,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use crate::compute::argmax;
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
-use crate::train::largest;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl Default for Config {
 impl Method for Config {
     const ABOUT: About = About {
         name: "gen",
-        summary: "minus the generalised entropy of the largest posteriors",
+        summary: "minus the generalized entropy of the largest posteriors",
         reference: "Liu, Lochman, Zach: GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, \
                     CVPR 2023",
         needs: Needs { logits: true, ..Needs::NONE },
@@ -61,18 +61,18 @@ impl Method for Config {
 struct Gen(Config);
 
 impl Detector for Gen {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         for (i, out) in out.iter_mut().enumerate() {
-            *out = 0.0 - generalised(rows.logit_row(i), self.0.gamma, self.0.top, &mut scratch.wide);
+            *out = 0.0 - generalized(rows.logit_row(i), self.0.gamma, self.0.top, &mut scratch.wide);
         }
     }
 
     fn save(&self, _store: &mut Store) {}
 }
 
-/// The generalised entropy of the `top` largest posteriors.
-fn generalised(logits: &[f64], gamma: f64, top: usize, others: &mut Vec<f64>) -> f64 {
-    let best = largest(logits);
+/// The generalized entropy of the `top` largest posteriors.
+fn generalized(logits: &[f64], gamma: f64, top: usize, others: &mut Vec<f64>) -> f64 {
+    let best = argmax(logits);
     others.clear();
     others.extend(logits.iter().enumerate().filter(|&(k, _)| k != best).map(|(_, v)| v - logits[best]));
     let Some(second) = others.iter().copied().reduce(f64::max) else { return 0.0 };
@@ -113,7 +113,7 @@ mod tests {
     proptest! {
         #[test]
         fn by_definition(l in proptest::collection::vec(-5.0f64..5.0, 2..12), top in 1usize..15, gamma in 0.05..2.0) {
-            let got = generalised(&l, gamma, top, &mut Vec::new());
+            let got = generalized(&l, gamma, top, &mut Vec::new());
             prop_assert!((got - naive(&l, gamma, top)).abs() < 1e-9, "{} {}", got, naive(&l, gamma, top));
         }
     }
@@ -122,12 +122,12 @@ mod tests {
     fn confident_rows_differ() {
         let mut last = f64::INFINITY;
         for lead in (1..7000).step_by(10) {
-            let g = generalised(&[f64::from(lead), 0.0, -1.0], 0.1, 100, &mut Vec::new());
+            let g = generalized(&[f64::from(lead), 0.0, -1.0], 0.1, 100, &mut Vec::new());
             assert!(g < last && g > 0.0, "{lead}");
             last = g;
         }
         for l in [[1e30, -1e30, 0.0], [1e30; 3], [-1e30; 3]] {
-            assert!(generalised(&l, 10.0, 2, &mut Vec::new()).is_finite());
+            assert!(generalized(&l, 10.0, 2, &mut Vec::new()).is_finite());
         }
     }
 

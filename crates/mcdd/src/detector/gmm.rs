@@ -1,9 +1,9 @@
-//! A mixture of Gaussians, fitted to all rows by expectation maximisation; labels are not looked at.
+//! A mixture of Gaussians, fitted to all rows by expectation maximization; labels are not looked at.
 //!
 //! `confidence = log sum_c w_c N(x | mu_c, S_c)`, the log density with all its constants.
 //!
 //! The fit starts from clusters (k-means, started by k-means++ from the seed) and goes on until the mean log density of
-//! the rows changes by less than `tolerance`, or for `iterations` rounds. In each round `regularisation` is added to the
+//! the rows changes by less than `tolerance`, or for `iterations` rounds. In each round `regularization` is added to the
 //! diagonal of each covariance, so that no component shrinks to a point; where the features are so small that it would
 //! drown them, a thousandth of their mean variance is added instead. Components that k-means leaves empty, as there are
 //! too few different rows, are left out. By default there are as many components as classes, or 8 where there are none.
@@ -13,10 +13,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::mahalanobis::{affordable, put, take};
-use super::{About, BLOCK, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::{About, BLOCK, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use crate::compute::pool::{Pool, chunks};
+use crate::compute::vector::squared_distance;
 use crate::error::Result;
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::vector::squared_distance;
 use crate::seed::Stream;
 use crate::stats::gaussians::{Covariance, Gaussians};
 use crate::stats::moments::{class_means, mean, scatter_of};
@@ -36,7 +36,7 @@ pub struct Config {
     /// `full` (the default), `diagonal` (independent features) or `tied` (one for all components).
     pub covariance: Covariance,
     /// What is added to each variance, 1e-6 by default; 0 or more.
-    pub regularisation: f64,
+    pub regularization: f64,
     /// Rounds at most, 100 by default; 1 to 100,000.
     pub iterations: usize,
     /// The change of the mean log density at which it ends, 0.001 by default; 0 or more.
@@ -46,7 +46,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let covariance = Covariance::Full;
-        Config { components: None, covariance, regularisation: 1e-6, iterations: 100, tolerance: 1e-3 }
+        Config { components: None, covariance, regularization: 1e-6, iterations: 100, tolerance: 1e-3 }
     }
 }
 
@@ -63,8 +63,8 @@ impl Method for Config {
         if let Some(n) = self.components.filter(|n| !(1..=10_000).contains(n)) {
             return Err(out_of_range("components", n, "1 to 10,000, or auto"));
         }
-        if !(0.0..=1e30).contains(&self.regularisation) {
-            return Err(out_of_range("regularisation", self.regularisation, "0 or more"));
+        if !(0.0..=1e30).contains(&self.regularization) {
+            return Err(out_of_range("regularization", self.regularization, "0 or more"));
         }
         if !(1..=100_000).contains(&self.iterations) {
             return Err(out_of_range("iterations", self.iterations, "1 to 100,000"));
@@ -108,7 +108,7 @@ impl Mixture {
 }
 
 impl Detector for Mixture {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         scratch.wide.resize(out.len() * self.log_weights.len(), 0.0);
         self.gaussians.log_densities(rows.features, &mut scratch.wide, &mut scratch.floats);
         for (o, row) in out.iter_mut().zip(scratch.wide.chunks_exact_mut(self.log_weights.len())) {
@@ -132,7 +132,7 @@ fn responsibilities(row: &mut [f64], log_weights: &[f64], width: usize) -> f64 {
     largest + libm::log(sum) - 0.5 * width as f64 * libm::log(core::f64::consts::TAU)
 }
 
-/// Expectation maximisation on some rows.
+/// Expectation maximization on some rows.
 struct Em<'a> {
     x: &'a [f32],
     width: usize,
@@ -140,7 +140,7 @@ struct Em<'a> {
     config: &'a Config,
     pool: &'a Pool,
     /// The mean of all rows as f32, so that the scatter of a constant feature is exactly 0.
-    centre: Vec<f32>,
+    center: Vec<f32>,
     /// The variance of each feature, and the mean of them.
     variances: Vec<f64>,
     variance: f64,
@@ -151,17 +151,17 @@ struct Em<'a> {
 impl<'a> Em<'a> {
     fn new(x: &'a [f32], width: usize, config: &'a Config, pool: &'a Pool) -> Em<'a> {
         let rows = x.len() / width.max(1);
-        let centre: Vec<f32> = mean(x, width).iter().map(|&v| v as f32).collect();
+        let center: Vec<f32> = mean(x, width).iter().map(|&v| v as f32).collect();
         let mut variances = vec![0.0; width];
         for row in x.chunks_exact(width.max(1)) {
-            for ((v, &x), &c) in variances.iter_mut().zip(row).zip(&centre) {
+            for ((v, &x), &c) in variances.iter_mut().zip(row).zip(&center) {
                 let d = f64::from(x) - f64::from(c);
                 *v += d * d / rows as f64;
             }
         }
         let variance = variances.iter().sum::<f64>() / width.max(1) as f64;
         let small = if variance > 0.0 { 1e-3 * variance } else { f64::INFINITY };
-        Em { x, width, rows, config, pool, centre, variances, variance, extra: config.regularisation.min(small) }
+        Em { x, width, rows, config, pool, center, variances, variance, extra: config.regularization.min(small) }
     }
 
     fn row(&self, r: usize) -> &[f32] {
@@ -173,12 +173,12 @@ impl<'a> Em<'a> {
         let mut shares = vec![0.0; self.rows * components];
         shares.chunks_exact_mut(components).zip(&labels).for_each(|(row, &y)| row[y as usize] = 1.0);
         // Around the mean of all rows; with that of the components around it, it gives a shared covariance at once.
-        let scatter = (self.config.covariance == Covariance::Tied).then(|| self.scatter(&self.centre, |_| 1.0));
-        let mut gaussians = self.maximise(&shares, components, scatter.as_deref());
+        let scatter = (self.config.covariance == Covariance::Tied).then(|| self.scatter(&self.center, |_| 1.0));
+        let mut gaussians = self.maximize(&shares, components, scatter.as_deref());
         let mut before = f64::NEG_INFINITY;
         for _ in 0..self.config.iterations {
             let density = self.expect(&gaussians, &mut shares);
-            gaussians = self.maximise(&shares, components, scatter.as_deref());
+            gaussians = self.maximize(&shares, components, scatter.as_deref());
             if (density - before).abs() <= self.config.tolerance {
                 break;
             }
@@ -204,7 +204,7 @@ impl<'a> Em<'a> {
     }
 
     /// The Gaussians that fit these shares best.
-    fn maximise(&self, shares: &[f64], components: usize, scatter: Option<&[f64]>) -> Gaussians {
+    fn maximize(&self, shares: &[f64], components: usize, scatter: Option<&[f64]>) -> Gaussians {
         let width = self.width;
         let share = |r: usize, c: usize| shares[r * components + c];
         // A little more than the sum, as a component may have lost all its rows.
@@ -226,9 +226,9 @@ impl<'a> Em<'a> {
             Covariance::Diagonal => (0..components)
                 .map(|c| {
                     let mut sums = vec![0.0; width];
-                    let centre = narrow(c);
+                    let center = narrow(c);
                     for r in (0..self.rows).filter(|&r| share(r, c) > LITTLE) {
-                        for ((s, &x), &m) in sums.iter_mut().zip(self.row(r)).zip(&centre) {
+                        for ((s, &x), &m) in sums.iter_mut().zip(self.row(r)).zip(&center) {
                             let d = f64::from(x) - f64::from(m);
                             *s += share(r, c) * d * d;
                         }
@@ -257,7 +257,7 @@ impl<'a> Em<'a> {
         let fill = |here: Range<usize>, out: &mut [f64]| {
             for (c, out) in here.zip(out.chunks_exact_mut(self.width)) {
                 let weight = libm::sqrt(weights[c]);
-                for ((o, m), &all) in out.iter_mut().zip(&means[c * self.width..]).zip(&self.centre) {
+                for ((o, m), &all) in out.iter_mut().zip(&means[c * self.width..]).zip(&self.center) {
                     *o = weight * (m - f64::from(all));
                 }
             }
@@ -266,13 +266,13 @@ impl<'a> Em<'a> {
         self.whitening(scatter.iter().zip(between).map(|(s, b)| s - b).collect(), self.rows as f64)
     }
 
-    /// `sum share (x - centre)(x - centre)^T` over the rows that have a share.
-    fn scatter(&self, centre: &[f32], share: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
+    /// `sum share (x - center)(x - center)^T` over the rows that have a share.
+    fn scatter(&self, center: &[f32], share: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
         let own: Vec<usize> = (0..self.rows).filter(|&r| share(r) > LITTLE).collect();
         let fill = |here: Range<usize>, out: &mut [f64]| {
             for (&r, out) in own[here].iter().zip(out.chunks_exact_mut(self.width)) {
                 let root = libm::sqrt(share(r));
-                for ((o, &x), &c) in out.iter_mut().zip(self.row(r)).zip(centre) {
+                for ((o, &x), &c) in out.iter_mut().zip(self.row(r)).zip(center) {
                     *o = root * (f64::from(x) - f64::from(c));
                 }
             }
@@ -285,7 +285,7 @@ impl<'a> Em<'a> {
         // All features times one number, which changes no cluster and keeps squares within f32.
         let scale = if self.variance > 0.0 { 1.0 / libm::sqrt(self.variance) } else { 1.0 };
         let z: Vec<f32> = (0..self.x.len())
-            .map(|i| ((f64::from(self.x[i]) - f64::from(self.centre[i % self.width])) * scale) as f32)
+            .map(|i| ((f64::from(self.x[i]) - f64::from(self.center[i % self.width])) * scale) as f32)
             .collect();
         let mut labels = KMeans { z: &z, width: self.width, pool: self.pool }.run(wanted, seed);
         // Numbers without gaps.
@@ -312,16 +312,16 @@ impl KMeans<'_> {
     const ROUNDS: usize = 100;
 
     fn run(&self, wanted: usize, seed: u64) -> Vec<u32> {
-        let mut centres = self.start(wanted, seed);
-        let mut labels = self.nearest(&centres);
+        let mut centers = self.start(wanted, seed);
+        let mut labels = self.nearest(&centers);
         for _ in 0..Self::ROUNDS {
-            let (means, counts) = class_means(self.z, self.width, &labels, centres.len() / self.width);
-            let moved = centres.chunks_exact_mut(self.width).zip(means.chunks_exact(self.width)).zip(&counts);
+            let (means, counts) = class_means(self.z, self.width, &labels, centers.len() / self.width);
+            let moved = centers.chunks_exact_mut(self.width).zip(means.chunks_exact(self.width)).zip(&counts);
             // One without rows stays where it is.
-            for ((centre, mean), _) in moved.filter(|(_, n)| **n > 0) {
-                centre.iter_mut().zip(mean).for_each(|(c, &m)| *c = m as f32);
+            for ((center, mean), _) in moved.filter(|(_, n)| **n > 0) {
+                center.iter_mut().zip(mean).for_each(|(c, &m)| *c = m as f32);
             }
-            let next = self.nearest(&centres);
+            let next = self.nearest(&centers);
             if next == labels {
                 break;
             }
@@ -341,14 +341,14 @@ impl KMeans<'_> {
         out
     }
 
-    /// The nearest centre of each row, the first of equals.
-    fn nearest(&self, centres: &[f32]) -> Vec<u32> {
+    /// The nearest center of each row, the first of equals.
+    fn nearest(&self, centers: &[f32]) -> Vec<u32> {
         let mut out = vec![0; self.z.len() / self.width];
         self.pool.split(chunks(&mut out, 1024), |i, out| {
             for (o, z) in out.iter_mut().zip(self.z[i * 1024 * self.width..].chunks_exact(self.width)) {
                 let mut best = f32::INFINITY;
-                for (c, centre) in centres.chunks_exact(self.width).enumerate() {
-                    let distance = squared_distance(z, centre);
+                for (c, center) in centers.chunks_exact(self.width).enumerate() {
+                    let distance = squared_distance(z, center);
                     if distance < best {
                         (best, *o) = (distance, c as u32);
                     }
@@ -358,16 +358,16 @@ impl KMeans<'_> {
         out
     }
 
-    /// k-means++: each next centre is a row drawn with its squared distance to the nearest one so far for its weight;
-    /// of a few such draws, the one that leaves the least to do. Ends early when every row is a centre.
+    /// k-means++: each next center is a row drawn with its squared distance to the nearest one so far for its weight;
+    /// of a few such draws, the one that leaves the least to do. Ends early when every row is a center.
     fn start(&self, wanted: usize, seed: u64) -> Vec<f32> {
         let mut s = Stream::new(seed, "gmm");
         let row = |r: usize| &self.z[r * self.width..(r + 1) * self.width];
         let first = s.below(self.z.len() / self.width);
-        let mut centres = row(first).to_vec();
+        let mut centers = row(first).to_vec();
         let mut open = self.distances(row(first));
         let draws = 2 + libm::log(wanted as f64) as usize;
-        while centres.len() < wanted * self.width {
+        while centers.len() < wanted * self.width {
             let all: f64 = open.iter().sum();
             if all <= 0.0 {
                 break;
@@ -389,11 +389,11 @@ impl KMeans<'_> {
                 }
             }
             if let Some((_, drawn, left)) = best {
-                centres.extend(row(drawn));
+                centers.extend(row(drawn));
                 open = left;
             }
         }
-        centres
+        centers
     }
 }
 
@@ -416,7 +416,7 @@ mod tests {
     }
 
     fn training(x: &[f32], width: usize) -> Training<'_> {
-        let rows = Rows { count: x.len() / width, features: x, logits: &[] };
+        let rows = Features { count: x.len() / width, features: x, logits: &[] };
         Training { rows, seed: 3, ..Training::default() }
     }
 
@@ -471,10 +471,10 @@ mod tests {
             assert_eq!(count, 3);
             let mut shares: Vec<f64> =
                 labels.iter().flat_map(|&y| (0..3).map(move |k| f64::from(u8::from(k == y)))).collect();
-            let scatter = em.scatter(&em.centre, |_| 1.0);
+            let scatter = em.scatter(&em.center, |_| 1.0);
             let mut before = f64::NEG_INFINITY;
             for _ in 0..30 {
-                let gaussians = em.maximise(&shares, 3, Some(&scatter));
+                let gaussians = em.maximize(&shares, 3, Some(&scatter));
                 let density = em.expect(&gaussians, &mut shares);
                 assert!(density > before - 1e-6, "{covariance:?}: {density} after {before}");
                 before = density;
@@ -516,12 +516,12 @@ mod tests {
             found.push(ranks(&scores));
         }
         assert_eq!(found[0], found[2]);
-        // Regularisation is relatively larger there.
+        // Regularization is relatively larger there.
         assert!(found[1].iter().filter(|r| found[0].contains(r)).count() >= 15);
         let few = training(&x[..4], 2);
         assert!(Fitted::new(&config, &few, &pool).is_err());
         assert!(Fitted::new(&DetectorConfig::parse("gmm").unwrap(), &few, &pool).is_ok());
-        for wrong in ["components=0", "iterations=0", "tolerance=-1", "regularisation=-1", "covariance=round"] {
+        for wrong in ["components=0", "iterations=0", "tolerance=-1", "regularization=-1", "covariance=round"] {
             assert!(DetectorConfig::parse(&format!("gmm:{wrong}")).is_err(), "{wrong}");
         }
     }

@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
-use crate::net::cpu::pool::{Pool, chunks};
 use crate::seed::Stream;
 
 /// The Euler-Mascheroni constant.
 const EULER: f64 = 0.577_215_664_901_532_9;
-/// Rows that go down a tree side by side.
+/// Features that go down a tree side by side.
 const GROUP: usize = 8;
 
 /// Settings.
@@ -28,7 +28,7 @@ const GROUP: usize = 8;
 pub struct Config {
     /// Trees, 1 to 10,000. Default 100, as in the paper.
     pub trees: usize,
-    /// Rows for each tree, 2 to 1,000,000; all rows where there are fewer. Default 256, as in the paper.
+    /// Features for each tree, 2 to 1,000,000; all rows where there are fewer. Default 256, as in the paper.
     pub sample: usize,
 }
 
@@ -154,7 +154,7 @@ struct Open {
 
 impl Tree {
     /// On `sample` of the rows.
-    fn grow(all: &Rows, sample: usize, stream: &mut Stream) -> Tree {
+    fn grow(all: &Features, sample: usize, stream: &mut Stream) -> Tree {
         let mut rows = draw(all.count, sample, stream);
         let mut features: Vec<usize> = (0..all.width()).collect();
         let (mut nodes, mut lengths) = (vec![(0, 0, 0.0)], vec![0.0]);
@@ -204,7 +204,7 @@ impl Tree {
     }
 
     /// Adds the lengths of the paths of a few rows, which go down together: each step is a load that waits for the last.
-    fn add(&self, rows: &Rows, from: usize, out: &mut [f64]) {
+    fn add(&self, rows: &Features, from: usize, out: &mut [f64]) {
         let mut at = [0usize; GROUP];
         for _ in 0..self.depth {
             for (r, at) in at.iter_mut().enumerate().take(out.len()) {
@@ -234,7 +234,7 @@ fn draw(count: usize, sample: usize, stream: &mut Stream) -> Vec<usize> {
 
 /// A random feature that is not constant in these rows and a threshold; features found constant go behind the live ones.
 fn split(
-    all: &Rows,
+    all: &Features,
     rows: &[usize],
     features: &mut [usize],
     live: &mut usize,
@@ -274,12 +274,12 @@ fn partition<T>(items: &mut [T], condition: impl Fn(&T) -> bool) -> usize {
 
 struct Forest {
     trees: Vec<Tree>,
-    /// Rows that each was grown on.
+    /// Features that each was grown on.
     sample: usize,
 }
 
 impl Detector for Forest {
-    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
         out.fill(0.0);
         for tree in &self.trees {
             for (group, out) in out.chunks_mut(GROUP).enumerate() {
@@ -320,8 +320,8 @@ mod tests {
         (0..count * width).map(|_| s.uniform() as f32).collect()
     }
 
-    fn rows(features: &[f32], width: usize) -> Rows<'_> {
-        Rows { count: features.len() / width, features, logits: &[] }
+    fn rows(features: &[f32], width: usize) -> Features<'_> {
+        Features { count: features.len() / width, features, logits: &[] }
     }
 
     fn fit(config: &Config, features: &[f32], width: usize) -> Box<dyn Detector> {
@@ -331,7 +331,7 @@ mod tests {
 
     fn score(detector: &dyn Detector, features: &[f32], width: usize) -> Vec<f64> {
         let mut out = vec![0.0; features.len() / width];
-        detector.score(&rows(features, width), &mut out, &mut Scratch::default());
+        detector.score(&rows(features, width), &mut out, &mut DetectorBuffers::default());
         out
     }
 
@@ -427,7 +427,7 @@ mod tests {
             let detector = fit(&Config::default(), &x, 3);
             assert!(score(&*detector, &[0.0, 1.0, 2.0], 3).iter().all(|s| (s + 0.5).abs() < 1e-12));
         }
-        // Neighbouring numbers: the threshold cannot be between them, and both sides still have one.
+        // Neighboring numbers: the threshold cannot be between them, and both sides still have one.
         let next = f32::from_bits(1.0f32.to_bits() + 1);
         let s = score(&*fit(&Config::default(), &[1.0, next], 1), &[1.0, next], 1);
         assert_eq!(s, [-0.5, -0.5]);

@@ -12,10 +12,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::argmax;
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
-use crate::train::largest;
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ impl Method for Config {
 }
 
 /// The logarithms of the mean posteriors, one row for each class that some row is predicted as.
-fn templates(rows: &Rows) -> Vec<f64> {
+fn templates(rows: &Features) -> Vec<f64> {
     let classes = rows.classes();
     let mut posterior = vec![0.0; classes];
     let mut counts = vec![0usize; classes];
@@ -82,7 +82,7 @@ fn templates(rows: &Rows) -> Vec<f64> {
 
 /// The logarithm of each posterior; returns the best class.
 fn log_posterior(logits: &[f64], out: &mut [f64]) -> usize {
-    let best = largest(logits);
+    let best = argmax(logits);
     let mut others = 0.0;
     for (k, (out, v)) in out.iter_mut().zip(logits).enumerate() {
         *out = v - logits[best];
@@ -102,7 +102,7 @@ struct KlMatching {
 }
 
 impl Detector for KlMatching {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         scratch.wide.clear();
         scratch.wide.resize(2 * self.classes, 0.0);
         let (logs, p) = scratch.wide.split_at_mut(self.classes);
@@ -132,13 +132,13 @@ mod tests {
     }
 
     fn fit(logits: &[f64], classes: usize) -> Box<dyn Detector> {
-        let rows = Rows { count: logits.len() / classes, features: &[], logits };
+        let rows = Features { count: logits.len() / classes, features: &[], logits };
         Config {}.fit(&Training { rows, classes, ..Training::default() }, &Pool::new(1)).unwrap()
     }
 
     fn score(detector: &dyn Detector, logits: &[f64], count: usize) -> Vec<f64> {
         let mut out = vec![0.0; count];
-        detector.score(&Rows { count, features: &[], logits }, &mut out, &mut Scratch::default());
+        detector.score(&Features { count, features: &[], logits }, &mut out, &mut DetectorBuffers::default());
         out
     }
 
@@ -151,7 +151,7 @@ mod tests {
         let p: Vec<Vec<f64>> = logits.chunks(classes).map(softmax).collect();
         let mut templates = Vec::new();
         for k in 0..3 {
-            let own: Vec<&Vec<f64>> = p.iter().filter(|p| largest(p) == k).collect();
+            let own: Vec<&Vec<f64>> = p.iter().filter(|p| argmax(p) == k).collect();
             let mean = |j: usize| own.iter().map(|p| p[j]).sum::<f64>() / own.len() as f64;
             templates.push((0..classes).map(mean).collect::<Vec<f64>>());
         }

@@ -1,7 +1,7 @@
 //! The distance to the k-th nearest training row (Sun et al., after Ramaswamy et al. for outliers in tables):
 //! `confidence = -|x - x_(k)|`.
 //!
-//! Neighbours are exact. All training rows are kept unless `rows` says how many at the most: then large classes lose
+//! Neighbors are exact. All training rows are kept unless `rows` says how many at the most: then large classes lose
 //! rows, chosen by the seed, until all fit, and those with less than their share stay whole. The paper divides deep features by their length first, which
 //! helps features whose length says more about a network's sureness than about the input. Here that is a setting, off
 //! by default: in tables, and in features trained with distances, the length is information. With it, a row of
@@ -17,20 +17,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::neighbours::{Index, Metric, unit};
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::neighbors::{Index, Metric, unit};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
 use crate::seed::Stream;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Which neighbour, 1 to 10,000; the farthest one where there are fewer rows. Default: 5.
+    /// Which neighbor, 1 to 10,000; the farthest one where there are fewer rows. Default: 5.
     pub k: usize,
     /// Whether rows are divided by their length first. Default: no.
-    pub normalise: bool,
+    pub normalize: bool,
     /// Whether the confidence is minus the logarithm of the distance. Default: no.
     pub log: bool,
     /// Training rows kept at the most, 1 or more. Default: all.
@@ -39,7 +39,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { k: 5, normalise: false, log: false, rows: None }
+        Config { k: 5, normalize: false, log: false, rows: None }
     }
 }
 
@@ -66,7 +66,7 @@ impl Method for Config {
             }
             _ => rows.features.to_vec(),
         };
-        let features = if self.normalise { unit(&kept, rows.width()) } else { kept };
+        let features = if self.normalize { unit(&kept, rows.width()) } else { kept };
         let index = Index::new(Metric::Distance, features, rows.width(), self.k, pool);
         let floor = if self.log { floor(&index, self.k) } else { 0.0 };
         Ok(Box::new(Knn { config: self.clone(), index, floor }))
@@ -103,7 +103,7 @@ fn coreset(training: &Training, most: usize) -> Vec<usize> {
     kept
 }
 
-/// A tenth of the usual distance of a training row to its neighbours; 1e-6 where all are the same.
+/// A tenth of the usual distance of a training row to its neighbors; 1e-6 where all are the same.
 fn floor(index: &Index, k: usize) -> f64 {
     let (rows, width) = (index.count(), index.width());
     let mut usual = Vec::new();
@@ -132,11 +132,11 @@ struct Knn {
 }
 
 impl Detector for Knn {
-    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
-        let normalised;
-        let queries = if self.config.normalise {
-            normalised = unit(rows.features, self.index.width());
-            &normalised
+    fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
+        let normalized;
+        let queries = if self.config.normalize {
+            normalized = unit(rows.features, self.index.width());
+            &normalized
         } else {
             rows.features
         };
@@ -167,7 +167,7 @@ mod tests {
 
     fn score(config: &str, train: &[f32], test: &[f32], width: usize) -> Vec<f64> {
         let pool = Pool::new(2);
-        let of = |x| Rows { features: x, count: <[f32]>::len(x) / width, logits: &[] };
+        let of = |x| Features { features: x, count: <[f32]>::len(x) / width, logits: &[] };
         let training = Training { rows: of(train), ..Training::default() };
         let fitted = Fitted::new(&DetectorConfig::parse(config).unwrap(), &training, &pool).unwrap();
         fitted.score(&of(test), &pool).unwrap()
@@ -177,11 +177,11 @@ mod tests {
     fn by_definition() {
         let width = 7;
         let (train, test) = (rows(400, width, "train"), rows(250, width, "test"));
-        for normalise in [false, true] {
+        for normalize in [false, true] {
             let length =
-                |x: &[f32]| if normalise { x.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt() } else { 1.0 };
+                |x: &[f32]| if normalize { x.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt() } else { 1.0 };
             for k in [1, 5, 400, 1000] {
-                let got = score(&format!("knn:k={k}:normalise={normalise}"), &train, &test, width);
+                let got = score(&format!("knn:k={k}:normalize={normalize}"), &train, &test, width);
                 for (got, x) in got.iter().zip(test.chunks(width)) {
                     let distance = |y: &[f32]| {
                         let d = |(&a, &b): (&f32, &f32)| f64::from(a) / length(x) - f64::from(b) / length(y);
@@ -202,7 +202,7 @@ mod tests {
         let labels: Vec<u32> = (0..1110).map(|i| if i < 10 { 0 } else { 1 + u32::from(i >= 110) }).collect();
         let features = rows(1110, 2, "coreset");
         let training = Training {
-            rows: Rows { count: 1110, features: &features, logits: &[] },
+            rows: Features { count: 1110, features: &features, logits: &[] },
             labels: Some(&labels),
             classes: 3,
             ..Training::default()
@@ -218,7 +218,7 @@ mod tests {
         let blind = Training { labels: None, classes: 0, ..training };
         assert_eq!(coreset(&blind, 50).len(), 50);
         assert_ne!(coreset(&blind, 50), coreset(&Training { seed: 1, ..blind }, 50));
-        // What is kept is its own nearest neighbour.
+        // What is kept is its own nearest neighbor.
         let pool = Pool::new(1);
         let fitted = Fitted::new(&DetectorConfig::parse("knn:k=1:rows=50").unwrap(), &blind, &pool).unwrap();
         let scores = fitted.score(&blind.rows, &pool).unwrap();
@@ -235,7 +235,7 @@ mod tests {
         for (p, l) in plain.iter().zip(&log) {
             assert!((l + (-p).ln()).abs() < 1e-12 || *l == near[0]);
         }
-        // Rows that are there: as near as can be told, and finite.
+        // Features that are there: as near as can be told, and finite.
         assert!(near.iter().all(|s| s.is_finite() && *s == near[0] && log.iter().all(|l| l <= s)));
         let same = score("knn:k=1:log=true", &[1.0; 40], &[1.0, 1.0, 2.0, 2.0], 2);
         assert!(same.iter().all(|s| s.is_finite()) && same[0] > same[1]);

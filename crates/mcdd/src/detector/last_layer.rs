@@ -1,27 +1,27 @@
 //! The linear layer between features and logits, for the detectors that work with its weights.
 //!
 //! Where it was not given, it is found from the features and logits of the training rows: the minimum-norm
-//! least-squares solution with an intercept. Both are centred, the normal equations are summed and solved in f64 by
+//! least-squares solution with an intercept. Both are centerd, the normal equations are summed and solved in f64 by
 //! the eigenvectors of the features' scatter, and directions in which the features do not vary (dead columns, copies,
 //! fewer rows than features) get no weight. Whether the logits really are linear in the features is then checked.
 
 use super::Training;
+use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
+use crate::compute::pool::{Pool, chunks};
+use crate::compute::simd;
 use crate::error::{Error, Result};
-use crate::net::cpu::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::simd;
 use crate::stats::{Eigen, moments};
 
 /// Eigenvalues below this part of the largest are rounding: the features are f32, so a column that is a combination of
 /// others is one up to 1e-7, squared.
 const RANK: f64 = 1e-11;
-/// The largest root mean square error, relative to that of the centred logits, of a layer that explains them.
+/// The largest root mean square error, relative to that of the centerd logits, of a layer that explains them.
 const MISFIT: f64 = 1e-3;
 /// How far f32 rounds, relative to the largest value.
 const ROUNDING: f64 = 1e-7;
 /// Weights beyond this are taken for it, so that products with features stay finite in f32.
 const HEAVY: f32 = 1e15;
-/// Rows that are summed up at a time.
+/// Features that are summed up at a time.
 const BLOCK: usize = 512;
 
 /// The layer, `logits = features weight^T + bias`.
@@ -146,7 +146,7 @@ impl Packed {
     }
 }
 
-/// The sums of the normal equations, of centred features and logits.
+/// The sums of the normal equations, of centerd features and logits.
 struct Normal {
     /// `X^T X`, `[width, width]`.
     scatter: Vec<f64>,
@@ -225,7 +225,7 @@ impl simd::Kernel for Dots<'_> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::detector::{self, Rows};
+    use crate::detector::{self, Features};
     use crate::error::Kind;
     use crate::seed::Stream;
 
@@ -257,8 +257,8 @@ pub(super) mod tests {
             self.logits = naive(&self.features, &self.weight, &self.bias, self.width);
         }
 
-        pub fn rows(&self) -> Rows<'_> {
-            Rows { count: self.count, features: &self.features, logits: &self.logits }
+        pub fn rows(&self) -> Features<'_> {
+            Features { count: self.count, features: &self.features, logits: &self.logits }
         }
 
         /// With the layer, or to be found.

@@ -1,34 +1,34 @@
 //! Local outlier factor (Breunig et al.) for rows that were not in training: how much thinner a row's surroundings are
-//! than those of its neighbours.
+//! than those of its neighbors.
 //!
-//! With `N(x)` the `k` nearest training rows, `r(o)` the distance of a training row to its own k-th neighbour and
+//! With `N(x)` the `k` nearest training rows, `r(o)` the distance of a training row to its own k-th neighbor and
 //! `lrd(x) = 1 / (mean over o in N(x) of max(|x - o|, r(o)) + 1e-10)`:
 //! `confidence = -LOF(x) = -(mean over o in N(x) of lrd(o)) / lrd(x)`, about -1 inside and lower outside.
 //!
 //! These are the definitions of scikit-learn's `LocalOutlierFactor(novelty=True)`, with its 1e-10 for rows that lie on
-//! top of each other, its default of 20 neighbours and `score_samples` for the confidence. A training row is no
-//! neighbour of itself; among neighbours at the same distance, the `k` that come first count. As there, no more than
-//! all but one of the training rows count as neighbours. A single row, which scikit-learn refuses, has no
-//! neighbours: its `r` is 0.
+//! top of each other, its default of 20 neighbors and `score_samples` for the confidence. A training row is no
+//! neighbor of itself; among neighbors at the same distance, the `k` that come first count. As there, no more than
+//! all but one of the training rows count as neighbors. A single row, which scikit-learn refuses, has no
+//! neighbors: its `r` is 0.
 
 use serde::{Deserialize, Serialize};
 
 use super::knn::check_k;
-use super::neighbours::{Index, Metric, Neighbour};
-use super::{About, BLOCK, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::neighbors::{Index, Metric, Neighbor};
+use super::{About, BLOCK, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
-use crate::net::cpu::pool::{Pool, chunks};
 
 /// Added to mean distances, so that the density of rows on top of each other has a limit.
 const GUARD: f64 = 1e-10;
-/// Neighbours that are kept between the two steps of a fit, 256 MB; with more of them, they are looked for twice.
+/// Neighbors that are kept between the two steps of a fit, 256 MB; with more of them, they are looked for twice.
 const KEPT: usize = 1 << 24;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How many neighbours, 1 to 10,000; all others where there are fewer rows. Default: 20.
+    /// How many neighbors, 1 to 10,000; all others where there are fewer rows. Default: 20.
     pub k: usize,
 }
 
@@ -41,7 +41,7 @@ impl Default for Config {
 impl Method for Config {
     const ABOUT: About = About {
         name: "lof",
-        summary: "local outlier factor: density around a row against that around its neighbours",
+        summary: "local outlier factor: density around a row against that around its neighbors",
         reference: "Breunig, Kriegel, Ng, Sander: LOF: Identifying Density-Based Local Outliers, SIGMOD 2000",
         needs: Needs { features: true, ..Needs::NONE },
     };
@@ -65,33 +65,33 @@ impl Method for Config {
         {
             return Err(store.wrong("a distance or a density cannot be what it is"));
         }
-        Ok(Box::new(Lof { k: neighbours(self.k, &index), index, reach, density }))
+        Ok(Box::new(Lof { k: neighbors(self.k, &index), index, reach, density }))
     }
 }
 
-/// How many neighbours count.
-fn neighbours(k: usize, index: &Index) -> usize {
+/// How many neighbors count.
+fn neighbors(k: usize, index: &Index) -> usize {
     k.min(index.count() - 1).max(1)
 }
 
 struct Lof {
     index: Index,
     k: usize,
-    /// The distance of each row to its k-th neighbour.
+    /// The distance of each row to its k-th neighbor.
     reach: Vec<f64>,
     /// `lrd` of each row.
     density: Vec<f64>,
 }
 
 impl Lof {
-    /// Keeps neighbours between the steps if there are at most `kept` of them.
+    /// Keeps neighbors between the steps if there are at most `kept` of them.
     fn fit(index: Index, k: usize, pool: &Pool, kept: usize) -> Lof {
         let (count, width) = (index.count(), index.width());
-        let k = neighbours(k, &index);
-        // One row has no neighbours at all.
+        let k = neighbors(k, &index);
+        // One row has no neighbors at all.
         let each = k.min(count - 1);
         let keep = count.saturating_mul(each) <= kept;
-        let none = Neighbour { value: 0.0, row: 0 };
+        let none = Neighbor { value: 0.0, row: 0 };
         let mut all = vec![none; if keep { count * each } else { 0 }];
         let mut reach = vec![0.0; count];
         let block = |i: usize, rows: usize| &index.rows()[i * BLOCK * width..(i * BLOCK + rows) * width];
@@ -119,14 +119,14 @@ impl Lof {
     }
 }
 
-/// `lrd` of a row with these neighbours.
-fn local_density(found: &[Neighbour], reach: &[f64]) -> f64 {
+/// `lrd` of a row with these neighbors.
+fn local_density(found: &[Neighbor], reach: &[f64]) -> f64 {
     let sum: f64 = found.iter().map(|n| libm::sqrt(n.value).max(reach[n.row])).sum();
     1.0 / (sum / found.len().max(1) as f64 + GUARD)
 }
 
 impl Detector for Lof {
-    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
         self.index.nearest(rows.features, self.k, None, |i, found| {
             let around = found.iter().map(|n| self.density[n.row]).sum::<f64>() / found.len() as f64;
             out[i] = -around / local_density(found, &self.reach);
@@ -177,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn by_definition_with_and_without_keeping_neighbours() {
+    fn by_definition_with_and_without_keeping_neighbors() {
         let (width, k) = (3, 20);
         let mut train = rows(450, width, 1);
-        // Copies, more of one row than there are neighbours.
+        // Copies, more of one row than there are neighbors.
         for i in 0..30 {
             train.copy_within(0..width, i * width);
         }
@@ -190,7 +190,11 @@ mod tests {
         for kept in [KEPT, 0] {
             let lof = Lof::fit(Index::new(Metric::Distance, train.clone(), width, k, &pool), k, &pool, kept);
             let mut got = vec![0.0; 240];
-            lof.score(&Rows { count: 240, features: &test, logits: &[] }, &mut got, &mut Scratch::default());
+            lof.score(
+                &Features { count: 240, features: &test, logits: &[] },
+                &mut got,
+                &mut DetectorBuffers::default(),
+            );
             for (got, expected) in got.iter().zip(&expected) {
                 assert!((got - expected).abs() < 1e-9 * expected.abs(), "{got} {expected}");
             }
@@ -204,7 +208,7 @@ mod tests {
             let lof = Lof::fit(Index::new(Metric::Distance, rows(count, 2, 1), 2, 20, &pool), 20, &pool, KEPT);
             let mut got = [0.0; 2];
             let test = [rows(1, 2, 1), vec![100.0, 0.0]].concat();
-            lof.score(&Rows { count: 2, features: &test, logits: &[] }, &mut got, &mut Scratch::default());
+            lof.score(&Features { count: 2, features: &test, logits: &[] }, &mut got, &mut DetectorBuffers::default());
             assert!(got[1] < got[0] && got[1].is_finite(), "{got:?}");
         }
     }
@@ -222,7 +226,7 @@ mod tests {
         for (k, expected) in [(3, three), (20, twenty)] {
             let lof = Lof::fit(Index::new(Metric::Distance, train.clone(), 2, k, &pool), k, &pool, KEPT);
             let mut got = [0.0; 4];
-            lof.score(&Rows { count: 4, features: &test, logits: &[] }, &mut got, &mut Scratch::default());
+            lof.score(&Features { count: 4, features: &test, logits: &[] }, &mut got, &mut DetectorBuffers::default());
             for (got, expected) in got.into_iter().zip(expected) {
                 assert!((got - expected).abs() < 1e-9, "{got} {expected}");
             }

@@ -11,10 +11,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
-use crate::net::cpu::pool::Pool;
-use crate::stats::gaussians::{Covariance, Gaussians, Labelled, nearest};
+use crate::stats::gaussians::{Covariance, Gaussians, Labeled, nearest};
 use crate::stats::whitening::Whitening;
 
 /// It has no settings.
@@ -32,7 +32,7 @@ impl Method for Config {
     };
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
-        Ok(Box::new(Mahalanobis(Gaussians::fit(&labelled(training), Covariance::Tied, Some(0.0), pool))))
+        Ok(Box::new(Mahalanobis(Gaussians::fit(&labeled(training), Covariance::Tied, Some(0.0), pool))))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
@@ -41,8 +41,8 @@ impl Method for Config {
 }
 
 /// The rows of a training with their labels.
-pub(super) fn labelled<'a>(training: &Training<'a>) -> Labelled<'a> {
-    Labelled {
+pub(super) fn labeled<'a>(training: &Training<'a>) -> Labeled<'a> {
+    Labeled {
         x: training.rows.features,
         width: training.rows.width(),
         labels: training.labels.unwrap_or_default(),
@@ -110,7 +110,7 @@ pub(super) fn take(store: &mut Store, prefix: &str, covariance: Covariance, want
 }
 
 /// Minus the distance to the nearest class, for each row.
-pub(super) fn score(gaussians: &Gaussians, features: &[f32], out: &mut [f64], scratch: &mut Scratch) {
+pub(super) fn score(gaussians: &Gaussians, features: &[f32], out: &mut [f64], scratch: &mut DetectorBuffers) {
     let classes = gaussians.classes();
     scratch.wide.resize(out.len() * classes, 0.0);
     gaussians.distances(features, &mut scratch.wide, &mut scratch.floats);
@@ -120,7 +120,7 @@ pub(super) fn score(gaussians: &Gaussians, features: &[f32], out: &mut [f64], sc
 }
 
 /// The logits that belong to it.
-pub(super) fn logits(gaussians: &Gaussians, features: &[f32], out: &mut [f64], scratch: &mut Scratch) {
+pub(super) fn logits(gaussians: &Gaussians, features: &[f32], out: &mut [f64], scratch: &mut DetectorBuffers) {
     gaussians.distances(features, out, &mut scratch.floats);
     out.iter_mut().for_each(|o| *o *= -0.5);
 }
@@ -128,7 +128,7 @@ pub(super) fn logits(gaussians: &Gaussians, features: &[f32], out: &mut [f64], s
 struct Mahalanobis(Gaussians);
 
 impl Detector for Mahalanobis {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         score(&self.0, rows.features, out, scratch);
     }
 
@@ -140,7 +140,7 @@ impl Detector for Mahalanobis {
         self.0.classes()
     }
 
-    fn logits(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn logits(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         logits(&self.0, rows.features, out, scratch);
     }
 }
@@ -168,7 +168,7 @@ pub(super) mod tests {
     }
 
     pub fn training<'a>(x: &'a [f32], labels: &'a [u32]) -> Training<'a> {
-        let rows = Rows { count: labels.len(), features: x, logits: &[] };
+        let rows = Features { count: labels.len(), features: x, logits: &[] };
         Training { rows, labels: Some(labels), classes: 3, ..Training::default() }
     }
 
@@ -183,9 +183,9 @@ pub(super) mod tests {
         };
         let means: Vec<_> = (0..3).map(|k| mean(&|y| y == k)).collect();
         let all = mean(&|_| true);
-        let covariance = |centre: &dyn Fn(usize) -> DVector<f64>| {
+        let covariance = |center: &dyn Fn(usize) -> DVector<f64>| {
             let sum = (0..n).fold(DMatrix::zeros(width, width), |sum, r| {
-                let d = &rows[r] - centre(r);
+                let d = &rows[r] - center(r);
                 sum + &d * d.transpose()
             });
             (sum / n as f64).try_inverse().unwrap()

@@ -6,7 +6,7 @@
 //!
 //! Deviations from the paper, and why:
 //! - It weighs the layers by a logistic regression that is fitted on out-of-distribution rows. Here no such row reaches
-//!   a fit: all layers weigh the same unless `weights` says otherwise, and standardised scores make them comparable.
+//!   a fit: all layers weigh the same unless `weights` says otherwise, and standardized scores make them comparable.
 //! - It adds up the distances themselves. Squared distances have long tails: a few rows that are far away in one layer
 //!   would set its standard deviation, and far rows would be decided by that layer alone. The logarithm keeps the order
 //!   within a layer and lets every layer speak.
@@ -16,11 +16,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{labelled, logits, put, score, take};
-use super::{About, BLOCK, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::mahalanobis::{labeled, logits, put, score, take};
+use super::{About, BLOCK, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use crate::compute::pool::{Pool, chunks};
 use crate::error::{Error, Result};
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::stats::gaussians::{Covariance, Gaussians, Labelled};
+use crate::stats::gaussians::{Covariance, Gaussians, Labeled};
 
 /// Its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ impl Method for Config {
             let mut x = Vec::new();
             columns(rows, first, width, &mut x);
             first += width;
-            let sample = Labelled { x: &x, width, ..labelled(training) };
+            let sample = Labeled { x: &x, width, ..labeled(training) };
             let gaussians = Gaussians::fit(&sample, Covariance::Tied, Some(0.0), pool);
             layers.push(Layer::new(gaussians, weight, &x, pool));
         }
@@ -118,7 +118,7 @@ impl Method for Config {
 }
 
 /// Copies some columns of all rows.
-fn columns(rows: &Rows, first: usize, width: usize, out: &mut Vec<f32>) {
+fn columns(rows: &Features, first: usize, width: usize, out: &mut Vec<f32>) {
     out.clear();
     for row in rows.features.chunks_exact(rows.width().max(1)) {
         out.extend(row.iter().skip(first).take(width));
@@ -140,7 +140,7 @@ impl Layer {
         let mut scores = vec![0.0; x.len() / width];
         pool.split(chunks(&mut scores, BLOCK), |i, out| {
             let x = &x[i * BLOCK * width..][..out.len() * width];
-            layer.score(x, out, &mut Scratch::default());
+            layer.score(x, out, &mut DetectorBuffers::default());
         });
         let n = scores.len().max(1) as f64;
         let mean = scores.iter().sum::<f64>() / n;
@@ -153,7 +153,7 @@ impl Layer {
     }
 
     /// `(s - mean) / deviation` for each row.
-    fn score(&self, x: &[f32], out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, x: &[f32], out: &mut [f64], scratch: &mut DetectorBuffers) {
         score(&self.gaussians, x, out, scratch);
         out.iter_mut().for_each(|o| *o = (-libm::log1p(-*o) - self.mean) / self.deviation);
     }
@@ -171,7 +171,7 @@ impl Ensemble {
 }
 
 impl Detector for Ensemble {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         if let [layer] = &self.layers[..] {
             return layer.score(rows.features, out, scratch);
         }
@@ -198,7 +198,7 @@ impl Detector for Ensemble {
         self.layers.last().map_or(0, |l| l.gaussians.classes())
     }
 
-    fn logits(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn logits(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         if let Some(last) = self.layers.last() {
             let width = last.gaussians.width();
             let mut x = Vec::new();
@@ -211,7 +211,7 @@ impl Detector for Ensemble {
         self.epsilon
     }
 
-    fn ascent(&self, part: usize, row: &Rows, features: &mut [f32], _logits: &mut [f64]) {
+    fn ascent(&self, part: usize, row: &Features, features: &mut [f32], _logits: &mut [f64]) {
         if let Some(layer) = self.layers.get(part) {
             layer.gaussians.ascent(row.features, features);
         }
@@ -262,12 +262,12 @@ mod tests {
         let (x, labels) = blobs(300, 5);
         let training = Training { parts: &[2, 3], ..training(&x, &labels) };
         let ensemble = Config::default().fit(&training, &Pool::new(1)).unwrap();
-        let row = Rows { count: 1, features: &x[2..5], logits: &[] };
+        let row = Features { count: 1, features: &x[2..5], logits: &[] };
         let mut got = [0.0f32; 3];
         ensemble.ascent(1, &row, &mut got, &mut []);
         let mut right = Vec::new();
         columns(&training.rows, 2, 3, &mut right);
-        let sample = Labelled { x: &right, width: 3, ..labelled(&training) };
+        let sample = Labeled { x: &right, width: 3, ..labeled(&training) };
         let mut expected = [0.0f32; 3];
         Gaussians::fit(&sample, Covariance::Tied, Some(0.0), &Pool::new(1)).ascent(&x[2..5], &mut expected);
         assert_eq!(got, expected);

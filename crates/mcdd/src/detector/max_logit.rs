@@ -5,10 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::argmax;
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
-use crate::train::largest;
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,10 +36,10 @@ impl Method for Config {
 struct MaxLogit;
 
 impl Detector for MaxLogit {
-    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
         for (i, out) in out.iter_mut().enumerate() {
             let logits = rows.logit_row(i);
-            *out = logits[largest(logits)];
+            *out = logits[argmax(logits)];
         }
     }
 
@@ -52,9 +52,9 @@ mod tests {
 
     #[test]
     fn the_largest_of_each_row() {
-        let rows = Rows { count: 2, features: &[], logits: &[1.0, -2.0, 3.5, -7.0, -6.0, -8.0] };
+        let rows = Features { count: 2, features: &[], logits: &[1.0, -2.0, 3.5, -7.0, -6.0, -8.0] };
         let mut out = [0.0; 2];
-        MaxLogit.score(&rows, &mut out, &mut Scratch::default());
+        MaxLogit.score(&rows, &mut out, &mut DetectorBuffers::default());
         assert_eq!(out, [3.5, -6.0]);
     }
 }

@@ -7,14 +7,14 @@
 //! there.
 //!
 //! ```
-//! use mcdd::detector::{DetectorConfig, Fitted, Rows, Training};
-//! use mcdd::net::cpu::pool::Pool;
+//! use mcdd::detector::{DetectorConfig, Fitted, Features, Training};
+//! use mcdd::compute::pool::Pool;
 //!
 //! let features: Vec<f32> = (0..200).map(|i| (i % 10) as f32).collect(); // 100 rows of 2, from any network
-//! let training = Training { rows: Rows { count: 100, features: &features, logits: &[] }, ..Training::default() };
+//! let training = Training { rows: Features { count: 100, features: &features, logits: &[] }, ..Training::default() };
 //! let pool = Pool::new(2);
 //! let knn = Fitted::new(&DetectorConfig::parse("knn:k=3")?, &training, &pool)?;
-//! let scores = knn.score(&Rows { count: 2, features: &[4.0, 5.0, 50.0, -50.0], logits: &[] }, &pool)?;
+//! let scores = knn.score(&Features { count: 2, features: &[4.0, 5.0, 50.0, -50.0], logits: &[] }, &pool)?;
 //! assert!(scores[0] > scores[1]);
 //! # Ok::<(), mcdd::Error>(())
 //! ```
@@ -37,10 +37,10 @@ mod last_layer;
 mod lof;
 mod mahalanobis;
 mod mahalanobis_ensemble;
-mod mahalanobis_normalised;
+mod mahalanobis_normalized;
 mod max_logit;
 mod msp;
-mod neighbours;
+mod neighbors;
 mod nnguide;
 mod ocsvm;
 mod odin;
@@ -62,15 +62,15 @@ pub use fitted::{Fitted, tame};
 pub use store::Store;
 pub use svm::Settings as SvmSettings;
 
+use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
-use crate::net::cpu::pool::Pool;
 
 /// Features beyond this are taken for it: far away is far away, and squares and sums stay finite.
 pub const FAR: f32 = 1e15;
 /// The same for logits, which are wide.
 pub const FAR_LOGIT: f64 = 1e30;
 
-/// Rows that one thread takes at a time.
+/// Features that one thread takes at a time.
 const BLOCK: usize = 192;
 
 /// Some rows, by rows.
@@ -78,7 +78,7 @@ const BLOCK: usize = 192;
 /// # Shapes
 /// `features [count, width]`, `logits [count, classes]`; either may be empty where a detector has no use for it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rows<'a> {
+pub struct Features<'a> {
     /// How many.
     pub count: usize,
     /// Their features.
@@ -87,7 +87,7 @@ pub struct Rows<'a> {
     pub logits: &'a [f64],
 }
 
-impl<'a> Rows<'a> {
+impl<'a> Features<'a> {
     /// Features for each row.
     pub fn width(&self) -> usize {
         self.features.len().checked_div(self.count).unwrap_or(0)
@@ -125,7 +125,7 @@ pub struct LastLayer<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Training<'a> {
     /// The rows.
-    pub rows: Rows<'a>,
+    pub rows: Features<'a>,
     /// A class for each row, where there are any.
     pub labels: Option<&'a [u32]>,
     /// The number of classes: of the labels, or of the logits; 0 where neither is there.
@@ -201,7 +201,7 @@ pub trait Method: Clone + Debug + Default + PartialEq + Serialize + DeserializeO
 
 /// Buffers of a thread that scores, kept between blocks.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
+pub struct DetectorBuffers {
     /// For whatever a detector likes.
     pub floats: [Vec<f32>; 2],
     /// The same, wide.
@@ -211,8 +211,8 @@ pub struct Scratch {
 /// A detector that was fitted.
 pub trait Detector: Send + Sync {
     /// The confidence of each row, on the calling thread; finite for every finite input. A row's result must not
-    /// depend on its company. Rows have the shape of those in training and were checked as for [`Method::fit`].
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch);
+    /// depend on its company. Features have the shape of those in training and were checked as for [`Method::fit`].
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers);
 
     /// Stores everything but the settings.
     fn save(&self, store: &mut Store);
@@ -223,7 +223,7 @@ pub trait Detector: Send + Sync {
     }
 
     /// For those that classify: the logits of each row, whose softmax is the posterior, `[count, classes]`.
-    fn logits(&self, _rows: &Rows, _out: &mut [f64], _scratch: &mut Scratch) {}
+    fn logits(&self, _rows: &Features, _out: &mut [f64], _scratch: &mut DetectorBuffers) {}
 
     /// How far the input is to be moved against the gradient before scoring; 0 for not at all.
     fn epsilon(&self) -> f64 {
@@ -232,7 +232,7 @@ pub trait Detector: Send + Sync {
 
     /// For those with an [`Detector::epsilon`]: the gradient of what the move raises, for one row, with respect to the
     /// features of layer `part` and to the logits. Both come filled with zeros.
-    fn ascent(&self, _part: usize, _row: &Rows, _features: &mut [f32], _logits: &mut [f64]) {}
+    fn ascent(&self, _part: usize, _row: &Features, _features: &mut [f32], _logits: &mut [f64]) {}
 }
 
 /// The one list of detectors: a file, its variant and the name that users type.
@@ -299,7 +299,7 @@ detectors! {
     mahalanobis Mahalanobis "mahalanobis",
     mahalanobis_ensemble MahalanobisEnsemble "mahalanobis-ensemble",
     rmd Rmd "rmd",
-    mahalanobis_normalised MahalanobisNormalised "mahalanobis++",
+    mahalanobis_normalized MahalanobisNormalized "mahalanobis++",
     gda Gda "gda",
     knn Knn "knn",
     vim Vim "vim",

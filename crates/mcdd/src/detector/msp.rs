@@ -4,10 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::head::log_odds;
-use crate::net::cpu::pool::Pool;
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ impl Method for Config {
 struct Msp;
 
 impl Detector for Msp {
-    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
         for (i, out) in out.iter_mut().enumerate() {
             *out = log_odds(rows.logit_row(i));
         }

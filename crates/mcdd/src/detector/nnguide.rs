@@ -1,4 +1,4 @@
-//! Nearest neighbour guidance (Park et al.): a row's energy, times its likeness to training rows that the network was
+//! Nearest neighbor guidance (Park et al.): a row's energy, times its likeness to training rows that the network was
 //! sure of.
 //!
 //! With `E = log sum exp(logits)`, `u = x / |x|` and the bank of training rows `b_i = E_i u_i`:
@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
 use super::knn::check_k;
-use super::neighbours::{Index, Metric, unit};
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::neighbors::{Index, Metric, unit};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
 use crate::seed::Stream;
 
 /// Settings.
@@ -91,7 +91,7 @@ struct Nnguide {
 }
 
 impl Detector for Nnguide {
-    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
         self.bank.nearest(&unit(rows.features, self.bank.width()), self.k, None, |i, found| {
             let likeness = -found.iter().map(|n| n.value).sum::<f64>() / found.len() as f64;
             out[i] = log_sum_exp(rows.logit_row(i), 1.0) * likeness;
@@ -115,7 +115,7 @@ mod tests {
         features[..width].fill(0.0);
         // Negative energies as well.
         let logits: Vec<f64> = (0..n * classes).map(|_| 4.0 * s.normal()).collect();
-        let rows = Rows { count: n, features: &features, logits: &logits };
+        let rows = Features { count: n, features: &features, logits: &logits };
         let lse = |i: usize| rows.logit_row(i).iter().map(|l| l.exp()).sum::<f64>().ln();
         assert!((0..n).any(|i| lse(i) < 0.0));
         let length = |x: &[f32]| x.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt().max(1e-300);
@@ -123,7 +123,7 @@ mod tests {
         for k in [1, 10, 1000] {
             let detector = Config { k, ..Config::default() }.fit(&training, &Pool::new(2)).unwrap();
             let mut got = vec![0.0; n];
-            detector.score(&rows, &mut got, &mut Scratch::default());
+            detector.score(&rows, &mut got, &mut DetectorBuffers::default());
             for (i, got) in got.into_iter().enumerate() {
                 let x = rows.feature_row(i);
                 let mut all: Vec<f64> = (0..n)

@@ -11,9 +11,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::svm::{Machine, Settings};
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
 
 /// Its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ struct Ocsvm {
 }
 
 impl Detector for Ocsvm {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         self.machine.sums(rows, out, scratch);
         out.iter_mut().for_each(|v| *v -= self.rho);
     }
@@ -69,13 +69,13 @@ mod tests {
     use crate::seed::Stream;
 
     fn fit(config: &Config, features: &[f32], width: usize) -> Fitted {
-        let rows = Rows { count: features.len() / width, features, logits: &[] };
+        let rows = Features { count: features.len() / width, features, logits: &[] };
         let training = Training { rows, seed: 3, ..Training::default() };
         Fitted::new(&DetectorConfig::from(config.clone()), &training, &Pool::new(1)).unwrap()
     }
 
     fn score(fitted: &Fitted, features: &[f32]) -> Vec<f64> {
-        let rows = Rows { count: features.len() / fitted.width(), features, logits: &[] };
+        let rows = Features { count: features.len() / fitted.width(), features, logits: &[] };
         fitted.score(&rows, &Pool::new(1)).unwrap()
     }
 

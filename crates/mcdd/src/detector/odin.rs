@@ -12,11 +12,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::energy::check_temperature;
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use crate::compute::argmax;
+use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::head::log_odds;
-use crate::net::cpu::pool::Pool;
-use crate::train::largest;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ impl Method for Config {
 struct Odin(Config);
 
 impl Detector for Odin {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         for (i, out) in out.iter_mut().enumerate() {
             scratch.wide.clear();
             scratch.wide.extend(rows.logit_row(i).iter().map(|v| v / self.0.temperature));
@@ -76,7 +76,7 @@ impl Detector for Odin {
         self.0.epsilon
     }
 
-    fn ascent(&self, _part: usize, row: &Rows, _features: &mut [f32], logits: &mut [f64]) {
+    fn ascent(&self, _part: usize, row: &Features, _features: &mut [f32], logits: &mut [f64]) {
         log_posterior_gradient(row.logits, self.0.temperature, logits);
     }
 }
@@ -84,7 +84,7 @@ impl Detector for Odin {
 /// The gradient of the log of the largest posterior: `(1 - p) / T` for its own logit and `-p_k / T` for the others.
 /// `1 - p` is the sum of the others, not a difference, so that it does not round to 0.
 fn log_posterior_gradient(logits: &[f64], temperature: f64, out: &mut [f64]) {
-    let best = largest(logits);
+    let best = argmax(logits);
     let mut others = 0.0;
     for (k, (out, v)) in out.iter_mut().zip(logits).enumerate() {
         if k != best {
@@ -137,8 +137,8 @@ mod tests {
         ) {
             let logits = [a.clone(), b.clone()].concat();
             let mut out = [0.0; 2];
-            let rows = Rows { count: 2, features: &[], logits: &logits };
-            Odin(Config { temperature: 10.0, epsilon: 0.0 }).score(&rows, &mut out, &mut Scratch::default());
+            let rows = Features { count: 2, features: &[], logits: &logits };
+            Odin(Config { temperature: 10.0, epsilon: 0.0 }).score(&rows, &mut out, &mut DetectorBuffers::default());
             let (a, b) = (log_max(&a, 10.0), log_max(&b, 10.0));
             prop_assume!((a - b).abs() > 1e-9);
             prop_assert_eq!(out[0] > out[1], a > b);
@@ -152,8 +152,8 @@ mod tests {
             assert!(Config { temperature: 1.0, epsilon }.check().is_err());
         }
         let mut out = [0.0; 2];
-        let rows = Rows { count: 2, features: &[], logits: &[1e30, -1e30, 1e30, 1e30] };
-        Odin(Config { temperature: 1e-6, epsilon: 0.0 }).score(&rows, &mut out, &mut Scratch::default());
+        let rows = Features { count: 2, features: &[], logits: &[1e30, -1e30, 1e30, 1e30] };
+        Odin(Config { temperature: 1e-6, epsilon: 0.0 }).score(&rows, &mut out, &mut DetectorBuffers::default());
         assert!(out.iter().all(|v| v.is_finite()));
     }
 }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
 use super::last_layer::{LastLayer, Packed};
-use super::{About, Detector, FAR, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::{About, Detector, DetectorBuffers, FAR, Features, Method, Needs, Store, Training, out_of_range};
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ struct React {
 }
 
 impl Detector for React {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         let [cut, products] = &mut scratch.floats;
         cut.clear();
         cut.extend(rows.features.iter().map(|v| v.min(self.threshold)));

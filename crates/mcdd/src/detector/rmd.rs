@@ -8,10 +8,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{labelled, logits, put, score, take};
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::mahalanobis::{labeled, logits, put, score, take};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
-use crate::net::cpu::pool::Pool;
 use crate::stats::gaussians::{Covariance, Gaussians};
 
 /// It has no settings.
@@ -34,7 +34,7 @@ impl Method for Config {
             return Err(Error::data("all rows are of one class, so nothing is relative to it")
                 .hint("rmd takes two classes at least; mahalanobis takes one"));
         }
-        let (classes, all) = Gaussians::with_background(&labelled(training), pool);
+        let (classes, all) = Gaussians::with_background(&labeled(training), pool);
         Ok(Box::new(Relative { classes, all }))
     }
 
@@ -54,7 +54,7 @@ struct Relative {
 }
 
 impl Detector for Relative {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         score(&self.classes, rows.features, out, scratch);
         scratch.wide.resize(out.len(), 0.0);
         self.all.distances(rows.features, &mut scratch.wide, &mut scratch.floats);
@@ -70,7 +70,7 @@ impl Detector for Relative {
         self.classes.classes()
     }
 
-    fn logits(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn logits(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         logits(&self.classes, rows.features, out, scratch);
     }
 }

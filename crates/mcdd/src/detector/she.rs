@@ -6,11 +6,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::argmax;
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
 use crate::stats::moments;
-use crate::train::largest;
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,10 +29,10 @@ impl Method for Config {
     fn fit(&self, training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
         let (width, classes) = (rows.width(), rows.classes());
-        // Rows that are classified wrongly go to a class of their own, which is dropped.
+        // Features that are classified wrongly go to a class of their own, which is dropped.
         let patterns_of: Vec<u32> = (0..rows.count)
             .map(|i| {
-                let predicted = largest(rows.logit_row(i)) as u32;
+                let predicted = argmax(rows.logit_row(i)) as u32;
                 let wrong = training.labels.is_some_and(|labels| labels[i] != predicted);
                 if wrong { classes as u32 } else { predicted }
             })
@@ -66,9 +66,9 @@ struct She {
 }
 
 impl Detector for She {
-    fn score(&self, rows: &Rows, out: &mut [f64], _scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
         for (i, out) in out.iter_mut().enumerate() {
-            let pattern = &self.patterns[largest(rows.logit_row(i)) * self.width..][..self.width];
+            let pattern = &self.patterns[argmax(rows.logit_row(i)) * self.width..][..self.width];
             *out = rows.feature_row(i).iter().zip(pattern).map(|(&x, p)| f64::from(x) * p).sum();
         }
     }
@@ -94,11 +94,11 @@ mod tests {
             let training = Training { labels, ..e.training(true) };
             let she = Config {}.fit(&training, &Pool::new(1)).unwrap();
             let mut scores = vec![0.0; 40];
-            she.score(&test.rows(), &mut scores, &mut Scratch::default());
+            she.score(&test.rows(), &mut scores, &mut DetectorBuffers::default());
             for (i, score) in scores.into_iter().enumerate() {
-                let k = largest(test.rows().logit_row(i));
+                let k = argmax(test.rows().logit_row(i));
                 let own: Vec<usize> = (0..300)
-                    .filter(|&r| largest(e.rows().logit_row(r)) == k && labels.is_none_or(|l| l[r] as usize == k))
+                    .filter(|&r| argmax(e.rows().logit_row(r)) == k && labels.is_none_or(|l| l[r] as usize == k))
                     .collect();
                 let own = if own.is_empty() { (0..300).collect() } else { own };
                 let mean =

@@ -1,7 +1,7 @@
 //! Support vector data description with a Gaussian kernel: the smallest ball around the training rows in the kernel's
 //! space that may leave a share `nu` of them out. The confidence is `R^2 - |phi(x) - c|^2`, positive inside.
 //!
-//! The centre is `c = sum_j b_j phi(x_j)` with `sum b = 1` and `0 <= b_j <= C`, where `C = 1 / (nu n)`. As
+//! The center is `c = sum_j b_j phi(x_j)` with `sum b = 1` and `0 <= b_j <= C`, where `C = 1 / (nu n)`. As
 //! `K(x, x) = 1`, the problem has the same solution as the one-class support vector machine's, `b = a / (nu n)`, so both
 //! share a solver and order rows alike; what differs is the scale. With `f(x) = sum_j a_j K(x_j, x)`:
 //! `|phi(x) - c|^2 = 1 - 2 f(x) / (nu n) + c'c`, and `R^2` is the mean of that over the support vectors on the boundary.
@@ -12,9 +12,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::svm::{Machine, Settings};
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
 
 /// Its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,21 +35,21 @@ impl Method for Config {
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let solved = self.0.fit(training, pool);
-        let centre = solved.norm;
-        let radius = 1.0 - 2.0 * (solved.level / solved.machine.total()) + centre;
-        Ok(Box::new(Svdd { machine: solved.machine, radius, centre }))
+        let center = solved.norm;
+        let radius = 1.0 - 2.0 * (solved.level / solved.machine.total()) + center;
+        Ok(Box::new(Svdd { machine: solved.machine, radius, center }))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
         let machine = Machine::load(store)?;
         let ball = store.take_f64("ball", &[2])?;
-        let (radius, centre) = (ball[0], ball[1]);
+        let (radius, center) = (ball[0], ball[1]);
         // Distances are at most 2 and lengths at most 1 in this space, but for rounding.
         let possible = |v: f64, most: f64| (-1e-6..=most + 1e-6).contains(&v);
-        if !(possible(radius, 4.0) && possible(centre, 1.0)) {
+        if !(possible(radius, 4.0) && possible(center, 1.0)) {
             return Err(store.wrong("its ball is no ball"));
         }
-        Ok(Box::new(Svdd { machine, radius, centre }))
+        Ok(Box::new(Svdd { machine, radius, center }))
     }
 }
 
@@ -58,21 +58,21 @@ struct Svdd {
     /// `R^2`.
     radius: f64,
     /// `c'c`.
-    centre: f64,
+    center: f64,
 }
 
 impl Detector for Svdd {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         self.machine.sums(rows, out, scratch);
         // The part that is the same for all rows is taken together, so that nothing of the rest is rounded away.
-        let constant = 1.0 + self.centre - self.radius;
+        let constant = 1.0 + self.center - self.radius;
         let total = self.machine.total();
         out.iter_mut().for_each(|f| *f = 2.0 * (*f / total) - constant);
     }
 
     fn save(&self, store: &mut Store) {
         self.machine.save(store);
-        store.put_f64("ball", &[2], &[self.radius, self.centre]);
+        store.put_f64("ball", &[2], &[self.radius, self.center]);
     }
 }
 
@@ -83,13 +83,13 @@ mod tests {
     use crate::seed::Stream;
 
     fn fit(config: &DetectorConfig, features: &[f32], width: usize) -> Fitted {
-        let rows = Rows { count: features.len() / width, features, logits: &[] };
+        let rows = Features { count: features.len() / width, features, logits: &[] };
         let training = Training { rows, seed: 3, ..Training::default() };
         Fitted::new(config, &training, &Pool::new(1)).unwrap()
     }
 
     fn score(fitted: &Fitted, features: &[f32]) -> Vec<f64> {
-        let rows = Rows { count: features.len() / fitted.width(), features, logits: &[] };
+        let rows = Features { count: features.len() / fitted.width(), features, logits: &[] };
         fitted.score(&rows, &Pool::new(1)).unwrap()
     }
 
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// Two rows: the centre is between them, and the ball goes through both.
+    /// Two rows: the center is between them, and the ball goes through both.
     #[test]
     fn two_rows_by_hand() {
         let config = DetectorConfig::from(Config(Settings { nu: 0.9, gamma: Some(0.5), rows: 2 }));

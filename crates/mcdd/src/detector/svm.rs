@@ -1,7 +1,7 @@
 //! The one-class support vector machine with a Gaussian kernel, which `ocsvm` and `svdd` share.
 //!
 //! With `K(x, y) = exp(-gamma |x - y|^2)`, the weights `a` of the `n` training rows are the solution of
-//! `min 1/2 a'Ka` with `0 <= a_i <= 1` and `sum a = nu n`. Rows are centred and scaled by `sqrt(gamma)` beforehand.
+//! `min 1/2 a'Ka` with `0 <= a_i <= 1` and `sum a = nu n`. Features are centerd and scaled by `sqrt(gamma)` beforehand.
 //! `solver` finds the weights, `rbf` computes kernels.
 
 mod rbf;
@@ -9,10 +9,10 @@ mod solver;
 
 use std::borrow::Cow;
 
-use super::{FAR, Rows, Scratch, Store, Training, out_of_range};
+use super::{DetectorBuffers, FAR, Features, Store, Training, out_of_range};
+use crate::compute::gemm::NR;
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::gemm::NR;
-use crate::net::cpu::pool::Pool;
 use crate::seed::Stream;
 use crate::stats::moments::mean;
 use rbf::Points;
@@ -61,13 +61,13 @@ impl Settings {
         let width = training.rows.width();
         let count = rows.len() / width;
         let gamma = self.gamma.unwrap_or_else(|| auto_gamma(&rows, width));
-        let centre = mean(&rows, width);
+        let center = mean(&rows, width);
         let scale = libm::sqrt(gamma);
         let mut scaled = Vec::new();
-        prepare(&rows, &centre, scale, &mut scaled);
+        prepare(&rows, &center, scale, &mut scaled);
         let solution = solver::solve(&scaled, width, self.nu * count as f64, pool);
         let (points, weights) = solver::support(&scaled, width, &solution.weights);
-        let machine = Machine { centre, scale, points, total: weights.iter().sum(), weights };
+        let machine = Machine { center, scale, points, total: weights.iter().sum(), weights };
         let pairs = solution.weights.iter().zip(&solution.gradient);
         let norm = pairs.map(|(a, g)| (a / machine.total) * (g / machine.total)).sum();
         Solved { machine, level: solution.level(), norm }
@@ -85,7 +85,7 @@ pub struct Solved {
 }
 
 /// All rows, or as many of them as `most`, by the seed, in their order.
-fn sample<'a>(rows: &Rows<'a>, most: usize, seed: u64) -> Cow<'a, [f32]> {
+fn sample<'a>(rows: &Features<'a>, most: usize, seed: u64) -> Cow<'a, [f32]> {
     if rows.count <= most {
         return Cow::Borrowed(rows.features);
     }
@@ -108,7 +108,7 @@ fn auto_gamma(x: &[f32], width: usize) -> f64 {
 
 /// Support vectors with their weights: `f(x) = sum_j a_j K(x_j, x)`.
 pub struct Machine {
-    centre: Vec<f64>,
+    center: Vec<f64>,
     scale: f64,
     points: Points,
     /// Filled up with zeros to whole panels.
@@ -116,12 +116,12 @@ pub struct Machine {
     total: f64,
 }
 
-/// Rows as the kernel takes them. Values beyond ±[`FAR`] are far from everything but each other either way.
-fn prepare(rows: &[f32], centre: &[f64], scale: f64, out: &mut Vec<f32>) {
+/// Features as the kernel takes them. Values beyond ±[`FAR`] are far from everything but each other either way.
+fn prepare(rows: &[f32], center: &[f64], scale: f64, out: &mut Vec<f32>) {
     let far = f64::from(FAR);
     out.clear();
-    for row in rows.chunks_exact(centre.len()) {
-        let scaled = row.iter().zip(centre).map(|(&x, c)| (f64::from(x) - c) * scale);
+    for row in rows.chunks_exact(center.len()) {
+        let scaled = row.iter().zip(center).map(|(&x, c)| (f64::from(x) - c) * scale);
         out.extend(scaled.map(|v| v.clamp(-far, far) as f32));
     }
 }
@@ -133,15 +133,15 @@ impl Machine {
     }
 
     /// `f` of each row.
-    pub fn sums(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
-        prepare(rows.features, &self.centre, self.scale, &mut scratch.floats[0]);
+    pub fn sums(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
+        prepare(rows.features, &self.center, self.scale, &mut scratch.floats[0]);
         self.points.sums(&scratch.floats[0], &self.weights, out, &mut scratch.wide);
     }
 
     /// Stores it.
     pub fn save(&self, store: &mut Store) {
         let (count, width) = (self.points.count(), self.points.width());
-        store.put_f64("centre", &[width], &self.centre);
+        store.put_f64("center", &[width], &self.center);
         store.put_f64("scale", &[1], &[self.scale]);
         store.put_f32("support", &[count, width], &self.points.rows());
         store.put_f64("weights", &[count], &self.weights[..count]);
@@ -153,7 +153,7 @@ impl Machine {
         if count == 0 || width == 0 || width != store.width() {
             return Err(store.wrong("it has no support vectors of the right width"));
         }
-        let centre = store.take_f64("centre", &[width])?;
+        let center = store.take_f64("center", &[width])?;
         let scale = store.take_f64("scale", &[1])?[0];
         let support = store.take_f32("support", &[count, width])?;
         let mut weights = store.take_f64("weights", &[count])?;
@@ -161,6 +161,6 @@ impl Machine {
             return Err(store.wrong("a weight or the scale is outside its range"));
         }
         weights.resize(count.next_multiple_of(NR), 0.0);
-        Ok(Machine { centre, scale, points: Points::new(&support, width), total: weights.iter().sum(), weights })
+        Ok(Machine { center, scale, points: Points::new(&support, width), total: weights.iter().sum(), weights })
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::container::Container;
 use crate::seed::Stream;
 
-/// Rows around the means of some classes, their logits under a linear layer, and that layer.
+/// Features around the means of some classes, their logits under a linear layer, and that layer.
 struct Data {
     count: usize,
     width: usize,
@@ -58,8 +58,8 @@ impl Data {
         self
     }
 
-    fn rows(&self) -> Rows<'_> {
-        Rows { count: self.count, features: &self.features, logits: &self.logits }
+    fn rows(&self) -> Features<'_> {
+        Features { count: self.count, features: &self.features, logits: &self.logits }
     }
 
     fn training(&self) -> Training<'_> {
@@ -150,7 +150,7 @@ fn threads_runs_and_company_change_nothing() {
         assert_eq!(scores, score(&b, &test, 3), "{}", config.name());
         for i in [0, 100, 210] {
             let row = test.rows();
-            let one = Rows { count: 1, features: row.feature_row(i), logits: row.logit_row(i) };
+            let one = Features { count: 1, features: row.feature_row(i), logits: row.logit_row(i) };
             assert_eq!(a.score(&one, &Pool::new(1)).unwrap(), [scores[i]], "{} row {i}", config.name());
         }
     }
@@ -219,18 +219,18 @@ fn a_damaged_file_is_no_panic() {
                     }
                 }
                 if let Ok(loaded) = Fitted::load(&config, &mut Store::new(&mut container, "d.")) {
-                    let look = |rows: &Rows| {
+                    let look = |rows: &Features| {
                         let scores = loaded.score(rows, &Pool::new(1)).unwrap_or_default();
                         let logits = loaded.logits(rows, &Pool::new(1)).ok().flatten().unwrap_or_default();
                         let finite = scores.iter().chain(&logits).all(|v| v.is_finite());
                         assert!(finite, "{}: {name} with damage {damage}", config.name());
                     };
                     look(&test.rows());
-                    // Rows of the shape that the file claims.
+                    // Features of the shape that the file claims.
                     let (width, classes) = (loaded.width(), loaded.logit_classes());
                     if width <= 8 && classes <= 8 {
                         let (features, logits) = (vec![0.5; 20 * width], vec![0.5; 20 * classes]);
-                        let rows = Rows { count: 20, features: &features, logits: &logits };
+                        let rows = Features { count: 20, features: &features, logits: &logits };
                         look(&rows);
                     }
                 }
@@ -327,8 +327,8 @@ fn what_is_no_number_or_does_not_fit_is_refused() {
         let fitted = fit(&config, &data, 1);
         let other = Data::blobs(30, 7, 5, 1);
         assert!(fitted.score(&other.rows(), &pool).is_err());
-        assert_eq!(fitted.score(&Rows { count: 0, ..data.rows() }, &pool).map(|s| s.len()).unwrap_or(0), 0);
-        let none = Training { rows: Rows::default(), ..data.training() };
+        assert_eq!(fitted.score(&Features { count: 0, ..data.rows() }, &pool).map(|s| s.len()).unwrap_or(0), 0);
+        let none = Training { rows: Features::default(), ..data.training() };
         assert!(Fitted::new(&config, &none, &pool).is_err());
         if needs.labels {
             assert!(Fitted::new(&config, &Training { labels: None, ..data.training() }, &pool).is_err());
@@ -336,11 +336,11 @@ fn what_is_no_number_or_does_not_fit_is_refused() {
             assert!(Fitted::new(&config, &Training { labels: Some(&wrong), ..data.training() }, &pool).is_err());
         }
         if needs.logits {
-            let rows = Rows { logits: &[], ..data.rows() };
+            let rows = Features { logits: &[], ..data.rows() };
             assert!(Fitted::new(&config, &Training { rows, ..data.training() }, &pool).is_err());
         }
         if needs.features {
-            let rows = Rows { features: &[], ..data.rows() };
+            let rows = Features { features: &[], ..data.rows() };
             assert!(Fitted::new(&config, &Training { rows, ..data.training() }, &pool).is_err());
         }
     }
@@ -354,7 +354,7 @@ fn those_that_classify_find_the_class() {
         let classes = fitted.detector().classes();
         if let Some(logits) = fitted.logits(&test.rows(), &Pool::new(1)).unwrap() {
             assert_eq!(classes, 3);
-            let right = logits.chunks(3).zip(&test.labels).filter(|(l, y)| crate::train::largest(l) == **y as usize);
+            let right = logits.chunks(3).zip(&test.labels).filter(|(l, y)| crate::compute::argmax(l) == **y as usize);
             assert!(right.count() > 85, "{}", config.name());
         } else {
             assert_eq!(classes, 0);
@@ -374,14 +374,14 @@ fn ascent_raises_the_score() {
         let test = Data::blobs(20, 6, 3, 4);
         let rows = test.rows();
         for i in 0..20 {
-            let row = Rows { count: 1, features: rows.feature_row(i), logits: rows.logit_row(i) };
+            let row = Features { count: 1, features: rows.feature_row(i), logits: rows.logit_row(i) };
             let (mut df, mut dl) = (vec![0.0f32; 6], vec![0.0f64; 3]);
             fitted.detector().ascent(0, &row, &mut df, &mut dl);
             assert!(df.iter().any(|&v| v != 0.0) || dl.iter().any(|&v| v != 0.0), "{}", config.name());
             let size = dl.iter().fold(f64::from(df.iter().fold(0.0f32, |m, v| m.max(v.abs()))), |m, v| m.max(v.abs()));
             let moved: Vec<f32> = row.features.iter().zip(&df).map(|(x, d)| x + (1e-2 / size) as f32 * d).collect();
             let lifted: Vec<f64> = row.logits.iter().zip(&dl).map(|(x, d)| x + 1e-2 / size * d).collect();
-            let after = Rows { count: 1, features: &moved, logits: &lifted };
+            let after = Features { count: 1, features: &moved, logits: &lifted };
             let pool = Pool::new(1);
             let (before, after) = (fitted.score(&row, &pool).unwrap(), fitted.score(&after, &pool).unwrap());
             assert!(after > before, "{} row {i}: {before:?} {after:?}", config.name());

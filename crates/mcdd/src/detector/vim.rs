@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
 use super::last_layer::LastLayer;
-use super::{About, BLOCK, Detector, FAR, Method, Needs, Rows, Scratch, Store, Training, out_of_range};
+use super::{About, BLOCK, Detector, DetectorBuffers, FAR, Features, Method, Needs, Store, Training, out_of_range};
+use crate::compute::argmax;
+use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
+use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
-use crate::net::cpu::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
-use crate::net::cpu::pool::{Pool, chunks};
 use crate::stats::{Eigen, moments};
-use crate::train::largest;
 
 /// Squares of singular values of the last layer below this part of the largest are taken for 0.
 const RANK: f64 = 1e-12;
@@ -147,21 +147,21 @@ impl Vim {
     fn residuals(&self, features: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
         let width = self.origin.len();
         let count = self.residual.len() / width;
-        let [centred, parts] = buffers;
-        centred.clear();
+        let [centerd, parts] = buffers;
+        centerd.clear();
         for x in features.chunks_exact(width) {
-            centred.extend(x.iter().zip(&self.origin).map(|(x, u)| x - u));
+            centerd.extend(x.iter().zip(&self.origin).map(|(x, u)| x - u));
         }
         parts.clear();
         parts.resize(out.len() * count, 0.0);
-        product(centred, Panels::new(&self.lines, width, count), parts, Then::Keep);
+        product(centerd, Panels::new(&self.lines, width, count), parts, Then::Keep);
         for (out, part) in out.iter_mut().zip(parts.chunks_exact(count)) {
             *out = norm(part);
         }
     }
 
     /// The `alpha` that brings residuals to the size of the logits.
-    fn match_logits(&self, rows: &Rows, pool: &Pool) -> f64 {
+    fn match_logits(&self, rows: &Features, pool: &Pool) -> f64 {
         let width = self.origin.len();
         // Each row's residual and its distance from the origin.
         let mut norms = vec![[0.0f64; 2]; rows.count];
@@ -175,7 +175,7 @@ impl Vim {
             }
         });
         let [residual, distance] = norms.iter().fold([0.0, 0.0], |sum, n| [sum[0] + n[0], sum[1] + n[1]]);
-        let logits: f64 = rows.logits.chunks_exact(rows.classes()).map(|l| l[largest(l)]).sum();
+        let logits: f64 = rows.logits.chunks_exact(rows.classes()).map(|l| l[argmax(l)]).sum();
         let residual = residual.max(FLAT * distance);
         if residual > 0.0 { (logits.abs() / residual).min(1e100) } else { 1.0 }
     }
@@ -186,7 +186,7 @@ fn norm(v: &[f32]) -> f64 {
 }
 
 impl Detector for Vim {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         self.residuals(rows.features, out, &mut scratch.floats);
         for (i, out) in out.iter_mut().enumerate() {
             *out = log_sum_exp(rows.logit_row(i), 1.0) - self.alpha * *out;
@@ -224,10 +224,10 @@ mod tests {
         let width = e.width;
         let layer = LastLayer::of(&e.training(true), &Pool::new(1)).unwrap();
         let u: Vec<f64> = origin(&layer).iter().map(|&v| f64::from(v)).collect();
-        let centred = |e: &Example| -> Vec<Vec<f64>> {
+        let centerd = |e: &Example| -> Vec<Vec<f64>> {
             e.features.chunks(width).map(|x| x.iter().zip(&u).map(|(&x, u)| f64::from(x) - u).collect()).collect()
         };
-        let x = centred(e);
+        let x = centerd(e);
         let covariance = square(width, |i, j| x.iter().map(|x| x[i] * x[j]).sum::<f64>() / e.count as f64);
         let eigen = Eigen::of(&covariance, width);
         let residual = |x: &Vec<f64>| {
@@ -242,7 +242,7 @@ mod tests {
         // The size of it: with one feature, most logits of this example are negative.
         let alpha = top.abs() / x.iter().map(residual).sum::<f64>();
         let energy = test.logits.chunks(e.classes).map(|l| l.iter().map(|v| v.exp()).sum::<f64>().ln());
-        energy.zip(centred(test)).map(|(e, x)| e - alpha * residual(&x)).collect()
+        energy.zip(centerd(test)).map(|(e, x)| e - alpha * residual(&x)).collect()
     }
 
     #[test]

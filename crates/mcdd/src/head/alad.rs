@@ -7,7 +7,7 @@
 //!
 //! Labels are not used and no class is given.
 
-use super::{Head, HeadConfig, Scratch};
+use super::{Head, HeadConfig, LossBuffers};
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
 
@@ -89,7 +89,7 @@ impl Head for Alad {
         batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
-        _scratch: &mut Scratch,
+        _scratch: &mut LossBuffers,
     ) -> f64 {
         gradients.fill(0.0);
         let share = 1.0 / batch as f32;

@@ -10,8 +10,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Head, HeadConfig, Scratch, square_f64};
-use crate::net::cpu::vector;
+use super::{Head, HeadConfig, LossBuffers, square_f64};
+use crate::compute::vector;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
 
@@ -134,7 +134,7 @@ impl Head for DeepMcdd {
         batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
-        scratch: &mut Scratch,
+        scratch: &mut LossBuffers,
     ) -> f64 {
         let (classes, latent) = (self.classes(), self.latent);
         let (constants, pairs) = scratch.pairs((1 + y.len()) * classes).split_at_mut(classes);

@@ -1,7 +1,7 @@
 //! Deep SVDD (Ruff et al., ICML 2018): one sphere around the latents of all rows, whatever their class.
 //!
 //! With `d = |z - c|^2`, the one-class loss is the mean of `d`, and the soft-boundary one
-//! `R^2 + (1/nu) mean max(0, d - R^2)`. The centre is the mean latent of the untrained network, moved away from 0 where
+//! `R^2 + (1/nu) mean max(0, d - R^2)`. The center is the mean latent of the untrained network, moved away from 0 where
 //! it is close, and then fixed; the radius is the `1 - nu` quantile of the distances, set anew between epochs. The
 //! layers below have no biases: with them the network could map every input to `c` and the loss would be 0.
 //!
@@ -9,10 +9,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Head, HeadConfig, Scratch, square_f64};
+use super::{Head, HeadConfig, LossBuffers, square_f64};
+use crate::compute::pool::Pool;
+use crate::compute::vector;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
-use crate::net::cpu::vector;
 use crate::net::{ParamSpec, Params};
 use crate::stats::moments;
 
@@ -20,7 +20,7 @@ use crate::stats::moments;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boundary {
-    /// All rows are drawn to the centre.
+    /// All rows are drawn to the center.
     #[default]
     OneClass,
     /// Rows outside a radius are drawn in.
@@ -37,22 +37,22 @@ pub struct DeepSvdd {
 
 const CENTRE: usize = 0;
 const SQUARED_RADIUS: usize = 1;
-/// No element of the centre is closer to 0, where weights of 0 would lead every row.
+/// No element of the center is closer to 0, where weights of 0 would lead every row.
 const AWAY: f32 = 0.1;
 
 impl DeepSvdd {
     /// Its parameters on so many latent features.
     pub(super) fn specs(latent: usize) -> Vec<ParamSpec> {
         let fixed = |name, shape| ParamSpec { trained: false, ..ParamSpec::of_head(name, shape) };
-        vec![fixed("centre", vec![latent]), fixed("squared_radius", vec![1])]
+        vec![fixed("center", vec![latent]), fixed("squared_radius", vec![1])]
     }
 
-    /// A centre at 0 until it is settled.
+    /// A center at 0 until it is settled.
     pub fn new(boundary: Boundary, nu: f64, latent: usize) -> DeepSvdd {
         DeepSvdd { boundary, nu, params: Params::new(Self::specs(latent)) }
     }
 
-    fn centre(&self) -> &[f32] {
+    fn center(&self) -> &[f32] {
         self.params.get(CENTRE)
     }
 
@@ -85,18 +85,18 @@ impl Head for DeepSvdd {
         batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
-        _scratch: &mut Scratch,
+        _scratch: &mut LossBuffers,
     ) -> f64 {
         gradients.fill(0.0);
-        let (latent, radius) = (self.centre().len(), self.squared_radius());
+        let (latent, radius) = (self.center().len(), self.squared_radius());
         let weight = if self.boundary == Boundary::Soft { 1.0 / self.nu } else { 1.0 };
         let share = weight / batch as f64;
         let mut loss = f64::from(radius) * y.len() as f64 / batch as f64;
         for (z, dz) in z.chunks_exact(latent).zip(dz.chunks_exact_mut(latent)) {
-            let d = vector::squared_distance(z, self.centre());
+            let d = vector::squared_distance(z, self.center());
             if d > radius || self.boundary == Boundary::OneClass {
                 loss += share * f64::from(d - radius);
-                vector::to_many(dz, z, self.centre(), &[[2.0 * share as f32, 0.0]]);
+                vector::to_many(dz, z, self.center(), &[[2.0 * share as f32, 0.0]]);
             } else {
                 dz.fill(0.0);
             }
@@ -104,8 +104,8 @@ impl Head for DeepSvdd {
         loss
     }
 
-    fn settle(&mut self, z: &[f32], _y: &[u32], epochs: usize, _pool: &Pool) -> Result<()> {
-        let latent = self.centre().len();
+    fn update_centers(&mut self, z: &[f32], _y: &[u32], epochs: usize, _pool: &Pool) -> Result<()> {
+        let latent = self.center().len();
         if epochs == 0 {
             let mean = moments::mean(z, latent);
             for (c, m) in self.params.get_mut(CENTRE).iter_mut().zip(mean) {
@@ -115,7 +115,7 @@ impl Head for DeepSvdd {
         }
         if self.boundary == Boundary::Soft {
             let mut distances: Vec<f32> =
-                z.chunks_exact(latent).map(|z| vector::squared_distance(z, self.centre())).collect();
+                z.chunks_exact(latent).map(|z| vector::squared_distance(z, self.center())).collect();
             let last = distances.len().saturating_sub(1);
             let at = ((1.0 - self.nu) * last as f64).round() as usize;
             if !distances.is_empty() {
@@ -126,7 +126,7 @@ impl Head for DeepSvdd {
     }
 
     fn score(&self, z: &[f32], _logits: &mut [f64], _distances: &mut [f64]) -> f64 {
-        f64::from(self.squared_radius()) - square_f64(z, self.centre())
+        f64::from(self.squared_radius()) - square_f64(z, self.center())
     }
 
     fn has_distances(&self) -> bool {

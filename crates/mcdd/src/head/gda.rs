@@ -11,11 +11,11 @@
 //! negative), the logits add the log of the class's share of the rows, and the confidence is minus the distance to the
 //! nearest class. As a loss it has `-log p(x, y)`.
 
-use super::{Head, HeadConfig, Scratch};
+use super::{Head, HeadConfig, LossBuffers};
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
 use crate::net::{ParamSpec, Params};
-use crate::stats::gaussians::{Covariance, Gaussians, Labelled};
+use crate::stats::gaussians::{Covariance, Gaussians, Labeled};
 
 /// The head; see the module's text.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl Head for Gda {
         batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
-        _scratch: &mut Scratch,
+        _scratch: &mut LossBuffers,
     ) -> f64 {
         gradients.fill(0.0);
         dz.fill(0.0);
@@ -156,9 +156,9 @@ impl Head for Gda {
         loss / batch as f64
     }
 
-    fn settle(&mut self, z: &[f32], y: &[u32], _epochs: usize, pool: &Pool) -> Result<()> {
+    fn update_centers(&mut self, z: &[f32], y: &[u32], _epochs: usize, pool: &Pool) -> Result<()> {
         let (width, classes) = (self.latent, self.classes);
-        let sample = Labelled { x: z, width, labels: y, classes };
+        let sample = Labeled { x: z, width, labels: y, classes };
         let found = Gaussians::fit(&sample, self.covariance, self.shrinkage, pool);
         let narrow = |v: f64| v.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
         self.params.get_mut(MEANS).iter_mut().zip(found.means()).for_each(|(m, &v)| *m = narrow(v));

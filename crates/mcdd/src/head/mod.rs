@@ -24,8 +24,8 @@ pub use protonet::Protonet;
 pub use soft_mcdd::SoftMcdd;
 pub use softmax::{Softmax, log_odds};
 
+use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
-use crate::net::cpu::pool::Pool;
 use crate::net::{ParamSpec, Params};
 use crate::seed::Stream;
 use crate::spec;
@@ -55,7 +55,7 @@ pub trait Head: Send + Sync {
         batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
-        scratch: &mut Scratch,
+        scratch: &mut LossBuffers,
     ) -> f64;
 
     /// Brings the parameters back into their legal range after an update.
@@ -63,14 +63,14 @@ pub trait Head: Send + Sync {
 
     /// Takes in, after each step, what [`Head::loss`] has written into `gradients` for the whole batch: the place for
     /// parameters that follow the latents by statistics and not by gradients.
-    fn absorb(&mut self, _sums: &[f32]) {}
+    fn update_statistics(&mut self, _sums: &[f32]) {}
 
-    /// Sets the parameters that follow from the latents of all training rows, as [`HeadConfig::settles`] says: before
+    /// Sets the parameters that follow from the latents of all training rows, as [`HeadConfig::center_updates`] says: before
     /// the first epoch (`epochs` is 0), or after each (`epochs` are over).
     ///
     /// # Errors
     /// If there is no solution.
-    fn settle(&mut self, _z: &[f32], _y: &[u32], _epochs: usize, _pool: &Pool) -> Result<()> {
+    fn update_centers(&mut self, _z: &[f32], _y: &[u32], _epochs: usize, _pool: &Pool) -> Result<()> {
         Ok(())
     }
 
@@ -87,12 +87,12 @@ pub trait Head: Send + Sync {
 
 /// Buffers of [`Head::loss`], kept between steps.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
+pub struct LossBuffers {
     /// Two numbers for each row and class.
     pairs: Vec<[f32; 2]>,
 }
 
-impl Scratch {
+impl LossBuffers {
     fn pairs(&mut self, n: usize) -> &mut [[f32; 2]] {
         if self.pairs.len() < n {
             self.pairs.resize(n, [0.0; 2]);
@@ -173,15 +173,15 @@ pub enum Loop {
     ClosedForm,
 }
 
-/// When [`Head::settle`] is called.
+/// When [`Head::update_centers`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settles {
+pub enum CenterUpdates {
     /// Never.
     Never,
     /// Before the first epoch.
     Once,
     /// Before the first epoch and after each.
-    Always,
+    EachEpoch,
 }
 
 /// How the rows of a batch are drawn.
@@ -267,12 +267,12 @@ impl HeadConfig {
     }
 
     /// When its parameters are set from all latents.
-    pub fn settles(&self) -> Settles {
+    pub fn center_updates(&self) -> CenterUpdates {
         match self {
-            HeadConfig::SoftMcdd { .. } | HeadConfig::Protonet { .. } => Settles::Always,
-            HeadConfig::DeepSvdd { boundary: Boundary::Soft, .. } => Settles::Always,
-            HeadConfig::DeepSvdd { .. } | HeadConfig::DeepNcm { .. } | HeadConfig::Gda { .. } => Settles::Once,
-            _ => Settles::Never,
+            HeadConfig::SoftMcdd { .. } | HeadConfig::Protonet { .. } => CenterUpdates::EachEpoch,
+            HeadConfig::DeepSvdd { boundary: Boundary::Soft, .. } => CenterUpdates::EachEpoch,
+            HeadConfig::DeepSvdd { .. } | HeadConfig::DeepNcm { .. } | HeadConfig::Gda { .. } => CenterUpdates::Once,
+            _ => CenterUpdates::Never,
         }
     }
 
@@ -289,7 +289,7 @@ impl HeadConfig {
         !matches!(self, HeadConfig::DeepSvdd { .. })
     }
 
-    /// Whether the network below it may have batch normalisation: it has a bias of its own, and alad's networks are its own.
+    /// Whether the network below it may have batch normalization: it has a bias of its own, and alad's networks are its own.
     pub fn allows_batch_norm(&self) -> bool {
         self.allows_bias() && self.trained_by() == Loop::Gradients
     }

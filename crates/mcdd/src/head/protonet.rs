@@ -6,10 +6,10 @@
 //! use, the prototypes are the class means over all training rows, and the confidence is minus the squared distance to
 //! the nearest.
 
-use super::{Head, HeadConfig, Scratch, nearest_mean};
+use super::{Head, HeadConfig, LossBuffers, nearest_mean};
+use crate::compute::pool::Pool;
+use crate::compute::vector;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
-use crate::net::cpu::vector;
 use crate::net::{ParamSpec, Params};
 use crate::stats::moments;
 
@@ -67,7 +67,7 @@ impl Head for Protonet {
         batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
-        _scratch: &mut Scratch,
+        _scratch: &mut LossBuffers,
     ) -> f64 {
         gradients.fill(0.0);
         dz.fill(0.0);
@@ -130,7 +130,7 @@ impl Head for Protonet {
         loss * share
     }
 
-    fn settle(&mut self, z: &[f32], y: &[u32], _epochs: usize, _pool: &Pool) -> Result<()> {
+    fn update_centers(&mut self, z: &[f32], y: &[u32], _epochs: usize, _pool: &Pool) -> Result<()> {
         let (means, _) = moments::class_means(z, self.latent, y, self.classes);
         self.params.get_mut(PROTOTYPES).iter_mut().zip(means).for_each(|(m, v)| *m = v as f32);
         Ok(())

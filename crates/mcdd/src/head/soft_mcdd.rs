@@ -2,20 +2,20 @@
 //!
 //! With `d_ik = |z_i - c_k|^2` and `alpha_ik` 1 for a row's own class and -1 for every other, the objective is
 //! `sum_k [R_k^2 + 1/(nu N) sum_i max(0, alpha_ik (d_ik - R_k^2))]`: rows belong inside their own sphere and outside all
-//! others. It is minimised by block coordinate descent: the network by gradients with the spheres fixed, and between
-//! epochs the spheres with the network fixed. For a given centre the best radius is found exactly: the objective is
+//! others. It is minimized by block coordinate descent: the network by gradients with the spheres fixed, and between
+//! epochs the spheres with the network fixed. For a given center the best radius is found exactly: the objective is
 //! convex and piecewise linear in `R_k^2`, with a slope that begins at `1 - n_k / (nu N)` and rises by `1 / (nu N)` at
 //! the distance of every row, own or foreign, so that `R_k^2` is the `ceil(n_k - nu N)`-th smallest distance of all (and
-//! 0 where that is none). The centre moves to the class mean, or along the gradient, where that lowers the objective.
+//! 0 where that is none). The center moves to the class mean, or along the gradient, where that lowers the objective.
 //!
 //! The confidence is `max_k R_k^2 - d_k`, and the class is the one that has it. The default of nu leaves about one row
 //! in a hundred of a class outside; the published code's one in ten classified fewer held-out rows right (93.9% against
 //! 99.0% on the gas sensors, 70.5% against 80.0% on the drive data: `mcdd train … --method soft-mcdd:nu=…`).
 
-use super::{Head, HeadConfig, Scratch, square_f64};
+use super::{Head, HeadConfig, LossBuffers, square_f64};
+use crate::compute::pool::{Pool, chunks};
+use crate::compute::vector;
 use crate::error::Result;
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::vector;
 use crate::net::{ParamSpec, Params};
 use crate::stats::moments;
 
@@ -41,7 +41,7 @@ impl SoftMcdd {
     /// Its parameters for so many classes on so many latent features.
     pub(super) fn specs(classes: usize, latent: usize) -> Vec<ParamSpec> {
         let fixed = |name, shape| ParamSpec { trained: false, ..ParamSpec::of_head(name, shape) };
-        vec![fixed("centres", vec![classes, latent]), fixed("squared_radii", vec![classes])]
+        vec![fixed("centers", vec![classes, latent]), fixed("squared_radii", vec![classes])]
     }
 
     /// Points at 0 until they are settled.
@@ -53,14 +53,14 @@ impl SoftMcdd {
         1.0 / self.nu.unwrap_or(0.01 / self.classes() as f64)
     }
 
-    fn centre(&self, class: usize) -> &[f32] {
+    fn center(&self, class: usize) -> &[f32] {
         &self.params.get(CENTRES)[class * self.latent..(class + 1) * self.latent]
     }
 
-    /// The best sphere of class `k` around `centre`; `distances` is filled with those of all rows.
-    fn sphere(&self, k: usize, centre: &[f32], z: &[f32], y: &[u32], distances: &mut Vec<f32>) -> Sphere {
+    /// The best sphere of class `k` around `center`; `distances` is filled with those of all rows.
+    fn sphere(&self, k: usize, center: &[f32], z: &[f32], y: &[u32], distances: &mut Vec<f32>) -> Sphere {
         distances.clear();
-        distances.extend(z.chunks_exact(self.latent).map(|z| vector::squared_distance(z, centre)));
+        distances.extend(z.chunks_exact(self.latent).map(|z| vector::squared_distance(z, center)));
         let own = y.iter().filter(|&&y| y as usize == k).count();
         let left_out = y.len() as f64 / self.weight();
         let rank = (own as f64 - left_out).ceil();
@@ -85,7 +85,7 @@ impl SoftMcdd {
     fn moved(
         &self,
         k: usize,
-        centre: &[f32],
+        center: &[f32],
         sphere: Sphere,
         step: f64,
         rows: (&[f32], &[u32]),
@@ -100,34 +100,34 @@ impl SoftMcdd {
                 _ => continue,
             };
             active += 1;
-            for ((p, &z), &c) in pull.iter_mut().zip(z).zip(centre) {
+            for ((p, &z), &c) in pull.iter_mut().zip(z).zip(center) {
                 *p += sign * (f64::from(z) - f64::from(c));
             }
         }
         let scale = step / active.max(1) as f64;
-        centre.iter().zip(pull).map(|(&c, p)| (f64::from(c) + scale * p) as f32).collect()
+        center.iter().zip(pull).map(|(&c, p)| (f64::from(c) + scale * p) as f32).collect()
     }
 
-    /// The sphere of class `k` after one round: the better of the old centre and the class mean, then a step down.
+    /// The sphere of class `k` after one round: the better of the old center and the class mean, then a step down.
     fn improved(&self, k: usize, mean: &[f32], z: &[f32], y: &[u32], first: bool) -> (Vec<f32>, Sphere) {
         let mut distances = Vec::with_capacity(y.len());
-        let mut centre = mean.to_vec();
-        let mut best = self.sphere(k, &centre, z, y, &mut distances);
+        let mut center = mean.to_vec();
+        let mut best = self.sphere(k, &center, z, y, &mut distances);
         if !first {
             let mut old = Vec::new();
-            let kept = self.sphere(k, self.centre(k), z, y, &mut old);
+            let kept = self.sphere(k, self.center(k), z, y, &mut old);
             if kept.value <= best.value {
-                (centre, best, distances) = (self.centre(k).to_vec(), kept, old);
+                (center, best, distances) = (self.center(k).to_vec(), kept, old);
             }
         }
         for step in [0.5, 0.1] {
-            let candidate = self.moved(k, &centre, best, step, (z, y), &distances);
+            let candidate = self.moved(k, &center, best, step, (z, y), &distances);
             let sphere = self.sphere(k, &candidate, z, y, &mut Vec::with_capacity(y.len()));
             if sphere.value < best.value {
                 return (candidate, sphere);
             }
         }
-        (centre, best)
+        (center, best)
     }
 }
 
@@ -155,7 +155,7 @@ impl Head for SoftMcdd {
         batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
-        scratch: &mut Scratch,
+        scratch: &mut LossBuffers,
     ) -> f64 {
         gradients.fill(0.0);
         let (classes, latent, radii) = (self.classes(), self.latent, self.params.get(SQUARED_RADII));
@@ -166,7 +166,7 @@ impl Head for SoftMcdd {
         for ((z, &y), dz) in z.chunks_exact(latent).zip(y).zip(dz.chunks_exact_mut(latent)) {
             for (k, pair) in pairs.iter_mut().enumerate() {
                 let alpha = if k == y as usize { 1.0 } else { -1.0 };
-                let wrong = alpha * (vector::squared_distance(z, self.centre(k)) - radii[k]);
+                let wrong = alpha * (vector::squared_distance(z, self.center(k)) - radii[k]);
                 loss += share * f64::from(wrong.max(0.0));
                 pair[0] = if wrong > 0.0 { 2.0 * alpha * share as f32 } else { 0.0 };
             }
@@ -175,7 +175,7 @@ impl Head for SoftMcdd {
         loss
     }
 
-    fn settle(&mut self, z: &[f32], y: &[u32], epochs: usize, pool: &Pool) -> Result<()> {
+    fn update_centers(&mut self, z: &[f32], y: &[u32], epochs: usize, pool: &Pool) -> Result<()> {
         let latent = self.latent;
         let (means, counts) = moments::class_means(z, latent, y, self.classes());
         let means: Vec<f32> = means.iter().map(|&v| v as f32).collect();
@@ -187,8 +187,8 @@ impl Head for SoftMcdd {
             }
         });
         for (k, found) in found.into_iter().enumerate() {
-            if let Some((centre, sphere)) = found {
-                self.params.get_mut(CENTRES)[k * latent..(k + 1) * latent].copy_from_slice(&centre);
+            if let Some((center, sphere)) = found {
+                self.params.get_mut(CENTRES)[k * latent..(k + 1) * latent].copy_from_slice(&center);
                 self.params.get_mut(SQUARED_RADII)[k] = sphere.squared_radius;
             }
         }
@@ -198,7 +198,7 @@ impl Head for SoftMcdd {
     fn score(&self, z: &[f32], logits: &mut [f64], distances: &mut [f64]) -> f64 {
         let mut best = f64::NEG_INFINITY;
         for (k, &radius) in self.params.get(SQUARED_RADII).iter().enumerate() {
-            distances[k] = square_f64(z, self.centre(k));
+            distances[k] = square_f64(z, self.center(k));
             logits[k] = f64::from(radius) - distances[k];
             best = best.max(logits[k]);
         }
@@ -222,9 +222,9 @@ mod tests {
     use proptest::prelude::*;
 
     /// Eq. 3 for one sphere, as it is written.
-    fn objective(nu: f64, k: u32, centre: &[f32], r: f64, z: &[f32], y: &[u32]) -> f64 {
-        let rows = z.chunks(centre.len()).zip(y).map(|(z, &y)| {
-            let d: f64 = z.iter().zip(centre).map(|(z, c)| f64::from(z - c).powi(2)).sum();
+    fn objective(nu: f64, k: u32, center: &[f32], r: f64, z: &[f32], y: &[u32]) -> f64 {
+        let rows = z.chunks(center.len()).zip(y).map(|(z, &y)| {
+            let d: f64 = z.iter().zip(center).map(|(z, c)| f64::from(z - c).powi(2)).sum();
             let alpha = if y == k { 1.0 } else { -1.0 };
             (alpha * (d - r)).max(0.0)
         });
@@ -238,12 +238,12 @@ mod tests {
             let z: Vec<f32> = (0..n * 2).map(|_| s.normal() as f32).collect();
             let y: Vec<u32> = (0..n).map(|_| s.below(2) as u32).collect();
             let head = SoftMcdd::new(Some(nu), 2, 2);
-            let (centre, mut distances) = ([0.1f32, -0.2], Vec::new());
-            let found = head.sphere(0, &centre, &z, &y, &mut distances);
-            let value = objective(nu, 0, &centre, f64::from(found.squared_radius), &z, &y);
+            let (center, mut distances) = ([0.1f32, -0.2], Vec::new());
+            let found = head.sphere(0, &center, &z, &y, &mut distances);
+            let value = objective(nu, 0, &center, f64::from(found.squared_radius), &z, &y);
             prop_assert!((found.value - value).abs() < 1e-5 * (1.0 + value), "{} {value}", found.value);
             for r in distances.iter().map(|&d| f64::from(d)).chain([0.0, 0.3, 5.0]) {
-                prop_assert!(objective(nu, 0, &centre, r, &z, &y) >= value - 1e-5 * (1.0 + value));
+                prop_assert!(objective(nu, 0, &center, r, &z, &y) >= value - 1e-5 * (1.0 + value));
             }
         }
 
@@ -255,11 +255,11 @@ mod tests {
             let mut head = SoftMcdd::new(None, 3, 2);
             let total = |head: &SoftMcdd| {
                 let radii = head.params.get(SQUARED_RADII);
-                (0..3).map(|k| objective(0.01 / 3.0, k as u32, head.centre(k), f64::from(radii[k]), &z, &y)).sum::<f64>()
+                (0..3).map(|k| objective(0.01 / 3.0, k as u32, head.center(k), f64::from(radii[k]), &z, &y)).sum::<f64>()
             };
             let mut before = f64::INFINITY;
             for epoch in 0..5 {
-                head.settle(&z, &y, epoch, &Pool::new(1)).unwrap();
+                head.update_centers(&z, &y, epoch, &Pool::new(1)).unwrap();
                 let now = total(&head);
                 prop_assert!(now <= before + 1e-6 * before.min(1e9), "{now} {before}");
                 before = now;

@@ -3,8 +3,8 @@
 //! Its confidence is the maximum softmax probability as log-odds, `log p - log(1 - p)` of the largest posterior, in
 //! f64 from the logits: as a probability it would saturate at 1 and tie thousands of rows.
 
-use super::{Head, HeadConfig, Scratch};
-use crate::net::cpu::vector::add_scaled;
+use super::{Head, HeadConfig, LossBuffers};
+use crate::compute::vector::add_scaled;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
 
@@ -71,7 +71,7 @@ impl Head for Softmax {
         batch: usize,
         dz: &mut [f32],
         gradients: &mut [f32],
-        scratch: &mut Scratch,
+        scratch: &mut LossBuffers,
     ) -> f64 {
         let (classes, latent) = (self.classes(), self.latent);
         let bias = self.params.get(BIAS);

@@ -1,10 +1,10 @@
 //! One conformance suite that every registered head must pass.
 
 use super::*;
-use crate::net::cpu::pool::Pool;
+use crate::compute::pool::Pool;
 use crate::net::cpu::{Engine, Pass};
 use crate::net::mlp;
-use crate::train::{Rows, Shards};
+use crate::train::{LabeledRows, Shards};
 use proptest::prelude::*;
 
 /// A network of linear layers with ReLU between them, and a head's loss, in f64 and as written in the papers.
@@ -153,9 +153,9 @@ fn example(
         // A handful of rows has no covariance to speak of, and the gradients would be those of noise.
         let own: Vec<f32> = (0..40 * classes * latent).map(|_| seed.normal() as f32).collect();
         let labels: Vec<u32> = (0..40 * classes).map(|i| (i % classes) as u32).collect();
-        head.settle(&own, &labels, 0, &Pool::new(1)).unwrap();
+        head.update_centers(&own, &labels, 0, &Pool::new(1)).unwrap();
     } else {
-        head.settle(z, y, 0, &Pool::new(1)).unwrap();
+        head.update_centers(z, y, 0, &Pool::new(1)).unwrap();
     }
     let trained: Vec<bool> = head.params().specs().iter().flat_map(|s| vec![s.trained; s.len()]).collect();
     // A radius that is the distance of a row would have that row at the corner of the loss.
@@ -200,7 +200,7 @@ fn check_gradients(config: &HeadConfig, case: &Case) {
     let trained: Vec<bool> = head.params().specs().iter().flat_map(|s| vec![s.trained; s.len()]).collect();
     let mut shards = Shards::new(&params, head.params(), case.rows, case.inputs, whole(config));
     let order: Vec<usize> = (0..case.rows).collect();
-    let loss = shards.run(&engine, &params, head.as_ref(), Rows { x: &x, y: &y }, &order, &pool);
+    let loss = shards.run(&engine, &params, head.as_ref(), LabeledRows { x: &x, y: &y }, &order, &pool);
     let total =
         |parts: &[Vec<f32>]| (0..parts[0].len()).map(|i| parts.iter().map(|p| p[i]).sum::<f32>()).collect::<Vec<f32>>();
     let (gradient, head_gradient) = (total(shards.net_gradients()), total(shards.head_gradients()));
@@ -209,7 +209,7 @@ fn check_gradients(config: &HeadConfig, case: &Case) {
     pass.forward(&engine, &params, &x);
     let mut ignored = (vec![0.0; gradient.len()], vec![0.0; head_gradient.len()]);
     let (z, dz) = pass.latents_and_gradient();
-    head.loss(z, &y, case.rows, dz, &mut ignored.1, &mut Scratch::default());
+    head.loss(z, &y, case.rows, dz, &mut ignored.1, &mut LossBuffers::default());
     pass.backward(&engine, &params, &x, &mut ignored.0);
     let dx = pass.input_gradient(&engine, &params).to_vec();
 
@@ -296,7 +296,7 @@ fn the_score_agrees_with_the_loss() {
         let (mut dz, mut g) = (vec![0.0; 10], vec![0.0; head.params().data.len()]);
         let params = |i: usize| head.params().get(i).iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
         for y in 0..4 {
-            let loss = head.loss(z, &[y as u32], 1, &mut dz, &mut g, &mut Scratch::default());
+            let loss = head.loss(z, &[y as u32], 1, &mut dz, &mut g, &mut LossBuffers::default());
             let expected = match config {
                 HeadConfig::DeepMcdd { nu, .. } => distances[y] - p[y].ln() / nu,
                 HeadConfig::SoftMcdd { nu } => {
@@ -358,10 +358,10 @@ fn threads_do_not_change_a_bit() {
             engine.load(&params, &pool);
             let z = Pass::default().forward(&engine, &params, &x).to_vec();
             let mut head = example(&config, 5, 20, &z, &y, &mut seed);
-            head.settle(&z, &y, 1, &pool).unwrap();
+            head.update_centers(&z, &y, 1, &pool).unwrap();
             let mut shards = Shards::new(&params, head.params(), 311, 7, whole(&config));
             let order: Vec<usize> = (0..311).rev().collect();
-            let loss = shards.run(&engine, &params, head.as_ref(), Rows { x: &x, y: &y }, &order, &pool);
+            let loss = shards.run(&engine, &params, head.as_ref(), LabeledRows { x: &x, y: &y }, &order, &pool);
             let own = |parts: &[Vec<f32>]| parts.concat();
             let settled = head.params().data.clone();
             (loss.to_bits(), own(shards.net_gradients()), own(shards.head_gradients()), settled)
@@ -392,7 +392,7 @@ fn the_bound_on_sigma_is_kept_and_left_again() {
         let z: Vec<f32> = (0..40 * 4).map(|_| scale * seed.normal() as f32).collect();
         let y: Vec<u32> = (0..40).map(|i| i % 2).collect();
         let (mut dz, mut g) = (vec![0.0; z.len()], vec![0.0; head.params().data.len()]);
-        head.loss(&z, &y, 40, &mut dz, &mut g, &mut Scratch::default());
+        head.loss(&z, &y, 40, &mut dz, &mut g, &mut LossBuffers::default());
         for (v, g) in head.params_mut().data.iter_mut().zip(g) {
             *v -= 0.01 * g;
         }

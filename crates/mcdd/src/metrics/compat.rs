@@ -193,7 +193,7 @@ pub fn authors(id: &[f64], ood: &[f64]) -> Result<AuthorsDetection> {
 ///
 /// Two things differ from [`detection`](super::detection). The areas under precision-recall curves are trapezoids
 /// from a point at recall 0 and precision 1. And scikit-learn leaves out points of the ROC curve that lie midway
-/// between their neighbours, so with ties the FPR at 95% may be read at a higher threshold of the true-positive
+/// between their neighbors, so with ties the FPR at 95% may be read at a higher threshold of the true-positive
 /// rate than was needed; without ties it is that of [`Detection::fpr95_ood`](super::Detection::fpr95_ood).
 ///
 /// # Errors

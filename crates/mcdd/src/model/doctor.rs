@@ -32,7 +32,9 @@ pub(super) fn examine(
     findings.extend(ties(calibration));
     if let Ok(threshold) = calibration.threshold(tpr) {
         findings.extend(
-            threshold.shortfall(calibration.scores().len()).map(|s| format!("{s}; a larger --holdout gives more")),
+            threshold
+                .shortfall(calibration.scores().len())
+                .map(|s| format!("{s}; a larger --calibration-fraction gives more")),
         );
     }
     let mut held_rows = vec![0usize; classes.len()];

@@ -5,8 +5,8 @@
 //! column's contribution. That works for every method and detector, and sees what the network sees.
 
 use super::{Model, Predictions};
+use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
-use crate::net::cpu::pool::Pool;
 
 /// Means are kept for each class as long as they are so many numbers at the most; else one for all rows.
 const MOST_VALUES: usize = 1 << 22;
@@ -16,14 +16,14 @@ const BLOCK: usize = 1 << 20;
 
 /// The means of the training rows as the network gets them: of each class, or of all.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Centres {
+pub(super) struct Centers {
     width: usize,
     values: Vec<f32>,
 }
 
-impl Centres {
+impl Centers {
     /// Of rows by rows; of all together where there are no labels, or too many classes to keep.
-    pub fn of(x: &[f32], width: usize, labels: Option<&[u32]>, classes: usize) -> Centres {
+    pub fn of(x: &[f32], width: usize, labels: Option<&[u32]>, classes: usize) -> Centers {
         let labels = labels.filter(|_| classes.saturating_mul(width) <= MOST_VALUES);
         let groups = if labels.is_some() { classes.max(1) } else { 1 };
         let mut sums = vec![0.0f64; groups * width];
@@ -34,13 +34,13 @@ impl Centres {
             sums[group * width..(group + 1) * width].iter_mut().zip(row).for_each(|(s, &v)| *s += f64::from(v));
         }
         let mean = |(i, sum): (usize, f64)| (sum / counts[i / width].max(1) as f64) as f32;
-        Centres { width, values: sums.into_iter().enumerate().map(mean).collect() }
+        Centers { width, values: sums.into_iter().enumerate().map(mean).collect() }
     }
 
     /// From a file; none if it is not of one group or of every class.
-    pub fn from_values(values: Vec<f32>, width: usize, classes: usize) -> Option<Centres> {
+    pub fn from_values(values: Vec<f32>, width: usize, classes: usize) -> Option<Centers> {
         let groups = values.len() / width;
-        (groups * width == values.len() && (groups == 1 || groups == classes)).then_some(Centres { width, values })
+        (groups * width == values.len() && (groups == 1 || groups == classes)).then_some(Centers { width, values })
     }
 
     /// Groups and inputs.
@@ -92,7 +92,7 @@ impl Model {
 
     /// Whether it can explain: models of earlier versions cannot.
     pub fn explains(&self) -> bool {
-        self.centres.is_some()
+        self.centers.is_some()
     }
 
     /// Explains one row that is ready for the network by the `most` columns that contribute most.
@@ -100,7 +100,7 @@ impl Model {
     /// # Errors
     /// If the row does not fit, or the model was trained by a version that kept no means.
     pub fn explain(&self, x: &[f32], most: usize, pool: &Pool) -> Result<Explanation> {
-        let centres = self.centres.as_ref().ok_or_else(|| {
+        let centers = self.centers.as_ref().ok_or_else(|| {
             Error::format("the model has no means of its training rows to explain with")
                 .hint("train it again with this version")
         })?;
@@ -109,13 +109,13 @@ impl Model {
         let &[confidence] = &predictions.confidence[..] else {
             return Err(Error::data("one row can be explained at a time"));
         };
-        let (centre, class) = centres.get(predictions.class.first().copied());
+        let (center, class) = centers.get(predictions.class.first().copied());
         let columns = self.schema().inputs();
         let mut gains = Vec::with_capacity(columns.len());
         for part in columns.chunks((BLOCK / x.len().max(1)).max(1)) {
             let mut rows = x.repeat(part.len());
             for (row, (_, at)) in rows.chunks_exact_mut(x.len()).zip(part) {
-                row[at.clone()].copy_from_slice(&centre[at.clone()]);
+                row[at.clone()].copy_from_slice(&center[at.clone()]);
             }
             self.predict_rows(&rows, &mut predictions, pool)?;
             gains.extend(predictions.confidence.iter().map(|c| c - confidence));
@@ -124,7 +124,7 @@ impl Model {
         order.sort_by(|&a, &b| gains[b].total_cmp(&gains[a]));
         let contribution = |&i: &usize| {
             let (column, at) = &columns[i];
-            let (own, mean) = (&x[at.clone()], &centre[at.clone()]);
+            let (own, mean) = (&x[at.clone()], &center[at.clone()]);
             // What is missing is as far from the mean as nothing else.
             let there = |indicator: bool| !indicator || own[1] <= 0.5;
             let numeric = matches!(column.kind, crate::data::ColumnKind::Numeric { indicator, .. } if there(indicator));
@@ -187,12 +187,12 @@ mod tests {
     #[test]
     fn means_are_those_of_the_rows() {
         let x = [1.0, 2.0, 3.0, 4.0, 5.0, 9.0];
-        let by_class = Centres::of(&x, 2, Some(&[0, 1, 0]), 2);
+        let by_class = Centers::of(&x, 2, Some(&[0, 1, 0]), 2);
         assert_eq!((by_class.shape(), by_class.values()), ([2, 2], &[3.0, 5.5, 3.0, 4.0][..]));
         assert_eq!(by_class.get(Some(1)), (&[3.0, 4.0][..], Some(1)));
-        let all = Centres::of(&x, 2, None, 2);
+        let all = Centers::of(&x, 2, None, 2);
         assert_eq!((all.shape(), all.values(), all.get(Some(1)).1), ([1, 2], &[3.0, 5.0][..], None));
-        assert!(Centres::from_values(vec![0.0; 6], 2, 2).is_none());
-        assert!(Centres::from_values(vec![0.0; 4], 2, 2).is_some());
+        assert!(Centers::from_values(vec![0.0; 6], 2, 2).is_none());
+        assert!(Centers::from_values(vec![0.0; 4], 2, 2).is_some());
     }
 }

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::explain::Centres;
+use super::explain::Centers;
 use super::probe::Probe;
-use super::reach::Reach;
-use super::usual::Usual;
+use super::range_penalty::RangePenalty;
+use super::score_scale::ScoreScale;
 use super::{Calibration, Model, ModelMember, unseen};
 use crate::container::{Container, Values};
 use crate::data::Schema;
@@ -33,7 +33,7 @@ struct Text {
     settings: Settings,
     rows: usize,
     held_out_rows: usize,
-    held_out_accuracy: Option<f64>,
+    validation_accuracy: Option<f64>,
     members: Vec<MemberText>,
     findings: Vec<String>,
 }
@@ -60,7 +60,7 @@ impl Model {
             settings: self.settings.clone(),
             rows: self.rows,
             held_out_rows: self.calibration.scores().len(),
-            held_out_accuracy: self.accuracy,
+            validation_accuracy: self.accuracy,
             members,
             findings: self.findings.clone(),
         };
@@ -76,10 +76,10 @@ impl Model {
         if let Some(reach) = &self.reach {
             container.put("clip.most", &[reach.values().len()], Values::F32(reach.values().to_vec()));
         }
-        if let Some(centres) = &self.centres {
-            container.put(CENTRES, &centres.shape(), Values::F32(centres.values().to_vec()));
+        if let Some(centers) = &self.centers {
+            container.put(CENTRES, &centers.shape(), Values::F32(centers.values().to_vec()));
         }
-        if Usual::needed(self.members.len(), self.reach.is_some()) {
+        if ScoreScale::needed(self.members.len(), self.reach.is_some()) {
             let usual = self.members.iter().flat_map(|m| [m.usual.mean, m.usual.deviation]).collect();
             container.put("calibration.members", &[self.members.len(), 2], Values::F64(usual));
         }
@@ -130,8 +130,8 @@ impl Model {
         text.schema.validate()?;
         text.settings.check()?;
         let distinct: HashSet<&String> = text.classes.iter().collect();
-        let labelled = text.settings.head.classifies() || text.settings.detector.detector.about().needs.labels;
-        if (labelled && text.classes.len() < 2) || distinct.len() < text.classes.len() {
+        let labeled = text.settings.head.classifies() || text.settings.detector.detector.about().needs.labels;
+        if (labeled && text.classes.len() < 2) || distinct.len() < text.classes.len() {
             return Err(wrong("it needs two or more classes with different names"));
         }
         let latent = text.graph.latent()?;
@@ -152,21 +152,21 @@ impl Model {
         let reach = match unseen(&text.graph, &text.settings) {
             Some(_) => {
                 let most = c.take_f32("clip.most", &[text.graph.input])?;
-                Some(Reach::from_values(most).ok_or_else(|| wrong("an input reaches nowhere"))?)
+                Some(RangePenalty::from_values(most).ok_or_else(|| wrong("an input reaches nowhere"))?)
             }
             None => None,
         };
         // Only explanations need them, and older files have none.
-        let centres = match c.shape(CENTRES).ok().map(<[usize]>::to_vec) {
+        let centers = match c.shape(CENTRES).ok().map(<[usize]>::to_vec) {
             Some(shape) if shape.last() == Some(&text.graph.input) => {
                 let means = c.take_f32(CENTRES, &shape)?;
-                let centres = Centres::from_values(means, text.graph.input, text.classes.len());
-                Some(centres.ok_or_else(|| wrong("the means are of other classes"))?)
+                let centers = Centers::from_values(means, text.graph.input, text.classes.len());
+                Some(centers.ok_or_else(|| wrong("the means are of other classes"))?)
             }
             _ => None,
         };
         let count = text.members.len();
-        let usual = match Usual::needed(count, reach.is_some()) {
+        let usual = match ScoreScale::needed(count, reach.is_some()) {
             true => c.take_f64("calibration.members", &[count, 2])?,
             false => vec![0.0, 1.0],
         };
@@ -190,7 +190,7 @@ impl Model {
             let mut head = text.settings.head.build(classes, latent, &mut Stream::new(0, "load"));
             fill(head.params_mut())?;
             let net = Predictor::new(&text.graph, &params)?;
-            let usual = Usual { mean: usual[2 * m], deviation: usual[2 * m + 1] };
+            let usual = ScoreScale { mean: usual[2 * m], deviation: usual[2 * m + 1] };
             let (history, epoch) = (described.history, described.epoch);
             let mut member = ModelMember { net, head, history, epoch, probe: None, usual };
             let mut store = Store::new(&mut c, format!("members.{m}.detector."));
@@ -210,9 +210,9 @@ impl Model {
             graph: text.graph,
             members,
             reach,
-            centres,
+            centers,
             calibration: Calibration::new(scores)?,
-            accuracy: text.held_out_accuracy,
+            accuracy: text.validation_accuracy,
             settings: text.settings,
             rows: text.rows,
             findings: text.findings,

@@ -6,32 +6,32 @@ mod explain;
 mod file;
 mod predict;
 mod probe;
-mod reach;
+mod range_penalty;
+mod score_scale;
 mod scorer;
-mod usual;
 
 pub use calibration::{Calibration, Threshold};
 pub use explain::{Contribution, Explanation};
-pub use predict::{Predictions, Scratch};
+pub use predict::{PredictBuffers, Predictions};
 pub use scorer::{Scorer, ScorerSettings};
 
-use self::explain::Centres;
+use self::explain::Centers;
 use self::predict::Ensemble;
 use self::probe::{Host, Probe};
-use self::reach::Reach;
-use self::usual::Usual;
+use self::range_penalty::RangePenalty;
+use self::score_scale::ScoreScale;
 
 use std::path::Path;
 
+use crate::compute::pool::Pool;
 use crate::container::Container;
 use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
 use crate::detector::On;
 use crate::error::{Error, Kind, Result};
 use crate::head::{Head, Loop};
-use crate::net::cpu::pool::Pool;
 use crate::net::cpu::{self, Predictor};
 use crate::net::{Graph, ParamSpec, Weights};
-use crate::train::{self, Epoch, Examples, Pictures, Rows, Run, Settings};
+use crate::train::{self, Epoch, Examples, ImageRows, LabeledRows, Run, Settings};
 
 /// Parameters of a network at the most: 1 GB, and training needs several times that.
 const MOST_PARAMETERS: usize = 1 << 28;
@@ -66,7 +66,7 @@ struct ModelMember {
     /// What gives the confidence, where it is not the head.
     probe: Option<Probe>,
     /// What its confidences are on held-out rows.
-    usual: Usual,
+    usual: ScoreScale,
 }
 
 impl ModelMember {
@@ -87,9 +87,9 @@ pub struct Model {
     graph: Graph,
     members: Vec<ModelMember>,
     /// Where the network clips its inputs: what it does not see.
-    reach: Option<Reach>,
+    reach: Option<RangePenalty>,
     /// What is usual, for explanations.
-    centres: Option<Centres>,
+    centers: Option<Centers>,
     calibration: Calibration,
     /// Share of the held-out rows that all members together put in their class.
     accuracy: Option<f64>,
@@ -139,21 +139,21 @@ impl Saved {
 ///
 /// # Errors
 /// If they are, and there are none.
-fn labelled(settings: &Settings, there: bool) -> Result<bool> {
-    let labelled = settings.head.classifies() || settings.detector.detector.about().needs.labels;
-    if labelled && !there {
+fn labeled(settings: &Settings, there: bool) -> Result<bool> {
+    let labeled = settings.head.classifies() || settings.detector.detector.about().needs.labels;
+    if labeled && !there {
         let who = if settings.head.classifies() { settings.head.name() } else { settings.detector.detector.name() };
         return Err(Error::data(format!("there are no labels, and {who} needs them"))
             .hint("give --label NAME, or a method and a detector that use no labels (mcdd methods)"));
     }
-    Ok(labelled)
+    Ok(labeled)
 }
 
 /// Rows to train on and rows held out, of which there must be one.
 fn held_out(parts: (Vec<usize>, Vec<usize>)) -> Result<(Vec<usize>, Vec<usize>)> {
     if parts.1.is_empty() {
         return Err(Error::setting("no row is held out: there are too few rows for this share")
-            .hint("raise --holdout, e.g. to 0.2"));
+            .hint("raise --calibration-fraction, e.g. to 0.2"));
     }
     Ok(parts)
 }
@@ -163,7 +163,7 @@ struct Ready<'a> {
     schema: Schema,
     notices: Notices,
     classes: Vec<String>,
-    labelled: bool,
+    labeled: bool,
     graph: Graph,
     start: train::Start<'a>,
     train: Examples<'a>,
@@ -188,25 +188,25 @@ impl Model {
         if settings.image.is_some() {
             return Err(Error::setting("these settings are for images, and this is a table"));
         }
-        let labelled = labelled(settings, table.labels.is_some())?;
-        if labelled {
+        let labeled = labeled(settings, table.labels.is_some())?;
+        if labeled {
             table.check_classes(MIN_CLASS_ROWS)?;
         }
-        let (train_rows, held_rows) = held_out(table.split_rows(settings.holdout, settings.seed)?)?;
+        let (train_rows, held_rows) = held_out(table.split_rows(settings.calibration_fraction, settings.seed)?)?;
         let (schema, notices) = Schema::fit(table, &train_rows)?;
         let x = schema.transform(table, Some(&train_rows))?;
         let held_x = schema.transform(table, Some(&held_rows))?;
         // Where no label is used, none is needed.
-        let label = |r: &usize| table.label(*r).filter(|_| labelled).unwrap_or(0);
+        let label = |r: &usize| table.label(*r).filter(|_| labeled).unwrap_or(0);
         let y: Vec<u32> = train_rows.iter().map(label).collect();
         let held_y: Vec<u32> = held_rows.iter().map(label).collect();
         let ready = Ready {
             graph: train::graph(schema.width(), settings),
             start: None,
             classes: table.classes().to_vec(),
-            labelled,
-            train: Examples::Rows(Rows { x: &x, y: &y }),
-            held: Examples::Rows(Rows { x: &held_x, y: &held_y }),
+            labeled,
+            train: Examples::Rows(LabeledRows { x: &x, y: &y }),
+            held: Examples::Rows(LabeledRows { x: &held_x, y: &held_y }),
             schema,
             notices,
         };
@@ -230,19 +230,19 @@ impl Model {
     /// As for [`Model::fit_with`], and if the weights cannot be read or are of another network.
     pub fn fit_images_from(images: &Images, settings: &Settings, init: Option<&Path>, run: &Run) -> Result<Fitted> {
         settings.check()?;
-        let labelled = labelled(settings, images.labels.is_some())?;
-        if labelled {
+        let labeled = labeled(settings, images.labels.is_some())?;
+        if labeled {
             images.check_classes(MIN_CLASS_ROWS)?;
         }
-        let (train_rows, held_rows) = held_out(images.split_rows(settings.holdout, settings.seed)?)?;
+        let (train_rows, held_rows) = held_out(images.split_rows(settings.calibration_fraction, settings.seed)?)?;
         let spec = ImageSpec::fit(images, &train_rows)?;
         if let Some(augment) = settings.image.as_ref().and_then(|i| i.augment) {
             augment.check(spec.shape())?;
         }
-        let label = |r: &usize| images.label(*r).filter(|_| labelled).unwrap_or(0);
+        let label = |r: &usize| images.label(*r).filter(|_| labeled).unwrap_or(0);
         let y: Vec<u32> = train_rows.iter().map(label).collect();
         let held_y: Vec<u32> = held_rows.iter().map(label).collect();
-        let some = |rows, y| Examples::Images(Pictures { images, rows, spec: &spec, y });
+        let some = |rows, y| Examples::Images(ImageRows { images, rows, spec: &spec, y });
         let graph = train::image_graph([spec.height, spec.width, spec.channels], settings)?;
         let weights = init.map(|path| Weights::read(path, &graph)).transpose()?;
         let mut settings = settings.clone();
@@ -263,7 +263,7 @@ impl Model {
             graph,
             start: weights.as_ref().map(|w| &w.params),
             classes: images.classes().to_vec(),
-            labelled,
+            labeled,
             train: some(&train_rows, &y),
             held: some(&held_rows, &held_y),
             schema: Schema::of_images(spec.clone()),
@@ -274,7 +274,7 @@ impl Model {
 
     /// Trains, calibrates and examines.
     fn fit_ready(ready: Ready, settings: &Settings, run: &Run) -> Result<Fitted> {
-        let Ready { graph, start, classes, labelled, train, held, schema, mut notices } = ready;
+        let Ready { graph, start, classes, labeled, train, held, schema, mut notices } = ready;
         let epochs = settings.epochs_for(train.len());
         if epochs < settings.epochs {
             let (all, steps) = (settings.epochs, settings.steps.unwrap_or(0));
@@ -283,11 +283,11 @@ impl Model {
                 count(epochs, "epoch")
             ));
         }
-        run.watch.notices(&notices);
-        let told_apart = if settings.head.classifies() { classes.len() } else { 0 };
-        check_size(&graph, &settings.head.specs(told_apart, graph.latent()?))?;
+        run.callback.notices(&notices);
+        let n_classes = if settings.head.classifies() { classes.len() } else { 0 };
+        check_size(&graph, &settings.head.specs(n_classes, graph.latent()?))?;
         let clipped = unseen(&graph, settings);
-        let trained = train::fit(&graph, settings, told_apart, train, held, start, run)?;
+        let trained = train::fit(&graph, settings, n_classes, train, held, start, run)?;
         let wanted = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
         let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < wanted;
         let stopped = interrupted.then(|| {
@@ -300,12 +300,12 @@ impl Model {
             )
         });
         let pool = Pool::new(run.threads);
-        let known = labelled.then(|| train.y());
+        let known = labeled.then(|| train.y());
         let mut members = trained
             .into_iter()
             .map(|m| {
                 let net = Predictor::new(&graph, &m.net)?;
-                let (history, epoch, usual) = (m.history, m.epoch, Usual::default());
+                let (history, epoch, usual) = (m.history, m.epoch, ScoreScale::default());
                 let mut member = ModelMember { net, head: m.head, history, epoch, probe: None, usual };
                 let (detect, seed) = (&settings.detector, settings.seed);
                 let rows = probe::Fit { rows: train, labels: known, classes: classes.len(), seed };
@@ -314,18 +314,18 @@ impl Model {
             })
             .collect::<Result<Vec<_>>>()?;
         // What is usual of a pixel says little.
-        let centres = train.rows().ok().map(|rows| Centres::of(rows.x, schema.width(), known, classes.len()));
+        let centers = train.rows().ok().map(|rows| Centers::of(rows.x, schema.width(), known, classes.len()));
         let reach = match clipped {
-            Some(limit) => Some(Reach::of(train.rows()?.x, schema.width(), limit)),
+            Some(limit) => Some(RangePenalty::of(train.rows()?.x, schema.width(), limit)),
             None => None,
         };
-        let scores = |members: &[ModelMember], reach: Option<&Reach>| {
+        let scores = |members: &[ModelMember], reach: Option<&RangePenalty>| {
             predict::verdicts(Ensemble { members, reach }, held, &pool)
         };
-        if Usual::needed(members.len(), reach.is_some()) {
+        if ScoreScale::needed(members.len(), reach.is_some()) {
             let each: Vec<Vec<f64>> =
                 members.iter().map(|m| scores(std::slice::from_ref(m), None).confidence).collect();
-            members.iter_mut().zip(Usual::of(&each)?).for_each(|(member, usual)| member.usual = usual);
+            members.iter_mut().zip(ScoreScale::of(&each)?).for_each(|(member, usual)| member.usual = usual);
         }
         let verdicts = scores(&members, reach.as_ref());
         let right = verdicts.class.iter().zip(held.y()).filter(|(c, y)| c == y).count();
@@ -335,7 +335,7 @@ impl Model {
         })?;
         let latents: Vec<Vec<f32>> =
             members.iter().map(|m| Ok(held.latents(&m.net, graph.latent()?, &pool))).collect::<Result<_>>()?;
-        let named = if labelled { &classes[..] } else { &[] };
+        let named = if labeled { &classes[..] } else { &[] };
         let mut findings = doctor::examine(&members, &latents, held.y(), &calibration, named, settings.tpr);
         findings.extend(stopped);
         let settings = Settings { members: members.len(), ..settings.clone() };
@@ -345,7 +345,7 @@ impl Model {
             graph,
             members,
             reach,
-            centres,
+            centers,
             calibration,
             accuracy,
             settings,
@@ -377,7 +377,7 @@ impl Model {
     }
 
     /// Share of the held-out rows that it put in their class, where it classifies.
-    pub fn held_out_accuracy(&self) -> Option<f64> {
+    pub fn validation_accuracy(&self) -> Option<f64> {
         self.accuracy
     }
 
@@ -418,7 +418,7 @@ impl Model {
 
     /// The latent vectors of rows that are ready for the network, under one member.
     pub fn latents(&self, member: usize, x: &[f32]) -> Option<Vec<f32>> {
-        let mut scratch = cpu::Scratch::default();
+        let mut scratch = cpu::ForwardBuffers::default();
         self.members.get(member).map(|m| m.net.latents(x, &mut scratch).to_vec())
     }
 

@@ -1,14 +1,15 @@
 //! Verdicts for rows.
 
 use super::probe::Buffers;
-use super::reach::Reach;
+use super::range_penalty::RangePenalty;
 use super::{Calibration, Model, ModelMember};
+use crate::compute::argmax;
+use crate::compute::pool::{Pool, chunks};
 use crate::data::Table;
 use crate::error::{Error, Result};
 use crate::head::posterior;
 use crate::net::cpu;
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::train::{Examples, Rows, largest};
+use crate::train::{Examples, LabeledRows};
 
 /// Rows that one thread takes at a time: enough for what a member keeps to stay in its cache for a while.
 const BLOCK: usize = 768;
@@ -61,8 +62,8 @@ impl Predictions {
 
 /// Buffers of a thread that predicts.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
-    net: cpu::Scratch,
+pub struct PredictBuffers {
+    net: cpu::ForwardBuffers,
     confidence: Vec<f64>,
     logits: Vec<f64>,
     distances: Vec<f64>,
@@ -82,11 +83,11 @@ struct Part<'a> {
 pub(super) struct Ensemble<'a> {
     pub members: &'a [ModelMember],
     /// What they do not see, if they do not see everything.
-    pub reach: Option<&'a Reach>,
+    pub reach: Option<&'a RangePenalty>,
 }
 
 /// The members' mean opinion on some rows.
-fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Scratch) {
+fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut PredictBuffers) {
     let rows = out.confidence.len();
     out.confidence.fill(0.0);
     out.posterior.fill(0.0);
@@ -99,7 +100,7 @@ fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: 
         if let Some(probe) = probed {
             s.confidence.resize(rows, 0.0);
             probe.score(member.host(), x, z, &mut s.confidence, &mut s.logits, &mut s.probe);
-            out.confidence.iter_mut().zip(&s.confidence).for_each(|(o, &c)| *o += share * member.usual.standardise(c));
+            out.confidence.iter_mut().zip(&s.confidence).for_each(|(o, &c)| *o += share * member.usual.standardize(c));
         }
         // The head speaks where there is no detector, and of the classes where the detector is silent about them.
         if probed.is_none_or(|p| p.classes() == 0) {
@@ -107,7 +108,7 @@ fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: 
             s.distances.resize(told, 0.0);
             for (i, z) in z.chunks_exact(z.len() / rows).enumerate() {
                 let own = member.head.score(z, &mut s.logits[i * told..(i + 1) * told], &mut s.distances);
-                out.confidence[i] += if probed.is_none() { share * member.usual.standardise(own) } else { 0.0 };
+                out.confidence[i] += if probed.is_none() { share * member.usual.standardize(own) } else { 0.0 };
                 if let Some(distance) = out.distance.get_mut(i * classes..(i + 1) * classes) {
                     distance.iter_mut().zip(&s.distances).for_each(|(d, &v)| *d += share * v);
                 }
@@ -128,7 +129,7 @@ fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: 
     out.confidence.iter_mut().filter(|c| !c.is_finite()).for_each(|c| *c = f64::MIN);
     if classes > 0 {
         for (class, p) in out.class.iter_mut().zip(out.posterior.chunks_exact(classes)) {
-            *class = largest(p) as u32;
+            *class = argmax(p) as u32;
         }
     }
 }
@@ -154,7 +155,7 @@ fn blocks(ensemble: Ensemble, rows: Examples, out: &mut Predictions, pool: &Pool
     pool.split(parts, |i, ((class, confidence), (posterior, distance))| {
         let mut buffer = Vec::new();
         let x = rows.x(i * block..i * block + confidence.len(), &mut buffer);
-        score(ensemble, x, k, Part { class, confidence, posterior, distance }, &mut Scratch::default());
+        score(ensemble, x, k, Part { class, confidence, posterior, distance }, &mut PredictBuffers::default());
     });
 }
 
@@ -169,9 +170,9 @@ impl Model {
         if !x.len().is_multiple_of(width) || x.iter().any(|v| !v.is_finite()) {
             return Err(Error::data(format!("the input must be finite numbers, {width} for each row")));
         }
-        out.sized(x.len() / width, self.told_apart(), self.has_distances());
+        out.sized(x.len() / width, self.n_classes(), self.has_distances());
         let y = vec![0; x.len() / width];
-        blocks(self.ensemble(), Examples::Rows(Rows { x, y: &y }), out, pool);
+        blocks(self.ensemble(), Examples::Rows(LabeledRows { x, y: &y }), out, pool);
         self.p_values(out);
         Ok(())
     }
@@ -188,7 +189,7 @@ impl Model {
         if rows.width() != self.graph().input {
             return Err(Error::data(format!("the input must be {} numbers for each row", self.graph().input)));
         }
-        out.sized(rows.len(), self.told_apart(), self.has_distances());
+        out.sized(rows.len(), self.n_classes(), self.has_distances());
         blocks(self.ensemble(), rows, &mut out, pool);
         self.p_values(&mut out);
         Ok(out)
@@ -199,8 +200,8 @@ impl Model {
     ///
     /// # Errors
     /// As for [`Model::predict_rows`].
-    pub fn predict_one(&self, x: &[f32], out: &mut Predictions, scratch: &mut Scratch) -> Result<()> {
-        let (width, k) = (self.graph().input, self.told_apart());
+    pub fn predict_one(&self, x: &[f32], out: &mut Predictions, scratch: &mut PredictBuffers) -> Result<()> {
+        let (width, k) = (self.graph().input, self.n_classes());
         if x.len() != width || x.iter().any(|v| !v.is_finite()) {
             return Err(Error::data(format!("the input must be {width} finite numbers")));
         }
@@ -216,7 +217,7 @@ impl Model {
     }
 
     /// The number of classes that rows are put in.
-    fn told_apart(&self) -> usize {
+    fn n_classes(&self) -> usize {
         self.members.first().map_or(0, ModelMember::classes)
     }
 

@@ -1,9 +1,9 @@
 //! A detector on what a member's network makes of the input.
 
-use crate::detector::{Detect, FAR_LOGIT, Fitted, LastLayer, On, Rows, Scratch, Store, Training, tame};
+use crate::compute::pool::{Pool, chunks};
+use crate::detector::{Detect, DetectorBuffers, FAR_LOGIT, Features, Fitted, LastLayer, On, Store, Training, tame};
 use crate::error::Result;
 use crate::head::{Head, HeadConfig};
-use crate::net::cpu::pool::{Pool, chunks};
 use crate::net::cpu::{self, Engine, Pass, Predictor};
 use crate::net::{Graph, Params};
 use crate::train::Examples;
@@ -38,7 +38,7 @@ struct View {
     whole: bool,
     /// Runs it, where it is neither nothing nor all.
     net: Option<Predictor>,
-    /// Runs it back to the input, where the detector moves the input; batch normalisation is part of the layers.
+    /// Runs it back to the input, where the detector moves the input; batch normalization is part of the layers.
     engine: Option<(Engine, Params)>,
 }
 
@@ -63,10 +63,10 @@ pub(super) struct Buffers {
     features: Vec<f32>,
     moved: Vec<f32>,
     logits: Vec<f64>,
-    net: cpu::Scratch,
+    net: cpu::ForwardBuffers,
     pass: Pass,
     ignored: Vec<f32>,
-    detector: Scratch,
+    detector: DetectorBuffers,
 }
 
 /// What a detector is fitted on.
@@ -133,7 +133,7 @@ impl Probe {
         let params = host.head.params();
         let last_layer = linear.then(|| LastLayer { weight: params.get(0), bias: params.get(1) });
         let training = Training {
-            rows: Rows { count: rows, features: &features, logits: if needs.logits { &logits } else { &[] } },
+            rows: Features { count: rows, features: &features, logits: if needs.logits { &logits } else { &[] } },
             labels: given.labels,
             classes: given.classes,
             parts: &widths,
@@ -195,7 +195,7 @@ impl Probe {
         b.logits.iter_mut().for_each(|l| *l = if l.is_nan() { 0.0 } else { l.clamp(-FAR_LOGIT, FAR_LOGIT) });
         let features = if self.fitted.width() > 0 { &b.features[..] } else { &[] };
         let own = if self.fitted.logit_classes() > 0 { &b.logits[..] } else { &[] };
-        let block = Rows { count: rows, features, logits: own };
+        let block = Features { count: rows, features, logits: own };
         self.fitted.detector().score(&block, out, &mut b.detector);
         if self.classes() > 0 {
             self.fitted.detector().logits(&block, logits, &mut b.detector);
@@ -213,7 +213,7 @@ impl Probe {
             let mut gradient = vec![0.0f32; rows * view.width];
             for (i, gradient) in gradient.chunks_exact_mut(view.width).enumerate() {
                 let features = &b.features[i * self.width + at..][..view.width];
-                let row = Rows { count: 1, features, logits: &b.logits[i * classes..(i + 1) * classes] };
+                let row = Features { count: 1, features, logits: &b.logits[i * classes..(i + 1) * classes] };
                 let mut by_logits = vec![0.0f64; classes];
                 detector.ascent(p, &row, gradient, &mut by_logits);
                 if view.whole && by_logits.iter().any(|&g| g != 0.0) {
@@ -259,7 +259,7 @@ fn step(x: &mut [f32], gradient: &[f32], epsilon: f32) {
 
 impl View {
     /// What this part makes of `x`, whose latents are `z`.
-    fn output<'a>(&self, x: &'a [f32], z: &'a [f32], scratch: &'a mut cpu::Scratch) -> &'a [f32] {
+    fn output<'a>(&self, x: &'a [f32], z: &'a [f32], scratch: &'a mut cpu::ForwardBuffers) -> &'a [f32] {
         match &self.net {
             Some(net) => net.latents(x, scratch),
             None if self.whole => z,
@@ -269,7 +269,7 @@ impl View {
 }
 
 /// The outputs of all parts, side by side.
-fn collect(views: &[View], x: &[f32], z: &[f32], rows: usize, out: &mut [f32], scratch: &mut cpu::Scratch) {
+fn collect(views: &[View], x: &[f32], z: &[f32], rows: usize, out: &mut [f32], scratch: &mut cpu::ForwardBuffers) {
     let width = out.len() / rows.max(1);
     let mut at = 0;
     for view in views {

@@ -5,13 +5,13 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Calibration, Predictions, Threshold};
+use crate::compute::argmax;
+use crate::compute::pool::Pool;
 use crate::container::{Container, Values};
-use crate::detector::{DetectorConfig, Fitted, Rows, Store, Training};
+use crate::detector::{DetectorConfig, Features, Fitted, Store, Training};
 use crate::error::{Error, Result};
 use crate::head::posterior;
-use crate::net::cpu::pool::Pool;
 use crate::seed::Stream;
-use crate::train::largest;
 
 pub(super) const FORMAT: &str = "mcdd detector 1";
 
@@ -22,7 +22,7 @@ pub struct ScorerSettings {
     /// The detector.
     pub detector: DetectorConfig,
     /// Share of the rows held out for calibration, between 0 and 1; 0.1.
-    pub holdout: f64,
+    pub calibration_fraction: f64,
     /// Share of known rows that the threshold should keep, between 0 and 1; 0.95.
     pub tpr: f64,
     /// Fixes everything random; 0.
@@ -32,12 +32,12 @@ pub struct ScorerSettings {
 impl ScorerSettings {
     /// The defaults for a detector.
     pub fn new(detector: DetectorConfig) -> ScorerSettings {
-        ScorerSettings { detector, holdout: 0.1, tpr: 0.95, seed: 0 }
+        ScorerSettings { detector, calibration_fraction: 0.1, tpr: 0.95, seed: 0 }
     }
 
     fn check(&self) -> Result<()> {
         self.detector.check()?;
-        for (name, value) in [("holdout", self.holdout), ("tpr", self.tpr)] {
+        for (name, value) in [("calibration_fraction", self.calibration_fraction), ("tpr", self.tpr)] {
             if !(value > 0.0 && value < 1.0) {
                 return Err(
                     Error::setting(format!("{name} is {value}")).hint(format!("{name} is a share between 0 and 1"))
@@ -86,7 +86,7 @@ impl Scorer {
         let (train, held) = split(all.count, by, settings);
         if held.is_empty() || train.is_empty() {
             return Err(Error::data(format!("{} rows are too few to hold some out", all.count))
-                .hint("give more rows, or a larger --holdout"));
+                .hint("give more rows, or a larger --calibration-fraction"));
         }
         let (train_rows, held_rows) = (Picked::new(all, &train), Picked::new(all, &held));
         let labels: Option<Vec<u32>> =
@@ -109,14 +109,14 @@ impl Scorer {
     ///
     /// # Errors
     /// If the rows have another shape than in training, or hold something that is not finite.
-    pub fn predict(&self, rows: &Rows, out: &mut Predictions, pool: &Pool) -> Result<()> {
+    pub fn predict(&self, rows: &Features, out: &mut Predictions, pool: &Pool) -> Result<()> {
         let classes = if self.classifies() { self.classes.len() } else { 0 };
         out.sized(rows.count, classes, false);
         out.confidence.copy_from_slice(&self.fitted.score(rows, pool)?);
         if let Some(logits) = self.fitted.logits(rows, pool)?.filter(|_| classes > 0) {
             out.posterior = logits;
             for (p, class) in out.posterior.chunks_exact_mut(classes).zip(&mut out.class) {
-                *class = largest(p) as u32;
+                *class = argmax(p) as u32;
                 posterior(p);
             }
         }
@@ -257,7 +257,7 @@ impl Scorer {
     }
 }
 
-/// Rows to fit on and rows to calibrate on, evenly over the classes where there are labels; the first row that is met
+/// Features to fit on and rows to calibrate on, evenly over the classes where there are labels; the first row that is met
 /// of a class stays to be fitted on.
 fn split(count: usize, labels: Option<&[u32]>, settings: &ScorerSettings) -> (Vec<usize>, Vec<usize>) {
     // Labels that do not fit the rows are reported by the fit.
@@ -268,7 +268,7 @@ fn split(count: usize, labels: Option<&[u32]>, settings: &ScorerSettings) -> (Ve
     let (mut train, mut held) = (Vec::new(), Vec::new());
     let (mut due, mut last) = (0.0, None);
     for &i in &order {
-        due += settings.holdout;
+        due += settings.calibration_fraction;
         if due >= 1.0 && last == Some(of(i)) {
             held.push(i);
             due -= 1.0;
@@ -290,7 +290,7 @@ struct Picked {
 }
 
 impl Picked {
-    fn new(all: &Rows, rows: &[usize]) -> Picked {
+    fn new(all: &Features, rows: &[usize]) -> Picked {
         Picked {
             count: rows.len(),
             features: rows.iter().flat_map(|&i| all.feature_row(i)).copied().collect(),
@@ -298,8 +298,8 @@ impl Picked {
         }
     }
 
-    fn rows(&self) -> Rows<'_> {
-        Rows { count: self.count, features: &self.features, logits: &self.logits }
+    fn rows(&self) -> Features<'_> {
+        Features { count: self.count, features: &self.features, logits: &self.logits }
     }
 }
 
@@ -318,7 +318,7 @@ mod tests {
         let labels: Vec<u32> = (0..300).map(|i| u32::from(x[i * 3] > 0.0)).collect();
         let names = ["low", "high"].map(String::from);
         let training = Training {
-            rows: Rows { count: 300, features: &x, logits: &[] },
+            rows: Features { count: 300, features: &x, logits: &[] },
             labels: Some(&labels),
             classes: 2,
             ..Training::default()
@@ -329,8 +329,8 @@ mod tests {
         assert_eq!(scorer.training_rows() + scorer.calibration().scores().len(), 300);
         let (mut known, mut far) = (Predictions::default(), Predictions::default());
         let fresh = rows(2, 0.0);
-        scorer.predict(&Rows { count: 300, features: &fresh, logits: &[] }, &mut known, &pool).unwrap();
-        scorer.predict(&Rows { count: 300, features: &rows(3, 30.0), logits: &[] }, &mut far, &pool).unwrap();
+        scorer.predict(&Features { count: 300, features: &fresh, logits: &[] }, &mut known, &pool).unwrap();
+        scorer.predict(&Features { count: 300, features: &rows(3, 30.0), logits: &[] }, &mut far, &pool).unwrap();
         let small = |p: &Predictions| p.p_value.iter().filter(|&&p| p <= 0.1).count();
         assert!(small(&far) == 300 && small(&known) < 90, "{} {}", small(&far), small(&known));
         let right = (0..300).filter(|&i| known.class[i] == u32::from(fresh[i * 3] > 0.0)).count();
@@ -340,7 +340,7 @@ mod tests {
         let loaded = Scorer::from_bytes(&bytes).unwrap();
         assert_eq!(loaded.to_bytes().unwrap(), bytes);
         let mut again = Predictions::default();
-        loaded.predict(&Rows { count: 300, features: &fresh, logits: &[] }, &mut again, &pool).unwrap();
+        loaded.predict(&Features { count: 300, features: &fresh, logits: &[] }, &mut again, &pool).unwrap();
         assert_eq!(again, known);
         for n in (0..bytes.len()).step_by(7) {
             assert!(Scorer::from_bytes(&bytes[..n]).is_err());
@@ -351,12 +351,14 @@ mod tests {
     #[test]
     fn what_cannot_be_split_or_used_is_refused() {
         let pool = Pool::new(1);
-        let one = Training { rows: Rows { count: 1, features: &[1.0], logits: &[] }, ..Training::default() };
+        let one = Training { rows: Features { count: 1, features: &[1.0], logits: &[] }, ..Training::default() };
         let knn = ScorerSettings::new(DetectorConfig::parse("knn").unwrap());
         assert!(Scorer::fit(&one, &[], &knn, &pool).is_err());
         let x = rows(1, 0.0);
-        let training = Training { rows: Rows { count: 300, features: &x, logits: &[] }, ..Training::default() };
-        assert!(Scorer::fit(&training, &[], &ScorerSettings { holdout: 0.0, ..knn.clone() }, &pool).is_err());
+        let training = Training { rows: Features { count: 300, features: &x, logits: &[] }, ..Training::default() };
+        assert!(
+            Scorer::fit(&training, &[], &ScorerSettings { calibration_fraction: 0.0, ..knn.clone() }, &pool).is_err()
+        );
         assert!(Scorer::fit(&training, &["a".into()], &knn, &pool).is_err());
         let labels = [0, 1];
         assert!(Scorer::fit(&Training { labels: Some(&labels), classes: 2, ..training }, &[], &knn, &pool).is_err());

@@ -7,7 +7,7 @@ use crate::head::{HeadConfig, Sigma};
 use crate::metrics;
 use crate::seed::Stream;
 use crate::train::optim::Schedule;
-use crate::train::{Epoch, Preset, Select, Watch};
+use crate::train::{Callback, Epoch, Preset, Select};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn quick() -> Settings {
@@ -92,7 +92,7 @@ fn a_row_is_the_same_alone_and_in_company() {
     let model = Model::fit(&table, &Settings { epochs: 1, members: 2, ..quick() }).unwrap();
     let x = model.schema().transform(&table, None).unwrap();
     let all = model.predict(&table).unwrap();
-    let (mut one, mut scratch) = (Predictions::default(), Scratch::default());
+    let (mut one, mut scratch) = (Predictions::default(), PredictBuffers::default());
     for i in [0, 1, 95, 96, 1000, 1796] {
         let width = model.graph().input;
         model.predict_one(&x[i * width..(i + 1) * width], &mut one, &mut scratch).unwrap();
@@ -171,7 +171,7 @@ fn absurd_files_are_errors() {
 /// Stops after so many steps.
 struct StopAfter(AtomicUsize, usize);
 
-impl Watch for StopAfter {
+impl Callback for StopAfter {
     fn stop(&self) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed) + 1 >= self.1
     }
@@ -200,7 +200,7 @@ fn a_stopped_run_keeps_the_best_and_a_resumed_one_ends_in_the_same_bytes() {
             let stopped = Model::fit_with(
                 &table,
                 &settings,
-                &Run { threads: 1, checkpoint: checkpoint.clone(), resume: false, watch: &stop },
+                &Run { threads: 1, checkpoint: checkpoint.clone(), resume: false, callback: &stop },
             )
             .unwrap();
             assert!(stopped.interrupted && stopped.model.findings().iter().any(|n| n.contains("stopped")));
@@ -228,7 +228,7 @@ fn a_stopped_ensemble_has_no_untrained_members() {
     let steps_per_epoch = 1617usize.div_ceil(64);
     for (threads, stop_at, members) in [(1, 2 * steps_per_epoch, 1), (1, 8 * steps_per_epoch, 2), (1, 3, 1)] {
         let stop = StopAfter(AtomicUsize::new(0), stop_at);
-        let run = Run { threads, watch: &stop, ..Run::default() };
+        let run = Run { threads, callback: &stop, ..Run::default() };
         let fitted = Model::fit_with(&digits(), &settings, &run).unwrap();
         assert_eq!(fitted.model.members(), members, "stopped at {stop_at}");
         let bytes = fitted.model.to_bytes().unwrap();
@@ -243,12 +243,12 @@ fn a_network_that_cannot_fit_is_refused() {
 }
 
 #[test]
-fn best_is_the_lowest_held_out_loss_and_patience_stops() {
+fn best_is_the_lowest_validation_loss_and_patience_stops() {
     let table = digits();
     let settings = Settings { epochs: 40, lr: 0.02, select: Select::Best, patience: Some(3), ..quick() };
     let model = Model::fit(&table, &settings).unwrap();
     let (history, kept) = model.history(0).unwrap();
-    let lowest = |h: &[Epoch]| h.iter().min_by(|a, b| a.held_out_loss.total_cmp(&b.held_out_loss)).map(|e| e.epoch);
+    let lowest = |h: &[Epoch]| h.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss)).map(|e| e.epoch);
     assert_eq!(kept, lowest(history));
     assert!(history.len() < 40 && history.len() == kept.unwrap() + 4, "{} {kept:?}", history.len());
 }

@@ -54,7 +54,7 @@ pub fn densenet(
     build.finish(value, width, "fc", latent)
 }
 
-/// Batch normalisation, ReLU and a convolution, called `bn1` and so on after `number`.
+/// Batch normalization, ReLU and a convolution, called `bn1` and so on after `number`.
 fn step(build: &mut Build, name: &str, from: usize, channels: [usize; 2], kernel: usize, number: &str) -> usize {
     let value = build.norm(format!("{name}.bn{number}"), from, channels[0]);
     let value = build.relu(format!("{name}.relu{number}"), value);

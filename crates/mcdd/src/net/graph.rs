@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::cpu::norm;
 use super::params::{ParamSpec, Params};
 use super::shape::Shape;
 use crate::error::{Error, Result};
@@ -105,7 +104,7 @@ pub struct Graph {
     pub nodes: Vec<Node>,
 }
 
-/// Parameters that batch normalisation has.
+/// Parameters that batch normalization has.
 const NORM_PARAMETERS: usize = 4;
 
 impl Graph {
@@ -194,7 +193,7 @@ impl Graph {
     }
 
     /// Parameters with Xavier-uniform weights (normal ones of variance 2 / (outputs * kernel) for convolutions, as He et
-    /// al. 2015) and zero biases; batch normalisation begins with weights of 1.
+    /// al. 2015) and zero biases; batch normalization begins with weights of 1.
     pub fn init(&self, seed: &mut Stream) -> Params {
         let mut params = Params::new(self.specs());
         let mut at = 0;
@@ -216,7 +215,7 @@ impl Graph {
         params
     }
 
-    /// The same network for prediction: each batch normalisation becomes part of the linear layer before it.
+    /// The same network for prediction: each batch normalization becomes part of the linear layer before it.
     ///
     /// # Errors
     /// If one stands elsewhere, or the graph does not fit together.
@@ -225,13 +224,13 @@ impl Graph {
         match graph.nodes.iter().find(|n| matches!(n.layer, Layer::BatchNorm { .. })) {
             None => Ok((graph, folded)),
             Some(node) => {
-                let what = format!("layer {:?}: batch normalisation must follow a linear layer", node.name);
+                let what = format!("layer {:?}: batch normalization must follow a linear layer", node.name);
                 Err(Error::format(what))
             }
         }
     }
 
-    /// The same network with each batch normalisation that can be part of the linear layer or convolution before it being
+    /// The same network with each batch normalization that can be part of the linear layer or convolution before it being
     /// so; others stay.
     ///
     /// # Errors
@@ -254,7 +253,7 @@ impl Graph {
                     *bias = true;
                     let [weight, shift, mean, variance] = [0, 1, 2, 3].map(|j| params.get(at + j));
                     let scale: Vec<f64> =
-                        weight.iter().zip(variance).map(|(&w, &v)| f64::from(w) * norm::inverse_deviation(v)).collect();
+                        weight.iter().zip(variance).map(|(&w, &v)| f64::from(w) * inverse_deviation(v)).collect();
                     if let Some(matrix) = tensors.last_mut() {
                         for row in matrix.chunks_exact_mut(features) {
                             row.iter_mut().zip(&scale).for_each(|(w, s)| *w = (f64::from(*w) * s) as f32);
@@ -301,6 +300,14 @@ impl Layer {
     }
 }
 
+/// Added to a variance before its root is taken, as in PyTorch.
+const EPS: f64 = 1e-5;
+
+/// `1 / sqrt(variance + 1e-5)`.
+pub(crate) fn inverse_deviation(variance: f32) -> f64 {
+    1.0 / libm::sqrt(f64::from(variance).max(0.0) + EPS)
+}
+
 /// Fills `values` uniformly within ±sqrt(6 / (inputs + outputs)).
 pub fn xavier(values: &mut [f32], inputs: usize, outputs: usize, seed: &mut Stream) {
     let bound = libm::sqrt(6.0 / (inputs + outputs) as f64);
@@ -314,7 +321,7 @@ pub fn mlp(input: usize, hidden: &[usize], latent: usize) -> Graph {
     mlp_with(input, None, hidden, latent, false)
 }
 
-/// The same for inputs clipped at `±clip`, if at all, and with batch normalisation before each ReLU, if wanted.
+/// The same for inputs clipped at `±clip`, if at all, and with batch normalization before each ReLU, if wanted.
 pub fn mlp_with(input: usize, clip: Option<f32>, hidden: &[usize], latent: usize, batch_norm: bool) -> Graph {
     let clip = clip.map(|limit| Node { name: "clip".into(), layer: Layer::Clip { limit }, from: vec![0] });
     let mut nodes: Vec<Node> = clip.into_iter().collect();
@@ -334,7 +341,7 @@ pub fn autoencoder(input: usize, hidden: &[usize], code: usize) -> Graph {
     Graph { input, nodes }
 }
 
-/// Linear layers with ReLU between them, reading the last value so far. Before batch normalisation a bias would be
+/// Linear layers with ReLU between them, reading the last value so far. Before batch normalization a bias would be
 /// taken away again, so there is none.
 fn stack(nodes: &mut Vec<Node>, prefix: &str, mut inputs: usize, hidden: &[usize], last: usize, batch_norm: bool) {
     let mut add = |name: String, layer| {

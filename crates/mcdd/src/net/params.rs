@@ -1,4 +1,4 @@
-//! Named parameters in one flat buffer, so that optimisers, checkpoints and tests see one slice.
+//! Named parameters in one flat buffer, so that optimizers, checkpoints and tests see one slice.
 
 use crate::error::{Error, Result};
 

@@ -140,7 +140,7 @@ mod tests {
         let image = [32, 32, 3];
         assert_eq!(parameters(&resnet(image, 18, 1, Some(10)).unwrap()), 11_173_962);
         assert_eq!(parameters(&resnet(image, 34, 1, Some(10)).unwrap()), 21_282_122);
-        // 269,722 with shortcuts that cut and pad; the two projections and their normalisation are the rest.
+        // 269,722 with shortcuts that cut and pad; the two projections and their normalization are the rest.
         let twenty = small_resnet(image, 20, 1, Some(10)).unwrap();
         assert_eq!(parameters(&twenty), 269_722 + 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64);
         let names: Vec<String> = twenty.specs().into_iter().map(|s| s.name).collect();

@@ -18,7 +18,7 @@ use crate::data::{Column, Table};
 use crate::detector::Detect;
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
-use crate::train::{Epoch, Preset, Run, Select, Settings, Watch};
+use crate::train::{Callback, Epoch, Preset, Run, Select, Settings};
 
 /// What the names of folders begin with in which networks are kept for the methods that share them.
 const NETWORKS: &str = ".networks-";
@@ -268,7 +268,7 @@ impl Grid {
             let mut seconds = [0.0; 2];
             let measured = match &split {
                 Ok(split) => {
-                    let run = Run { threads: 1, checkpoint, resume: true, watch: &Stopper(spectator) };
+                    let run = Run { threads: 1, checkpoint, resume: true, callback: &Stopper(spectator) };
                     let cell = AssertUnwindSafe(|| measure(split, &settings, &run, &networks, &mut seconds));
                     catch_unwind(cell).unwrap_or_else(|why| Err(panicked(why.as_ref())))
                 }
@@ -363,7 +363,7 @@ pub(super) fn clear(folder: &Path) {
 /// Stops training when the whole is stopped.
 struct Stopper<'a>(&'a dyn Spectator);
 
-impl Watch for Stopper<'_> {
+impl Callback for Stopper<'_> {
     fn notices(&self, notices: &[String]) {
         self.0.notices(notices);
     }

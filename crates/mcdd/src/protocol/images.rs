@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::grid::{Outcome, Spectator, clear, hash, network, networks_folder};
 use super::results::{About, Cell, Results};
 use super::{Method, Scenario};
+use crate::compute::pool::Pool;
 use crate::data::Images;
 use crate::data::sets::{Part, Set, thousands};
 use crate::error::{Error, Kind, Result};
@@ -16,8 +17,7 @@ use crate::head::HeadConfig;
 use crate::metrics;
 use crate::model::{Model, Predictions};
 use crate::net::NetName;
-use crate::net::cpu::pool::Pool;
-use crate::train::{Epoch, Examples, IMAGE_NU, Pictures, Run, Settings, Watch};
+use crate::train::{Callback, Epoch, Examples, IMAGE_NU, ImageRows, Run, Settings};
 
 /// The images of a study.
 pub struct ImageSets {
@@ -144,7 +144,7 @@ impl ImageGrid {
                 let settings = Settings { seed, ..method.settings.clone() };
                 fs::create_dir_all(&networks).map_err(|e| Error::io(e, &networks))?;
                 let checkpoint = Some(networks.join(format!("{:x}", hash(&network(method)))));
-                let run = Run { threads, checkpoint, resume: true, watch: &Watcher { spectator, method } };
+                let run = Run { threads, checkpoint, resume: true, callback: &Watcher { spectator, method } };
                 let start = Instant::now();
                 let fitted = Model::fit_images(&sets.train, &settings, &run);
                 let trained = start.elapsed().as_secs_f64();
@@ -214,7 +214,7 @@ struct Watcher<'a> {
     method: &'a Method,
 }
 
-impl Watch for Watcher<'_> {
+impl Callback for Watcher<'_> {
     fn notices(&self, notices: &[String]) {
         self.spectator.notices(notices);
     }
@@ -231,7 +231,7 @@ impl Watch for Watcher<'_> {
 fn score(model: &Model, images: &Images, pool: &Pool) -> Result<Predictions> {
     let Some(spec) = &model.schema().image else { return Err(Error::data("the model reads no images")) };
     let (rows, y): (Vec<usize>, Vec<u32>) = ((0..images.rows()).collect(), vec![0; images.rows()]);
-    model.predict_examples(Examples::Images(Pictures { images, rows: &rows, spec, y: &y }), pool)
+    model.predict_examples(Examples::Images(ImageRows { images, rows: &rows, spec, y: &y }), pool)
 }
 
 fn compare(model: &Model, known: &Predictions, sets: &ImageSets, other: &Images, pool: &Pool) -> Result<Scenario> {

@@ -13,12 +13,13 @@ pub use method::Method;
 
 use serde::{Deserialize, Serialize};
 
+use crate::compute::parallel_map;
+use crate::compute::pool::Pool;
 use crate::data::Table;
 use crate::error::{Error, Result};
 use crate::metrics::{self, Detection};
 use crate::model::{MIN_CLASS_ROWS, Model, Predictions};
-use crate::net::cpu::pool::Pool;
-use crate::train::{Run, Settings, in_parallel};
+use crate::train::{Run, Settings};
 
 /// One class left out, one fold tested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,7 +141,7 @@ pub fn leave_one_out(
 ) -> Result<Vec<Scenario>> {
     let classes = table.classes();
     let one = |i: usize| scenario(table, &classes[i], fold, folds, settings, &Run { threads: 1, ..Run::default() });
-    in_parallel(classes.len(), threads, one).into_iter().collect()
+    parallel_map(classes.len(), threads, one).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::seed::Stream;
 const MOST_KNOWN: usize = 1500;
 const MOST_UNKNOWN: usize = 500;
 
-/// Classes that are drawn at the most: names and colours are lost long before, and the work grows with their square.
+/// Classes that are drawn at the most: names and colors are lost long before, and the work grows with their square.
 const MOST_CLASSES: usize = 100;
 
 /// How many rows are drawn, of how many.
@@ -59,7 +59,7 @@ pub fn latent_space(model: &Model, title: &str, known: &Table, unknown: &Table) 
     };
     let means = means(head, classes, id.iter().enumerate().filter_map(|(i, z)| Some((class(i)?, *z))));
     let radii = radii(model, head, &means)?;
-    let spheres: Vec<Sphere> = means.into_iter().zip(radii).map(|(centre, radius)| Sphere { centre, radius }).collect();
+    let spheres: Vec<Sphere> = means.into_iter().zip(radii).map(|(center, radius)| Sphere { center, radius }).collect();
     let drawn = [sampled(id.len(), MOST_KNOWN, "known"), sampled(ood.len(), MOST_UNKNOWN, "unknown")];
     let mut points: Vec<Point> =
         drawn[0].iter().filter_map(|&i| Some(Point { at: id[i], class: Some(class(i)?) })).collect();
@@ -169,7 +169,7 @@ mod tests {
             let (space, shown) = latent_space(&model, method, &test, &unknown).unwrap();
             assert_eq!(space.points.len(), shown.known + shown.unknown);
             assert_eq!((shown.of_known, shown.of_unknown), (test.rows(), unknown.rows()));
-            let circles: Vec<_> = space.spheres.iter().filter_map(|s| Some((s.centre, s.radius?))).collect();
+            let circles: Vec<_> = space.spheres.iter().filter_map(|s| Some((s.center, s.radius?))).collect();
             if method == "softmax" {
                 assert!(circles.is_empty());
                 continue;

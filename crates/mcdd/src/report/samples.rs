@@ -1,11 +1,11 @@
 //! Which rows of a table, or which images, a model is most and least sure of, class by class.
 
 use super::figure::{Cell, ClassSamples, Looks, MOST_CELLS, Sample, short_number};
+use crate::compute::pool::Pool;
 use crate::data::{Column, ColumnKind, Images, Labels, Schema, Table};
 use crate::error::{Error, Result};
 use crate::model::{Model, Predictions, Threshold};
-use crate::net::cpu::pool::Pool;
-use crate::train::{Examples, Pictures};
+use crate::train::{Examples, ImageRows};
 
 /// The rows to show.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,7 @@ pub fn choose_images(model: &Model, images: &Images, each: usize, pool: &Pool) -
         return Err(Error::data("the model reads tables, and these are images").hint("give a table"));
     };
     let (rows, y): (Vec<usize>, Vec<u32>) = ((0..images.rows()).collect(), vec![0; images.rows()]);
-    let predictions = model.predict_examples(Examples::Images(Pictures { images, rows: &rows, spec, y: &y }), pool)?;
+    let predictions = model.predict_examples(Examples::Images(ImageRows { images, rows: &rows, spec, y: &y }), pool)?;
     choose(model, images.labels.as_ref(), &predictions, each, |all| {
         let looks = Looks::Picture { width: images.width, height: images.height, channels: images.channels };
         let shares = |row: &usize| images.image(*row).iter().map(|&b| f64::from(b) / 255.0).collect();

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::moments::{class_means, scatter_of};
 use super::whitening::{LEAST, Whitening, dot, least_variances, squared_distance};
-use crate::net::cpu::pool::Pool;
-use crate::net::cpu::simd;
+use crate::compute::pool::Pool;
+use crate::compute::simd;
 
 /// The squared distance to a class without rows; no row is as far from any other.
 pub const NEVER: f64 = 1e60;
@@ -34,7 +34,7 @@ pub enum Covariance {
 
 /// Rows with classes.
 #[derive(Clone, Copy, Debug)]
-pub struct Labelled<'a> {
+pub struct Labeled<'a> {
     /// By rows.
     pub x: &'a [f32],
     /// Features of each row.
@@ -55,14 +55,14 @@ pub struct Gaussians {
     /// One, or one for each class.
     whitenings: Vec<Whitening>,
     /// For a shared covariance: the mean of everything, and the means of the classes seen from there through W.
-    centre: Vec<f64>,
+    center: Vec<f64>,
     whitened: Vec<f64>,
 }
 
 impl Gaussians {
     /// Fits them. `shrinkage` is the weight of the identity, scaled to the same trace, in each covariance; without it
     /// that of Ledoit and Wolf, which is the best one in the mean for Gaussian rows.
-    pub fn fit(sample: &Labelled, covariance: Covariance, shrinkage: Option<f64>, pool: &Pool) -> Gaussians {
+    pub fn fit(sample: &Labeled, covariance: Covariance, shrinkage: Option<f64>, pool: &Pool) -> Gaussians {
         let moments = Moments::of(sample);
         let whitenings = match covariance {
             Covariance::Tied => vec![Whitening::full(&moments.tied(shrinkage, pool), sample.width)],
@@ -73,7 +73,7 @@ impl Gaussians {
     }
 
     /// Those of the classes, with a shared covariance, and the one of all rows together.
-    pub fn with_background(sample: &Labelled, pool: &Pool) -> (Gaussians, Gaussians) {
+    pub fn with_background(sample: &Labeled, pool: &Pool) -> (Gaussians, Gaussians) {
         let moments = Moments::of(sample);
         let (width, rows) = (sample.width, sample.labels.len() as f64);
         let mut covariance = moments.tied(Some(0.0), pool);
@@ -102,15 +102,15 @@ impl Gaussians {
     /// From means, counts (or weights) and whitenings, which must fit together.
     pub fn new(covariance: Covariance, means: Vec<f64>, counts: Vec<f64>, whitenings: Vec<Whitening>) -> Gaussians {
         let width = means.len().checked_div(counts.len()).unwrap_or(0);
-        let (mut centre, mut whitened) = (Vec::new(), Vec::new());
+        let (mut center, mut whitened) = (Vec::new(), Vec::new());
         if let (Covariance::Tied, Some(shared)) = (covariance, whitenings.first()) {
-            centre = weighted_mean(&means, &counts);
+            center = weighted_mean(&means, &counts);
             for mean in means.chunks_exact(width.max(1)) {
-                let difference: Vec<f64> = mean.iter().zip(&centre).map(|(m, c)| m - c).collect();
+                let difference: Vec<f64> = mean.iter().zip(&center).map(|(m, c)| m - c).collect();
                 whitened.extend(shared.apply_wide(&difference));
             }
         }
-        Gaussians { covariance, width, counts, means, whitenings, centre, whitened }
+        Gaussians { covariance, width, counts, means, whitenings, center, whitened }
     }
 
     /// The same for parts from elsewhere: none if they make no sense together.
@@ -179,7 +179,7 @@ impl Gaussians {
         let classes = self.classes();
         let count = out.len() / classes.max(1);
         if self.covariance == Covariance::Tied {
-            self.whitenings[0].apply(x, &self.centre, buffers);
+            self.whitenings[0].apply(x, &self.center, buffers);
             simd::dispatch(Distances { y: &buffers[1], width: self.width, means: &self.whitened, classes, out });
             self.refine(x, &buffers[0], out);
         } else {
@@ -199,11 +199,11 @@ impl Gaussians {
 
     /// Computes those rows anew whose distances may have lost more than 1e-4 of themselves to f32: rows that are far from
     /// the middle of all data and close to a class.
-    fn refine(&self, x: &[f32], standardised: &[f32], out: &mut [f64]) {
+    fn refine(&self, x: &[f32], standardized: &[f32], out: &mut [f64]) {
         let size = |v: &[f32]| libm::sqrt(v.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>());
-        // What rounding of the standardised row becomes on its way through the matrix, at the most.
+        // What rounding of the standardized row becomes on its way through the matrix, at the most.
         let growth = size(self.whitenings[0].matrix()).max(1.0) * f64::from(f32::EPSILON);
-        let rows = x.chunks_exact(self.width).zip(standardised.chunks_exact(self.width));
+        let rows = x.chunks_exact(self.width).zip(standardized.chunks_exact(self.width));
         for ((x, z), out) in rows.zip(out.chunks_exact_mut(self.classes())) {
             if growth * size(z) > 5e-5 * libm::sqrt(nearest(out)) {
                 for (k, o) in out.iter_mut().enumerate() {
@@ -281,25 +281,25 @@ fn weighted_mean(means: &[f64], counts: &[f64]) -> Vec<f64> {
 
 /// First moments of a sample, from which the covariances are found.
 struct Moments<'a> {
-    sample: &'a Labelled<'a>,
+    sample: &'a Labeled<'a>,
     means: Vec<f64>,
     counts: Vec<usize>,
     /// The means as f32, as the rows are: the scatter around them is exactly 0 where a feature is constant, and
     /// elsewhere they are as good.
-    centres: Vec<f32>,
+    centers: Vec<f32>,
 }
 
 impl<'a> Moments<'a> {
-    fn of(sample: &'a Labelled<'a>) -> Moments<'a> {
+    fn of(sample: &'a Labeled<'a>) -> Moments<'a> {
         let (means, counts) = class_means(sample.x, sample.width, sample.labels, sample.classes);
-        let centres = means.iter().map(|&m| m as f32).collect();
-        Moments { sample, means, counts, centres }
+        let centers = means.iter().map(|&m| m as f32).collect();
+        Moments { sample, means, counts, centers }
     }
 
     /// Row `r` seen from the mean of its class.
     fn difference(&self, r: usize, out: &mut [f64]) {
         let (width, y) = (self.sample.width, self.sample.labels[r] as usize);
-        let (x, c) = (&self.sample.x[r * width..(r + 1) * width], &self.centres[y * width..(y + 1) * width]);
+        let (x, c) = (&self.sample.x[r * width..(r + 1) * width], &self.centers[y * width..(y + 1) * width]);
         for ((o, &x), &c) in out.iter_mut().zip(x).zip(c) {
             *o = f64::from(x) - f64::from(c);
         }
@@ -476,12 +476,12 @@ mod tests {
             Data { x, labels, width }
         }
 
-        fn sample(&self) -> Labelled<'_> {
-            Labelled { x: &self.x, width: self.width, labels: &self.labels, classes: 3 }
+        fn sample(&self) -> Labeled<'_> {
+            Labeled { x: &self.x, width: self.width, labels: &self.labels, classes: 3 }
         }
 
         /// Rows of one class, or of all, around their class's mean.
-        fn centred(&self, class: Option<u32>) -> DMatrix<f64> {
+        fn centerd(&self, class: Option<u32>) -> DMatrix<f64> {
             let row = |r: usize| DVector::from_fn(self.width, |j, _| f64::from(self.x[r * self.width + j]));
             let mut out = Vec::new();
             for k in (0..3).filter(|&k| class.is_none_or(|c| c == k)) {
@@ -539,7 +539,7 @@ mod tests {
                 let mut densities = vec![0.0; got.len()];
                 g.log_densities(&data.x, &mut densities, &mut Default::default());
                 for k in [0u32, 2] {
-                    let x = data.centred((covariance != Covariance::Tied).then_some(k));
+                    let x = data.centerd((covariance != Covariance::Tied).then_some(k));
                     let mut s = match shrinkage {
                         None => shrunk(&x),
                         Some(l) => {
@@ -572,7 +572,7 @@ mod tests {
         let data = Data::new(40, 5, 2);
         let g = Gaussians::fit(&data.sample(), Covariance::Diagonal, None, &Pool::new(1));
         for k in [0u32, 2] {
-            let x = data.centred(Some(k));
+            let x = data.centerd(Some(k));
             let n = x.nrows() as f64;
             let v: Vec<f64> = x.column_iter().map(|c| c.norm_squared() / n).collect();
             let mean = v.iter().sum::<f64>() / 5.0;
@@ -594,7 +594,7 @@ mod tests {
         let same = Gaussians::fit(&data.sample(), Covariance::Tied, Some(0.0), &pool);
         assert_eq!(distances(&classes, &data.x), distances(&same, &data.x));
         let one = vec![0; 300];
-        let sample = Labelled { labels: &one, classes: 1, ..data.sample() };
+        let sample = Labeled { labels: &one, classes: 1, ..data.sample() };
         let all = Gaussians::fit(&sample, Covariance::Full, Some(0.0), &pool);
         for (a, b) in distances(&background, &data.x).into_iter().zip(distances(&all, &data.x)) {
             close(a, b, "background");

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::simd;
+use crate::compute::pool::{Pool, chunks};
+use crate::compute::simd;
 
 /// Columns of a panel; a tile of the scatter is as wide.
 const PANEL: usize = 8;
@@ -47,14 +47,14 @@ fn add(sums: &mut [f64], row: &[f32]) {
     }
 }
 
-/// `sum (x - c)(x - c)^T` over all rows, `width` x `width`; `centre` fills in `c` for a row. Differences and sums are
+/// `sum (x - c)(x - c)^T` over all rows, `width` x `width`; `center` fills in `c` for a row. Differences and sums are
 /// f64, so a covariance keeps its small directions beside large ones.
-pub fn scatter(x: &[f32], width: usize, centre: &(dyn Fn(usize, &mut [f32]) + Sync), pool: &Pool) -> Vec<f64> {
+pub fn scatter(x: &[f32], width: usize, center: &(dyn Fn(usize, &mut [f32]) + Sync), pool: &Pool) -> Vec<f64> {
     let rows = x.len().checked_div(width).unwrap_or(0);
     let fill = |here: Range<usize>, out: &mut [f64]| {
         let mut c = vec![0.0f32; width];
         for (r, out) in here.zip(out.chunks_exact_mut(width)) {
-            centre(r, &mut c);
+            center(r, &mut c);
             for ((o, &x), &c) in out.iter_mut().zip(&x[r * width..(r + 1) * width]).zip(&c) {
                 *o = f64::from(x) - f64::from(c);
             }
@@ -168,12 +168,12 @@ mod tests {
             let (means, counts) = class_means(&x, width, &labels, 4);
             assert_eq!((counts.iter().sum::<usize>(), counts[3]), (rows, 0));
             let narrow: Vec<f32> = means.iter().map(|&v| v as f32).collect();
-            let centre = |r: usize, c: &mut [f32]| {
+            let center = |r: usize, c: &mut [f32]| {
                 let y = labels[r] as usize;
                 c.copy_from_slice(&narrow[y * width..(y + 1) * width]);
             };
-            let got = scatter(&x, width, &centre, &Pool::new(1));
-            assert_eq!(got, scatter(&x, width, &centre, &Pool::new(3)));
+            let got = scatter(&x, width, &center, &Pool::new(1));
+            assert_eq!(got, scatter(&x, width, &center, &Pool::new(3)));
             for i in 0..width {
                 for j in 0..width {
                     let expected: f64 = (0..rows)

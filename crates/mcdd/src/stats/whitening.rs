@@ -14,8 +14,8 @@
 //! `LEAST` is as small as the rounding of f32 features and products allows: it is amplified by 1e4 at most. A
 //! covariance with a condition number of 1e5 is far from it.
 
-use crate::net::cpu::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
-use crate::net::cpu::simd;
+use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
+use crate::compute::simd;
 
 /// The least variance in any direction, for features of variance 1.
 pub const LEAST: f64 = 1e-8;
@@ -103,19 +103,19 @@ impl Whitening {
         self.log_det
     }
 
-    /// `y = W (x - centre)` for each row of `x`, into the second buffer; the first is for the work.
-    pub fn apply(&self, x: &[f32], centre: &[f64], [z, y]: &mut [Vec<f32>; 2]) {
+    /// `y = W (x - center)` for each row of `x`, into the second buffer; the first is for the work.
+    pub fn apply(&self, x: &[f32], center: &[f64], [z, y]: &mut [Vec<f32>; 2]) {
         let n = self.scale.len();
         z.resize(x.len(), 0.0);
         y.resize(x.len(), 0.0);
-        let standardised = if self.matrix.is_empty() { &mut *y } else { &mut *z };
-        simd::dispatch(Standardise { x, centre, scale: &self.scale, out: standardised });
+        let standardized = if self.matrix.is_empty() { &mut *y } else { &mut *z };
+        simd::dispatch(Standardize { x, center, scale: &self.scale, out: standardized });
         if !self.matrix.is_empty() {
             product(z, Panels::new(&self.lines, n, n), y, Then::Keep);
         }
     }
 
-    /// `y = W d` for one difference to the centre, in f64.
+    /// `y = W d` for one difference to the center, in f64.
     pub fn apply_wide(&self, difference: &[f64]) -> Vec<f64> {
         let z: Vec<f64> = difference.iter().zip(&self.scale).map(|(d, s)| standard(d * s)).collect();
         if self.matrix.is_empty() {
@@ -140,20 +140,20 @@ fn standard(z: f64) -> f64 {
     z.clamp(-FURTHEST, FURTHEST)
 }
 
-/// `(x - centre) * scale`, row by row.
-struct Standardise<'a> {
+/// `(x - center) * scale`, row by row.
+struct Standardize<'a> {
     x: &'a [f32],
-    centre: &'a [f64],
+    center: &'a [f64],
     scale: &'a [f64],
     out: &'a mut [f32],
 }
 
-impl simd::Kernel for Standardise<'_> {
+impl simd::Kernel for Standardize<'_> {
     #[inline(always)]
     fn run(self) {
         let n = self.scale.len().max(1);
         for (x, out) in self.x.chunks_exact(n).zip(self.out.chunks_exact_mut(n)) {
-            for (((o, &x), c), s) in out.iter_mut().zip(x).zip(self.centre).zip(self.scale) {
+            for (((o, &x), c), s) in out.iter_mut().zip(x).zip(self.center).zip(self.scale) {
                 *o = ((f64::from(x) - c) * s).clamp(-FURTHEST, FURTHEST) as f32;
             }
         }
@@ -269,9 +269,9 @@ mod tests {
         m.transpose().as_slice().to_vec()
     }
 
-    fn squared(w: &Whitening, x: &[f32], centre: &[f64]) -> f64 {
+    fn squared(w: &Whitening, x: &[f32], center: &[f64]) -> f64 {
         let mut buffers = [Vec::new(), Vec::new()];
-        w.apply(x, centre, &mut buffers);
+        w.apply(x, center, &mut buffers);
         buffers[1].iter().map(|&v| f64::from(v) * f64::from(v)).sum()
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::optim::State;
-use super::{Best, Epoch, Examples, Pictures, Preset, Progress, Select, Settings};
+use super::{Best, Epoch, Examples, ImageRows, Preset, Select, Settings, TrainState};
 use crate::container::{Container, Values, hex};
 use crate::detector::Detect;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::net::Graph;
 const FORMAT: &str = "mcdd checkpoint 1";
 
 /// Where a member's checkpoints go, and how often.
-pub(super) struct Keeper {
+pub(super) struct Checkpointer {
     path: PathBuf,
     fingerprint: String,
     last: Instant,
@@ -53,7 +53,7 @@ pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Examples]) -> Re
                     hash.update(&bytes);
                 }
             }
-            Examples::Images(Pictures { images, rows, spec, .. }) => {
+            Examples::Images(ImageRows { images, rows, spec, .. }) => {
                 rows.iter().for_each(|&row| hash.update(images.image(row)));
                 hash.update(serde_json::to_string(spec).map_err(|e| Error::format(e.to_string()))?);
             }
@@ -63,13 +63,13 @@ pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Examples]) -> Re
     Ok(hex(&hash.finalize()))
 }
 
-impl Keeper {
-    pub fn new(folder: &Path, member: usize, fingerprint: String) -> Keeper {
-        Keeper { path: file(folder, member), fingerprint, last: Instant::now(), cost: Duration::ZERO }
+impl Checkpointer {
+    pub fn new(folder: &Path, member: usize, fingerprint: String) -> Checkpointer {
+        Checkpointer { path: file(folder, member), fingerprint, last: Instant::now(), cost: Duration::ZERO }
     }
 
     /// Saves after an epoch, unless that would take more than about a twentieth of the time.
-    pub fn save(&mut self, run: &Progress, done: bool) -> Result<()> {
+    pub fn save(&mut self, run: &TrainState, done: bool) -> Result<()> {
         let mut tensors: Tensors = vec![("net".into(), &run.net.data), ("head".into(), &run.head.params().data)];
         for (name, state) in [("net", &run.states.0), ("head", &run.states.1)] {
             tensors.push((format!("{name}.first"), &state.first));
@@ -79,7 +79,7 @@ impl Keeper {
     }
 
     /// Takes up the last checkpoint, if there is one; says whether the run was over.
-    pub fn resume(&self, run: &mut Progress) -> Result<bool> {
+    pub fn resume(&self, run: &mut TrainState) -> Result<bool> {
         let Some(mut found) = self.read()? else { return Ok(false) };
         found.fill("net", &mut run.net.data)?;
         found.fill("head", &mut run.head.params_mut().data)?;
@@ -164,7 +164,7 @@ impl Found {
     pub fn best(&mut self, like: impl Fn(usize, f64) -> Best) -> Result<Option<Best>> {
         let Some(epoch) = self.best else { return Ok(None) };
         let record = self.history.get(epoch).ok_or_else(|| damaged(&self.path, "no such epoch"))?;
-        let mut best = like(epoch, record.held_out_loss);
+        let mut best = like(epoch, record.validation_loss);
         self.fill("best.net", &mut best.net)?;
         self.fill("best.head", &mut best.head)?;
         Ok(Some(best))

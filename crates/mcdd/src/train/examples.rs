@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
+use crate::compute::pool::{Pool, chunks};
 use crate::data::{ImageSpec, Images};
 use crate::error::{Error, Result};
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::{Predictor, Scratch};
+use crate::net::cpu::{ForwardBuffers, Predictor};
 
-/// Rows ready for a network.
+/// LabeledRows ready for a network.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
+pub struct LabeledRows<'a> {
     /// By rows.
     pub x: &'a [f32],
     /// A label for each row; anything, where the method uses none.
@@ -18,14 +18,14 @@ pub struct Rows<'a> {
 
 /// Some images of many, as bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Pictures<'a> {
+pub struct ImageRows<'a> {
     /// All of them.
     pub images: &'a Images,
     /// Which.
     pub rows: &'a [usize],
     /// How they become a network's inputs.
     pub spec: &'a ImageSpec,
-    /// As in [`Rows::y`].
+    /// As in [`LabeledRows::y`].
     pub y: &'a [u32],
 }
 
@@ -33,14 +33,14 @@ pub struct Pictures<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Examples<'a> {
     /// Of a table.
-    Rows(Rows<'a>),
+    Rows(LabeledRows<'a>),
     /// Made ready when they are needed.
-    Images(Pictures<'a>),
+    Images(ImageRows<'a>),
 }
 
 /// Numbers of a block of rows, about: 2 MB.
 const BLOCK: usize = 1 << 19;
-/// Rows of a block at the most; a multiple of the kernels' six.
+/// LabeledRows of a block at the most; a multiple of the kernels' six.
 const BLOCK_ROWS: usize = 510;
 
 impl<'a> Examples<'a> {
@@ -83,7 +83,7 @@ impl<'a> Examples<'a> {
         let width = self.width();
         match self {
             Examples::Rows(rows) => &rows.x[range.start * width..range.end * width],
-            Examples::Images(Pictures { images, rows, spec, .. }) => {
+            Examples::Images(ImageRows { images, rows, spec, .. }) => {
                 buffer.resize(range.len() * width, 0.0);
                 for (to, &row) in buffer.chunks_exact_mut(width).zip(&rows[range]) {
                     spec.transform_into(images.image(row), to);
@@ -97,7 +97,7 @@ impl<'a> Examples<'a> {
     ///
     /// # Errors
     /// If these are images.
-    pub fn rows(self) -> Result<Rows<'a>> {
+    pub fn rows(self) -> Result<LabeledRows<'a>> {
         match self {
             Examples::Rows(rows) => Ok(rows),
             Examples::Images(_) => Err(Error::setting("this method is for tables, not for images")
@@ -118,7 +118,7 @@ impl<'a> Examples<'a> {
     /// What a network makes of all of them, `latent` numbers each.
     pub fn latents(self, net: &Predictor, latent: usize, pool: &Pool) -> Vec<f32> {
         let mut z = vec![0.0f32; self.len() * latent];
-        self.in_blocks(&mut z, latent, pool, |x, z| z.copy_from_slice(net.latents(x, &mut Scratch::default())));
+        self.in_blocks(&mut z, latent, pool, |x, z| z.copy_from_slice(net.latents(x, &mut ForwardBuffers::default())));
         z
     }
 }

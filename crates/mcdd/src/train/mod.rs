@@ -4,29 +4,29 @@ mod alad;
 mod checkpoint;
 mod examples;
 pub mod optim;
-mod plan;
+mod sampler;
 mod settings;
 mod shards;
 mod stepper;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Scope;
 
 use serde::{Deserialize, Serialize};
 
-pub use examples::{Examples, Pictures, Rows};
+pub use examples::{Examples, ImageRows, LabeledRows};
 pub use settings::{IMAGE_NU, ImageSettings, Preset, Select, Settings};
 pub use shards::Shards;
 
-use self::checkpoint::Keeper;
+use self::checkpoint::Checkpointer;
 use self::optim::{State, update};
-use self::plan::Plan;
+use self::sampler::BatchSampler;
 use self::stepper::Stepper;
+use crate::compute::pool::Pool;
+use crate::compute::{argmax, parallel_map};
 use crate::error::{Error, Kind, Result};
-use crate::head::{Head, Loop, Scratch, Settles};
+use crate::head::{CenterUpdates, Head, Loop, LossBuffers};
 use crate::net::cpu::Predictor;
-use crate::net::cpu::pool::Pool;
 use crate::net::{Graph, Params, mlp_with};
 use crate::seed::Stream;
 
@@ -39,7 +39,7 @@ pub struct Run<'a> {
     /// Whether to go on from a checkpoint that is there.
     pub resume: bool,
     /// Who watches.
-    pub watch: &'a dyn Watch,
+    pub callback: &'a dyn Callback,
 }
 
 /// Where a network's weights begin, if not at random; the settings of images name the file.
@@ -48,12 +48,12 @@ pub type Start<'a> = Option<&'a Params>;
 impl Default for Run<'_> {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, Into::into);
-        Run { threads, checkpoint: None, resume: false, watch: &Quiet }
+        Run { threads, checkpoint: None, resume: false, callback: &NoCallback }
     }
 }
 
 /// Sees training go by, and may stop it.
-pub trait Watch: Sync {
+pub trait Callback: Sync {
     /// What was done to the data, before training begins.
     fn notices(&self, _notices: &[String]) {}
     /// Training begins: so many members, of at most so many epochs each.
@@ -66,9 +66,9 @@ pub trait Watch: Sync {
     }
 }
 
-/// A [`Watch`] that does nothing.
-pub struct Quiet;
-impl Watch for Quiet {}
+/// A [`Callback`] that does nothing.
+pub struct NoCallback;
+impl Callback for NoCallback {}
 
 /// What is known after an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,10 +77,10 @@ pub struct Epoch {
     pub epoch: usize,
     /// Mean loss over the training rows, during the epoch.
     pub loss: f64,
-    /// Mean loss over the held-out rows, after it.
-    pub held_out_loss: f64,
-    /// Share of the held-out rows that were put in their class; none where the method does not classify.
-    pub held_out_accuracy: Option<f64>,
+    /// Mean loss over the validation-out rows, after it.
+    pub validation_loss: f64,
+    /// Share of the validation-out rows that were put in their class; none where the method does not classify.
+    pub validation_accuracy: Option<f64>,
 }
 
 /// A trained member of the ensemble.
@@ -93,7 +93,7 @@ pub struct Member {
     pub history: Vec<Epoch>,
     /// Whose weights these are, counted from 0; none if training was stopped before the first was over.
     pub epoch: Option<usize>,
-    /// Whether training was stopped by its watcher.
+    /// Whether training was stopped by its validator.
     pub interrupted: bool,
 }
 
@@ -127,7 +127,7 @@ pub fn fit(
     settings: &Settings,
     classes: usize,
     train: Examples,
-    held: Examples,
+    validation: Examples,
     start: Start,
     run: &Run,
 ) -> Result<Vec<Member>> {
@@ -137,26 +137,26 @@ pub fn fit(
         checkpoint::prepare(folder, run.resume)?;
     }
     let fingerprint = match &run.checkpoint {
-        Some(_) => checkpoint::fingerprint(graph, settings, &[train, held])?,
+        Some(_) => checkpoint::fingerprint(graph, settings, &[train, validation])?,
         None => String::new(),
     };
     if settings.head.trained_by() == Loop::ClosedForm {
-        return closed_form(graph, settings, classes, train.rows()?, held.rows()?, run);
+        return closed_form(graph, settings, classes, train.rows()?, validation.rows()?, run);
     }
-    run.watch.begin(settings.members, settings.epochs);
+    run.callback.begin(settings.members, settings.epochs);
     let one = |member: usize, threads: usize| {
         // A member that would only begin now is left out of an interrupted ensemble; the first must be there.
-        if member > 0 && run.watch.stop() {
+        if member > 0 && run.callback.stop() {
             return Ok(None);
         }
-        let keeper = run.checkpoint.as_ref().map(|folder| Keeper::new(folder, member, fingerprint.clone()));
+        let checkpointer = run.checkpoint.as_ref().map(|folder| Checkpointer::new(folder, member, fingerprint.clone()));
         let pool = Pool::new(threads);
         match settings.head.trained_by() {
             Loop::Adversarial => {
-                alad::fit_member(graph, settings, train.rows()?, held.rows()?, member, keeper, run, &pool)
+                alad::fit_member(graph, settings, train.rows()?, validation.rows()?, member, checkpointer, run, &pool)
             }
             _ => std::thread::scope(|scope| {
-                fit_member(graph, settings, classes, train, held, member, start, keeper, run, &pool, scope)
+                fit_member(graph, settings, classes, train, validation, member, start, checkpointer, run, &pool, scope)
             }),
         }
         .map(Some)
@@ -164,8 +164,8 @@ pub fn fit(
     // As many at a time as there are threads; the rest, or fewer members than threads, share them.
     let (count, threads) = (settings.members, run.threads.max(1));
     let rest = count % threads;
-    let mut results = in_parallel(count - rest, threads, |m| one(m, 1));
-    results.extend(in_parallel(rest, rest, |m| one(count - rest + m, threads / rest)));
+    let mut results = parallel_map(count - rest, threads, |m| one(m, 1));
+    results.extend(parallel_map(rest, rest, |m| one(count - rest + m, threads / rest)));
     let mut members: Vec<Member> = results.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
     // Nor does one that has not finished an epoch belong to it, as long as another has.
     if members.iter().any(|m| !m.history.is_empty()) {
@@ -179,48 +179,24 @@ fn closed_form(
     graph: &Graph,
     settings: &Settings,
     classes: usize,
-    train: Rows,
-    held: Rows,
+    train: LabeledRows,
+    validation: LabeledRows,
     run: &Run,
 ) -> Result<Vec<Member>> {
     let mut head = settings.head.build(classes, graph.input, &mut Stream::new(settings.seed, "init/head/0"));
-    head.settle(train.x, train.y, 0, &Pool::new(run.threads))?;
-    let mut watcher = Watcher::default();
+    head.update_centers(train.x, train.y, 0, &Pool::new(run.threads))?;
+    let mut validator = Validator::default();
     // Every so many rows of a large table will do for the loss.
     let (width, every) = (graph.input, train.y.len().div_ceil(2048).max(1));
     let x: Vec<f32> = train.x.chunks_exact(width).step_by(every).flatten().copied().collect();
     let y: Vec<u32> = train.y.iter().step_by(every).copied().collect();
-    run.watch.begin(1, 1);
-    let (loss, _) = watcher.judge(head.as_ref(), &x, &y);
-    let (held_out_loss, held_out_accuracy) = watcher.judge(head.as_ref(), held.x, held.y);
-    let record = Epoch { epoch: 0, loss, held_out_loss, held_out_accuracy };
-    run.watch.epoch(0, &record);
+    run.callback.begin(1, 1);
+    let (loss, _) = validator.evaluate(head.as_ref(), &x, &y);
+    let (validation_loss, validation_accuracy) = validator.evaluate(head.as_ref(), validation.x, validation.y);
+    let record = Epoch { epoch: 0, loss, validation_loss, validation_accuracy };
+    run.callback.epoch(0, &record);
     let net = Params::new(graph.specs());
     Ok(vec![Member { net, head, history: vec![record], epoch: Some(0), interrupted: false }])
-}
-
-/// `work(0)` to `work(count - 1)`, up to `threads` at a time; the results are in order.
-pub(crate) fn in_parallel<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    if threads <= 1 || count <= 1 {
-        return (0..count).map(work).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut done = Vec::new();
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            if i >= count {
-                return done;
-            }
-            done.push((i, work(i)));
-        }
-    };
-    let mut all: Vec<(usize, T)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.min(count)).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().flat_map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    });
-    all.sort_by_key(|(i, _)| *i);
-    all.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Weights worth keeping.
@@ -232,7 +208,7 @@ struct Best {
 }
 
 /// The state of a run between two steps.
-struct Progress {
+struct TrainState {
     net: Params,
     head: Box<dyn Head>,
     states: (State, State),
@@ -249,11 +225,11 @@ fn total(parts: &[Vec<f32>], out: &mut [f32]) {
     }
 }
 
-impl Progress {
+impl TrainState {
     /// Lets the head follow the latents of all training rows.
-    fn settle(&mut self, graph: &Graph, train: Examples, epochs: usize, pool: &Pool) -> Result<()> {
+    fn update_centers(&mut self, graph: &Graph, train: Examples, epochs: usize, pool: &Pool) -> Result<()> {
         let z = train.latents(&Predictor::new(graph, &self.net)?, graph.latent()?, pool);
-        self.head.settle(&z, train.y(), epochs, pool)
+        self.head.update_centers(&z, train.y(), epochs, pool)
     }
 
     fn snapshot(&self, epoch: usize, loss: f64) -> Best {
@@ -267,10 +243,10 @@ fn fit_member<'a>(
     settings: &Settings,
     classes: usize,
     train: Examples<'a>,
-    held: Examples,
+    validation: Examples,
     member: usize,
     start: Start,
-    mut keeper: Option<Keeper>,
+    mut checkpointer: Option<Checkpointer>,
     run: &Run,
     pool: &Pool,
     scope: &'a Scope<'a, '_>,
@@ -283,23 +259,23 @@ fn fit_member<'a>(
     let head =
         settings.head.build(classes, graph.latent()?, &mut Stream::new(settings.seed, &format!("init/head/{member}")));
     let states = (State::new(&settings.optimizer, &net), State::new(&settings.optimizer, head.params()));
-    let mut p = Progress { net, head, states, step: 0, history: Vec::new(), best: None };
+    let mut p = TrainState { net, head, states, step: 0, history: Vec::new(), best: None };
     let mut done = false;
-    if let Some(keeper) = keeper.as_ref().filter(|_| run.resume) {
-        done = keeper.resume(&mut p)?;
-        p.history.iter().for_each(|e| run.watch.epoch(member, e));
+    if let Some(checkpointer) = checkpointer.as_ref().filter(|_| run.resume) {
+        done = checkpointer.resume(&mut p)?;
+        p.history.iter().for_each(|e| run.callback.epoch(member, e));
     }
     let batch = settings.batch.min(n);
-    let mut plan = Plan::new(settings.head.sampling(), batch, graph.has_batch_norm(), train.y());
-    let steps = (settings.epochs * plan.steps()) as u64;
+    let mut sampler = BatchSampler::new(settings.head.sampling(), batch, graph.has_batch_norm(), train.y());
+    let steps = (settings.epochs * sampler.steps()) as u64;
     let params = (&p.net, p.head.params());
     let mut stepper = Stepper::new(graph, settings, params, train, (member, batch), scope)?;
     stepper.load(&p.net, pool);
-    let mut watcher = Watcher::default();
+    let mut validator = Validator::default();
     let mut sums = vec![0.0f32; p.head.params().data.len()];
     let mut interrupted = false;
-    if p.history.is_empty() && settings.head.settles() != Settles::Never {
-        p.settle(graph, train, 0, pool)?;
+    if p.history.is_empty() && settings.head.center_updates() != CenterUpdates::Never {
+        p.update_centers(graph, train, 0, pool)?;
     }
 
     'epochs: for epoch in p.history.len()..settings.epochs {
@@ -307,10 +283,10 @@ fn fit_member<'a>(
             break;
         }
         // The order depends on the epoch alone, so a resumed run needs nothing but its number.
-        plan.draw(&mut Stream::new(settings.seed, &format!("shuffle/{member}/{epoch}")));
-        stepper.begin(epoch, &plan)?;
+        sampler.draw(&mut Stream::new(settings.seed, &format!("shuffle/{member}/{epoch}")));
+        stepper.begin(epoch, &sampler)?;
         let (mut loss, mut seen) = (0.0, 0);
-        for rows in plan.batches() {
+        for rows in sampler.batches() {
             let here = stepper.step(&p.net, p.head.as_ref(), train.y(), rows, pool);
             if !here.is_finite() {
                 return Err(Error::new(
@@ -331,30 +307,30 @@ fn fit_member<'a>(
             update(o, rate, decay, p.step, head, stepper.head_gradients(), &mut p.states.1, pool);
             p.head.project();
             total(stepper.head_gradients(), &mut sums);
-            p.head.absorb(&sums);
-            stepper.absorb(&mut p.net);
+            p.head.update_statistics(&sums);
+            stepper.update_running_stats(&mut p.net);
             stepper.load(&p.net, pool);
-            if run.watch.stop() {
+            if run.callback.stop() {
                 interrupted = true;
                 break;
             }
         }
-        if settings.head.settles() == Settles::Always {
-            p.settle(graph, train, epoch + 1, pool)?;
+        if settings.head.center_updates() == CenterUpdates::EachEpoch {
+            p.update_centers(graph, train, epoch + 1, pool)?;
         }
-        let (held_out_loss, held_out_accuracy) = watcher.look(graph, &p, held, pool)?;
+        let (validation_loss, validation_accuracy) = validator.validate(graph, &p, validation, pool)?;
         if !interrupted {
-            let record = Epoch { epoch, loss: loss / seen.max(1) as f64, held_out_loss, held_out_accuracy };
+            let record = Epoch { epoch, loss: loss / seen.max(1) as f64, validation_loss, validation_accuracy };
             p.history.push(record);
-            run.watch.epoch(member, &record);
+            run.callback.epoch(member, &record);
         }
-        if p.best.as_ref().is_none_or(|b| held_out_loss < b.loss) {
-            p.best = Some(p.snapshot(epoch, held_out_loss));
+        if p.best.as_ref().is_none_or(|b| validation_loss < b.loss) {
+            p.best = Some(p.snapshot(epoch, validation_loss));
         }
         let since = p.best.as_ref().map_or(0, |b| epoch.saturating_sub(b.epoch));
         let early = settings.patience.is_some_and(|patience| since >= patience);
-        if let Some(keeper) = keeper.as_mut().filter(|_| !interrupted) {
-            keeper.save(&p, early || epoch + 1 == settings.epochs)?;
+        if let Some(checkpointer) = checkpointer.as_mut().filter(|_| !interrupted) {
+            checkpointer.save(&p, early || epoch + 1 == settings.epochs)?;
         }
         if early {
             break 'epochs;
@@ -372,28 +348,34 @@ fn fit_member<'a>(
     Ok(Member { net: p.net, head: p.head, history: p.history, epoch: kept, interrupted })
 }
 
-/// Buffers for looking at the held-out rows.
+/// Buffers for looking at the validation-out rows.
 #[derive(Default)]
-struct Watcher {
-    scratch: Scratch,
+struct Validator {
+    scratch: LossBuffers,
     gradient: Vec<f32>,
     ignored: Vec<f32>,
     logits: Vec<f64>,
     distances: Vec<f64>,
 }
 
-impl Watcher {
-    /// Rows looked at together.
+impl Validator {
+    /// LabeledRows looked at together.
     const ROWS: usize = 510;
 
-    /// Mean loss and accuracy on the held-out rows.
-    fn look(&mut self, graph: &Graph, p: &Progress, held: Examples, pool: &Pool) -> Result<(f64, Option<f64>)> {
-        let z = held.latents(&Predictor::new(graph, &p.net)?, graph.latent()?, pool);
-        Ok(self.judge(p.head.as_ref(), &z, held.y()))
+    /// Mean loss and accuracy on the validation-out rows.
+    fn validate(
+        &mut self,
+        graph: &Graph,
+        p: &TrainState,
+        validation: Examples,
+        pool: &Pool,
+    ) -> Result<(f64, Option<f64>)> {
+        let z = validation.latents(&Predictor::new(graph, &p.net)?, graph.latent()?, pool);
+        Ok(self.evaluate(p.head.as_ref(), &z, validation.y()))
     }
 
     /// The same for rows whose latents are known.
-    fn judge(&mut self, head: &dyn Head, z: &[f32], labels: &[u32]) -> (f64, Option<f64>) {
+    fn evaluate(&mut self, head: &dyn Head, z: &[f32], labels: &[u32]) -> (f64, Option<f64>) {
         let n = labels.len();
         let Some(latent) = z.len().checked_div(n) else { return (0.0, None) };
         self.ignored.resize(head.params().data.len(), 0.0);
@@ -405,16 +387,11 @@ impl Watcher {
             loss += head.loss(z, y, n, &mut self.gradient, &mut self.ignored, &mut self.scratch);
             for (z, &y) in z.chunks_exact(latent).zip(y) {
                 head.score(z, &mut self.logits, &mut self.distances);
-                right += usize::from(!self.logits.is_empty() && largest(&self.logits) == y as usize);
+                right += usize::from(!self.logits.is_empty() && argmax(&self.logits) == y as usize);
             }
         }
         // A loss that overflowed is worse than any other.
         let accuracy = (head.classes() > 0).then(|| right as f64 / n as f64);
         (if loss.is_nan() { f64::MAX } else { loss.min(f64::MAX) }, accuracy)
     }
-}
-
-/// The index of the largest value, the first of equals.
-pub fn largest(values: &[f64]) -> usize {
-    (1..values.len()).fold(0, |best, k| if values[k] > values[best] { k } else { best })
 }

@@ -1,11 +1,11 @@
-//! Optimisers and learning-rate schedules.
+//! Optimizers and learning-rate schedules.
 
 use serde::{Deserialize, Serialize};
 
+use crate::compute::pool::{Pool, chunks};
+use crate::compute::simd::{self, Kernel};
 use crate::error::{Error, Result};
 use crate::net::Params;
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::simd::{self, Kernel};
 
 /// How parameters follow their gradients; formulas and defaults as in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl Optimizer {
     }
 }
 
-/// What an optimiser remembers of one set of parameters.
+/// What an optimizer remembers of one set of parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// Adam: mean gradient; SGD: momentum.
@@ -250,7 +250,7 @@ mod tests {
         let mut p = Params::new(vec![
             spec("weight", values.len(), true, true),
             spec("bias", 1, false, true),
-            spec("held", 1, true, false),
+            spec("validation", 1, true, false),
         ]);
         p.data[..values.len()].copy_from_slice(values);
         p

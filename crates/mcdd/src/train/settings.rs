@@ -16,7 +16,7 @@ pub enum Select {
     /// The last one's.
     #[default]
     Last,
-    /// The one with the lowest loss on the held-out rows.
+    /// The one with the lowest loss on the validation-out rows.
     Best,
 }
 
@@ -24,7 +24,7 @@ pub enum Select {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
-    /// Five networks with batch normalisation, and the distance to the nearest training row: `docs/default.md`.
+    /// Five networks with batch normalization, and the distance to the nearest training row: `docs/default.md`.
     #[default]
     Best,
     /// The same with one network.
@@ -33,7 +33,7 @@ pub enum Preset {
     Paper,
 }
 
-/// Training rows that each network of a preset keeps for its neighbours: with five networks of 32 latent features 32 MB,
+/// Training rows that each network of a preset keeps for its neighbors: with five networks of 32 latent features 32 MB,
 /// and all rows of an ordinary table.
 const KEPT: usize = 50_000;
 
@@ -69,7 +69,7 @@ impl Preset {
             schedule: Schedule::Constant,
             select: Select::default(),
             patience: None,
-            holdout: 0.1,
+            calibration_fraction: 0.1,
             members: 1,
             tpr: 0.95,
             seed: 0,
@@ -124,7 +124,7 @@ pub struct Settings {
     pub clip: Option<f64>,
     /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
-    /// Whether each hidden layer has batch normalisation before its ReLU; never where a method must not have a bias, or has
+    /// Whether each hidden layer has batch normalization before its ReLU; never where a method must not have a bias, or has
     /// networks of its own.
     pub batch_norm: bool,
     /// Latent features.
@@ -137,7 +137,7 @@ pub struct Settings {
     pub epochs: usize,
     /// Steps of a network at the most, at least 1: large tables get fewer epochs, but always one.
     pub steps: Option<usize>,
-    /// Rows of a step, at least 1; 200.
+    /// LabeledRows of a step, at least 1; 200.
     pub batch: usize,
     /// The first learning rate, above 0.
     pub lr: f64,
@@ -149,10 +149,10 @@ pub struct Settings {
     pub schedule: Schedule,
     /// Which epoch is kept; the last.
     pub select: Select,
-    /// Stop after so many epochs without a lower loss on the held-out rows; never.
+    /// Stop after so many epochs without a lower loss on the validation-out rows; never.
     pub patience: Option<usize>,
-    /// Share of the rows held out for calibration and watching, between 0 and 1; 0.1.
-    pub holdout: f64,
+    /// Share of the rows validation out for calibration and watching, between 0 and 1; 0.1.
+    pub calibration_fraction: f64,
     /// Networks in the ensemble, 1 to 100.
     pub members: usize,
     /// Share of known rows that the threshold should keep, between 0 and 1; 0.95.
@@ -258,7 +258,12 @@ impl Settings {
                 "a number of at least 0",
             ),
             (self.patience != Some(0), "patience", "0".into(), "at least 1"),
-            (share(self.holdout), "holdout", self.holdout.to_string(), "a share between 0 and 1"),
+            (
+                share(self.calibration_fraction),
+                "calibration_fraction",
+                self.calibration_fraction.to_string(),
+                "a share between 0 and 1",
+            ),
             ((1..=100).contains(&self.members), "members", self.members.to_string(), "1 to 100"),
             (product <= 300_000, "members times epochs", product.to_string(), "at most 300,000"),
             (share(self.tpr), "tpr", self.tpr.to_string(), "a share between 0 and 1"),
@@ -275,7 +280,7 @@ impl Settings {
         }
         // Batches are about the same size, and one of two may be one row short.
         if self.batch_norm && self.head.allows_batch_norm() && self.batch < 3 {
-            return Err(Error::setting(format!("batches of {} are too small to be normalised", self.batch))
+            return Err(Error::setting(format!("batches of {} are too small to be normalized", self.batch))
                 .hint("give a --batch of 3 or more, or --batch-norm off"));
         }
         if let Some(image) = &self.image {
@@ -328,7 +333,7 @@ mod tests {
             Settings { lr: f64::NAN, ..d() },
             Settings { weight_decay: -1.0, ..d() },
             Settings { patience: Some(0), ..d() },
-            Settings { holdout: 1.0, ..d() },
+            Settings { calibration_fraction: 1.0, ..d() },
             Settings { members: 0, ..d() },
             Settings { tpr: 1.0, ..d() },
             Settings { batch: 3, head: HeadConfig::parse("protonet").unwrap(), ..d() },

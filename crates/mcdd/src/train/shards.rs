@@ -5,13 +5,13 @@
 //! Finer loops (each layer's product over all threads) were measured first: they had many more meetings and a worse worst
 //! case (`docs/performance.md`).
 
-use super::Rows;
-use crate::head::{Head, Scratch};
+use super::LabeledRows;
+use crate::compute::pool::{Pool, chunks};
+use crate::head::{Head, LossBuffers};
 use crate::net::Params;
-use crate::net::cpu::pool::{Pool, chunks};
 use crate::net::cpu::{Engine, Pass};
 
-/// Rows that a shard aims at: enough for the kernels to run at speed.
+/// LabeledRows that a shard aims at: enough for the kernels to run at speed.
 const ROWS: usize = 102;
 /// Shards at the most: each has gradients of its own.
 const MOST: usize = 8;
@@ -27,7 +27,7 @@ struct Shard {
     pass: Pass,
     x: Vec<f32>,
     y: Vec<u32>,
-    scratch: Scratch,
+    scratch: LossBuffers,
     loss: f64,
 }
 
@@ -68,7 +68,7 @@ impl Shards {
         engine: &Engine,
         net: &Params,
         head: &dyn Head,
-        data: Rows,
+        data: LabeledRows,
         batch: &[usize],
         pool: &Pool,
     ) -> f64 {

@@ -2,11 +2,11 @@
 
 use std::thread::Scope;
 
-use super::{Examples, Pictures, Plan, Rows, Settings, Shards};
+use super::{BatchSampler, Examples, ImageRows, LabeledRows, Settings, Shards};
+use crate::compute::pool::{Pool, chunks};
 use crate::data::{Loader, Loading};
 use crate::error::{Error, Result};
-use crate::head::{Head, Sampling, Scratch};
-use crate::net::cpu::pool::{Pool, chunks};
+use crate::head::{Head, LossBuffers, Sampling};
 use crate::net::cpu::{self, Engine, ImageEngine, Predictor};
 use crate::net::{Graph, Params};
 
@@ -16,7 +16,7 @@ pub(super) enum Stepper<'a> {
     Rows {
         engine: Engine,
         shards: Shards,
-        data: Rows<'a>,
+        data: LabeledRows<'a>,
     },
     Images(Box<ImageStepper>),
     /// A network that stays as it is.
@@ -30,7 +30,7 @@ pub(super) struct FrozenStepper {
     latent: usize,
     loader: Loader,
     head: [Vec<f32>; 1],
-    scratch: Scratch,
+    scratch: LossBuffers,
 }
 
 impl FrozenStepper {
@@ -41,7 +41,7 @@ impl FrozenStepper {
         let (net, width, latent, x) = (&self.net, self.width, self.latent, &batch.x);
         // One image at a time: each gives what it gives in any company.
         pool.split(chunks(&mut z, latent), |i, z| {
-            z.copy_from_slice(net.latents(&x[i * width..(i + 1) * width], &mut cpu::Scratch::default()));
+            z.copy_from_slice(net.latents(&x[i * width..(i + 1) * width], &mut cpu::ForwardBuffers::default()));
         });
         head.loss(&z, &y, y.len(), &mut dz, &mut self.head[0], &mut self.scratch)
     }
@@ -53,7 +53,7 @@ pub(super) struct ImageStepper {
     loader: Loader,
     net: [Vec<f32>; 1],
     head: [Vec<f32>; 1],
-    scratch: Scratch,
+    scratch: LossBuffers,
 }
 
 /// An error where a batch takes more memory than the system says that it can give.
@@ -90,7 +90,7 @@ impl<'a> Stepper<'a> {
                 let shards = Shards::new(net, head, batch, graph.input, whole);
                 Stepper::Rows { engine: Engine::new(graph)?, shards, data }
             }
-            Examples::Images(Pictures { images, rows, spec, .. }) => {
+            Examples::Images(ImageRows { images, rows, spec, .. }) => {
                 let augment = settings.image.as_ref().and_then(|i| i.augment);
                 // Each member sees other crops; a thread is enough for any network.
                 let seed = settings.seed.wrapping_add((member as u64) << 32);
@@ -102,7 +102,7 @@ impl<'a> Stepper<'a> {
                         latent: graph.latent()?,
                         loader: Loader::start(scope, loading)?,
                         head: [vec![0.0; head.data.len()]],
-                        scratch: Scratch::default(),
+                        scratch: LossBuffers::default(),
                     })));
                 }
                 let engine = ImageEngine::new(graph)?;
@@ -112,18 +112,18 @@ impl<'a> Stepper<'a> {
                     loader: Loader::start(scope, loading)?,
                     net: [vec![0.0; net.data.len()]],
                     head: [vec![0.0; head.data.len()]],
-                    scratch: Scratch::default(),
+                    scratch: LossBuffers::default(),
                 }))
             }
         })
     }
 
     /// An epoch begins, whose batches are known.
-    pub fn begin(&mut self, epoch: usize, plan: &Plan) -> Result<()> {
+    pub fn begin(&mut self, epoch: usize, sampler: &BatchSampler) -> Result<()> {
         match self {
             Stepper::Rows { .. } => Ok(()),
-            Stepper::Images(s) => s.loader.epoch(epoch, plan.batches()),
-            Stepper::Frozen(s) => s.loader.epoch(epoch, plan.batches()),
+            Stepper::Images(s) => s.loader.epoch(epoch, sampler.batches()),
+            Stepper::Frozen(s) => s.loader.epoch(epoch, sampler.batches()),
         }
     }
 
@@ -165,10 +165,10 @@ impl<'a> Stepper<'a> {
     }
 
     /// Lets running statistics follow the last batch.
-    pub fn absorb(&self, net: &mut Params) {
+    pub fn update_running_stats(&self, net: &mut Params) {
         match self {
-            Stepper::Rows { engine, shards, .. } => engine.absorb(net, shards.net_gradients()),
-            Stepper::Images(s) => s.engine.absorb(net),
+            Stepper::Rows { engine, shards, .. } => engine.update_running_stats(net, shards.net_gradients()),
+            Stepper::Images(s) => s.engine.update_running_stats(net),
             Stepper::Frozen(_) => {}
         }
     }

@@ -96,10 +96,10 @@ impl Spectator for Progress {
         let Ok(mut shown) = self.shown.lock() else { return };
         let Some(s) = shown.as_mut().filter(|_| !self.quiet) else { return };
         let accuracy =
-            e.held_out_accuracy.map_or(String::new(), |a| format!(", held-out accuracy {}%", ui::percent(a)));
+            e.validation_accuracy.map_or(String::new(), |a| format!(", held-out accuracy {}%", ui::percent(a)));
         let method = ui::plain(method);
         let text =
-            format!("{method}: epoch {} of {epochs}, held-out loss {:.4}{accuracy}", e.epoch + 1, e.held_out_loss);
+            format!("{method}: epoch {} of {epochs}, held-out loss {:.4}{accuracy}", e.epoch + 1, e.validation_loss);
         if let Some(bar) = &s.bar {
             bar.set_message(text);
         } else if e.epoch + 1 == epochs || s.said.elapsed().as_secs() >= 30 {

@@ -21,7 +21,7 @@ Examples:
   mcdd figure latent flowers.csv --ood tulip --methods deep-mcdd,deep-mcdd:nu=0.01
 
 Each method is trained with two latent features and else as published, without the class and
-without a fifth of the other rows. Those are drawn in the colour of their class, rows of the class
+without a fifth of the other rows. Those are drawn in the color of their class, rows of the class
 that was left out hollow.";
 
 /// Draw the 2-D latent spaces of methods, with one class left out of training
@@ -160,7 +160,7 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
             ui::note(&format!("training {title} ({} of {}) on {} rows", i + 1, all.len(), train.rows()));
         }
         let progress = ui::Progress::new(quiet);
-        let run = Run { threads: options::threads(common.threads), watch: &progress, ..Run::default() };
+        let run = Run { threads: options::threads(common.threads), callback: &progress, ..Run::default() };
         let fitted = Model::fit_with(&train, settings, &run);
         progress.finish();
         let (panel, counts) = latent_space(&fitted?.model, title, &test, &unknown)?;
@@ -210,12 +210,12 @@ fn caption(common: &Common, found: usize, used: usize, trained: usize, shown: Op
     );
     if let Some(s) = shown {
         text += &format!(
-            "Drawn are {} known rows that training did not see, in the colour of their class, and {} rows of class {}, \
+            "Drawn are {} known rows that training did not see, in the color of their class, and {} rows of class {}, \
              hollow. ",
             of(s.known, s.of_known),
             of(s.unknown, s.of_unknown),
             common.ood
         );
     }
-    text + "The ground has the colour of the class that is decided for."
+    text + "The ground has the color of the class that is decided for."
 }

@@ -36,7 +36,7 @@ pub struct NuArgs {
     output: Output,
 }
 
-/// Against methods that know no classes, and against those that measure the distance to a centre.
+/// Against methods that know no classes, and against those that measure the distance to a center.
 const PAPER: [(&str, &str, [&str; 4]); 2] = [
     (
         "bars-detectors",

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use mcdd::compute::pool::Pool;
 use mcdd::data::sets::Part;
 use mcdd::data::{ImageOptions, Images, Label, ReadOptions, Shape, Table};
 use mcdd::model::Model;
-use mcdd::net::cpu::pool::Pool;
 use mcdd::report::figure::{samples, short_number};
 use mcdd::report::{Chosen, choose_images, choose_samples};
 
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             skip_bad: asked.skip_bad,
             threads: 0,
             part: Part::Test,
-            unlabelled: true,
+            unlabeled: true,
         };
         let (images, notices) = Images::read(&args.data, &options)?;
         if !args.output.quiet {

@@ -23,7 +23,7 @@ pub(super) struct ImageArgs {
     #[arg(long, value_name = "HxW", requires = "net", value_parser = size)]
     image_size: Option<(usize, usize)>,
 
-    /// Make all images grey (1) or coloured (3) [default: as they are]
+    /// Make all images gray (1) or colored (3) [default: as they are]
     #[arg(long, value_name = "N", requires = "net", value_parser = ["1", "3"])]
     channels: Option<String>,
 
@@ -36,7 +36,7 @@ pub(super) struct ImageArgs {
     warmup: Option<f64>,
 
     /// Begin with the weights of a safetensors file that has the network's names, those of the usual PyTorch code for
-    /// CIFAR. Images are normalised as those in training here
+    /// CIFAR. Images are normalized as those in training here
     #[arg(long, value_name = "FILE", requires = "net")]
     pub(super) init: Option<PathBuf>,
 

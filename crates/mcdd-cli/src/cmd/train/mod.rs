@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::ValueEnum;
+use mcdd::compute::pool::Pool;
 use mcdd::head::Loop;
 use mcdd::model::{Model, Predictions};
-use mcdd::net::cpu::pool::Pool;
 use mcdd::report::model::{About, Gather, Place, Side};
 use mcdd::train::Run;
 
@@ -85,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Method")]
     latent: Option<usize>,
 
-    /// Batch normalisation in the hidden layers [default: on; paper: off]
+    /// Batch normalization in the hidden layers [default: on; paper: off]
     #[arg(long, value_enum, value_name = "ON", help_heading = "Method")]
     batch_norm: Option<Switch>,
 
@@ -110,7 +110,7 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch: Option<usize>,
 
-    /// First learning rate [default: 0.003; 0.001 in the preset paper and for methods without batch normalisation; images: 0.1]
+    /// First learning rate [default: 0.003; 0.001 in the preset paper and for methods without batch normalization; images: 0.1]
     #[arg(long, help_heading = "Training")]
     lr: Option<f64>,
 
@@ -149,7 +149,7 @@ pub struct Args {
 
     /// Share of the rows held out to calibrate and to watch [default: 0.1]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
-    holdout: Option<f64>,
+    calibration_fraction: Option<f64>,
 
     /// Share of known rows that the threshold keeps; predict can change it [default: 0.95]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
@@ -279,7 +279,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         threads: args.running.threads(),
         checkpoint: args.checkpoint.clone(),
         resume: args.resume,
-        watch: &progress,
+        callback: &progress,
     };
     let fitted = match &data {
         Data::Table(table) => Model::fit_with(table, &settings, &run),
@@ -303,7 +303,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// The report on the rows that training did not see but the threshold was set on.
 fn report_held_out(args: &Args, data: &Data, model: &Model, notices: Vec<String>) -> mcdd::Result<()> {
-    let (share, seed) = (model.settings().holdout, model.settings().seed);
+    let (share, seed) = (model.settings().calibration_fraction, model.settings().seed);
     let (held, x, labels) = match data {
         Data::Table(table) => {
             let (_, held) = table.split_rows(share, seed)?;
@@ -348,7 +348,7 @@ fn summary(model: &Model, output: &Path, seconds: f64) {
         "trained on {} rows, calibrated on {held} held-out rows, in {seconds:.1} s",
         model.training_rows()
     ));
-    let accuracy = model.held_out_accuracy().map_or("n/a".into(), |a| format!("{}%", ui::percent(a)));
+    let accuracy = model.validation_accuracy().map_or("n/a".into(), |a| format!("{}%", ui::percent(a)));
     ui::note(&format!("held-out accuracy {accuracy}"));
     if let Ok(t) = model.threshold() {
         ui::note(&format!(

@@ -57,7 +57,7 @@ impl Args {
             })?;
         }
         if self.batch_norm == Some(Switch::On) && !settings.head.allows_batch_norm() {
-            return Err(mcdd::Error::setting(format!("{} cannot have batch normalisation", settings.head.name()))
+            return Err(mcdd::Error::setting(format!("{} cannot have batch normalization", settings.head.name()))
                 .hint("leave --batch-norm out, or take another --method"));
         }
         self.method_settings(&mut settings.head)?;
@@ -107,7 +107,7 @@ impl Args {
         put(&mut s.batch, &self.batch);
         put(&mut s.lr, &self.lr);
         put(&mut s.weight_decay, &self.weight_decay);
-        put(&mut s.holdout, &self.holdout);
+        put(&mut s.calibration_fraction, &self.calibration_fraction);
         put(&mut s.tpr, &self.tpr);
         s.patience = self.patience;
         s.seed = self.seed;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Shape;
-use super::spec::normalise;
+use super::spec::normalize;
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
@@ -11,7 +11,7 @@ use crate::seed::Stream;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Augment {
-    /// An image is moved by up to so many pixels each way; black comes in, as from padding before normalisation.
+    /// An image is moved by up to so many pixels each way; black comes in, as from padding before normalization.
     pub crop_padding: usize,
     /// Whether an image is mirrored, left to right, with probability one half.
     pub flip: bool,
@@ -86,7 +86,7 @@ fn mix(mut z: u64) -> u64 {
 }
 
 impl Change {
-    /// Moves, mirrors and normalises an image.
+    /// Moves, mirrors and normalizes an image.
     pub fn apply(self, levels: &[[f32; 256]], shape: Shape, pixels: &[u8], out: &mut [f32]) {
         let Change { down, right, padding, flip } = self;
         let Shape { height, width, channels } = shape;
@@ -105,7 +105,7 @@ impl Change {
             if let Some(source) = source {
                 let start = source * width + (from + right).saturating_sub(padding).min(width);
                 let pixels = &pixels[start * channels..(start + to - from) * channels];
-                normalise(levels, pixels, &mut row[from * channels..to * channels]);
+                normalize(levels, pixels, &mut row[from * channels..to * channels]);
             }
             if flip {
                 mirror(row, channels);

@@ -34,10 +34,10 @@ pub(super) struct Ready {
 #[derive(Default)]
 struct Tally {
     resized: usize,
-    greyed: usize,
-    coloured: usize,
+    grayed: usize,
+    colored: usize,
     bad: usize,
-    /// Left out, as they are grey and others are not, or in colour.
+    /// Left out, as they are gray and others are not, or in color.
     other: usize,
     examples: Vec<String>,
     /// The classes of the bad images.
@@ -47,7 +47,7 @@ struct Tally {
 pub(super) struct Blocks {
     sources: std::vec::IntoIter<Box<dyn Source>>,
     current: Option<Box<dyn Source>>,
-    labelled: bool,
+    labeled: bool,
     /// The labels of all images, where they are in a file of their own.
     labels: Option<(Arc<Path>, std::vec::IntoIter<Arc<str>>)>,
     size: Option<(usize, usize)>,
@@ -80,7 +80,7 @@ impl Blocks {
             threads => threads,
         };
         Ok(Blocks {
-            labelled: labels.is_some() || !sources.is_empty() && sources.iter().all(|s| s.labelled()),
+            labeled: labels.is_some() || !sources.is_empty() && sources.iter().all(|s| s.labeled()),
             labels,
             expected: sources.iter().map(|s| s.expected()).sum(),
             sources: sources.into_iter(),
@@ -101,8 +101,8 @@ impl Blocks {
     }
 
     /// Whether every image has a label.
-    pub fn labelled(&self) -> bool {
-        self.labelled
+    pub fn labeled(&self) -> bool {
+        self.labeled
     }
 
     /// The shape of all images, where it is known: once one was read, at the latest.
@@ -199,8 +199,8 @@ impl Blocks {
             Ok(Fitted { found, pixels }) => {
                 let shape = self.shape.unwrap_or(found);
                 self.tally.resized += usize::from((found.height, found.width) != (shape.height, shape.width));
-                self.tally.greyed += usize::from((found.channels, shape.channels) == (3, 1));
-                self.tally.coloured += usize::from((found.channels, shape.channels) == (1, 3));
+                self.tally.grayed += usize::from((found.channels, shape.channels) == (3, 1));
+                self.tally.colored += usize::from((found.channels, shape.channels) == (1, 3));
                 ready.push(Ready { pixels, label: item.label.clone(), file: Arc::clone(&item.file), row: item.row });
                 Ok(())
             }
@@ -222,7 +222,7 @@ impl Blocks {
     }
 
     fn mixed(&self, item: &Item, channels: usize) -> Error {
-        let (this, others) = if channels == 1 { ("grey", "in colour") } else { ("in colour", "grey") };
+        let (this, others) = if channels == 1 { ("gray", "in color") } else { ("in color", "gray") };
         let error = Error::data(format!("the image is {this}, and others are {others} ({})", self.first))
             .at_file(&item.file)
             .hint("give --channels 1 or --channels 3 to make them alike; --skip-bad goes on without it");
@@ -237,13 +237,13 @@ impl Blocks {
     /// What the user should know about the images read so far.
     pub fn notices(&self) -> Notices {
         let mut notices = self.notices.clone();
-        let Tally { resized, greyed, coloured, bad, other, examples, .. } = &self.tally;
+        let Tally { resized, grayed, colored, bad, other, examples, .. } = &self.tally;
         if *bad > 0 {
             let more = if *bad > examples.len() { ", …" } else { "" };
             notices.push(format!("{} left out: {}{more}", count(*bad, "bad image"), examples.join(", ")));
         }
         if let Some(shape) = self.shape.filter(|_| *other > 0) {
-            let (these, first) = if shape.channels == 1 { ("colour", "grey") } else { ("grey", "in colour") };
+            let (these, first) = if shape.channels == 1 { ("color", "gray") } else { ("gray", "in color") };
             notices.push(format!(
                 "{} left out, as the first ({}) is {first}; --channels 1 or --channels 3 keeps all",
                 count(*other, &format!("{these} image")),
@@ -257,9 +257,9 @@ impl Blocks {
             };
             notices.push(format!("{} resized to {}x{}{why}", count(*resized, "image"), shape.height, shape.width));
         }
-        for (n, what) in [(greyed, "colour image"), (coloured, "grey image")] {
+        for (n, what) in [(grayed, "color image"), (colored, "gray image")] {
             if *n > 0 {
-                let made = if what == "colour image" { "grey" } else { "colour" };
+                let made = if what == "color image" { "gray" } else { "color" };
                 notices.push(format!("{} made {made}", count(*n, what)));
             }
         }
@@ -343,7 +343,7 @@ impl ImageOptions {
             None | Some(1 | 3) => Ok(()),
             Some(other) => {
                 Err(Error::setting(format!("images cannot have {other} channels"))
-                    .hint("give 1 for grey or 3 for colour"))
+                    .hint("give 1 for gray or 3 for color"))
             }
         }
     }

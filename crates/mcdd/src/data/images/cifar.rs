@@ -119,7 +119,7 @@ impl Source for Binary {
         Ok(count)
     }
 
-    fn labelled(&self) -> bool {
+    fn labeled(&self) -> bool {
         self.names.is_some()
     }
 
@@ -235,7 +235,7 @@ impl Source for Python {
         Ok(count)
     }
 
-    fn labelled(&self) -> bool {
+    fn labeled(&self) -> bool {
         self.names.is_some()
     }
 

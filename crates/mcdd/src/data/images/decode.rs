@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// The longest side of an image that is read.
 pub(super) const MAX_SIDE: usize = 1 << 15;
 
-/// What one image may take while it is decoded: some 130 million pixels of colour.
+/// What one image may take while it is decoded: some 130 million pixels of color.
 const MAX_DECODED: u64 = 400 << 20;
 
 /// What is read of one file; nothing that can be decoded within the limits is larger.
@@ -101,7 +101,7 @@ fn jpeg_ends(bytes: &[u8]) -> bool {
 }
 
 impl Raster {
-    /// The same image in another shape: grey from colour by the weights of ITU-R BT.601 (as PIL), colour from grey
+    /// The same image in another shape: gray from color by the weights of ITU-R BT.601 (as PIL), color from gray
     /// by repeating it, another size by averaging over triangles (as PIL's bilinear), whatever the sides' ratio.
     pub fn reshaped(self, to: Shape) -> Raster {
         self.with_channels(to.channels).resized(to.height, to.width)
@@ -109,7 +109,7 @@ impl Raster {
 
     fn with_channels(self, channels: usize) -> Raster {
         let pixels = match (self.shape.channels, channels) {
-            (3, 1) => self.pixels.chunks_exact(3).map(|p| grey(p[0], p[1], p[2])).collect(),
+            (3, 1) => self.pixels.chunks_exact(3).map(|p| gray(p[0], p[1], p[2])).collect(),
             (1, 3) => self.pixels.iter().flat_map(|&v| [v; 3]).collect(),
             _ => return self,
         };
@@ -137,7 +137,7 @@ impl Raster {
     }
 }
 
-fn grey(r: u8, g: u8, b: u8) -> u8 {
+fn gray(r: u8, g: u8, b: u8) -> u8 {
     ((u32::from(r) * 19_595 + u32::from(g) * 38_470 + u32::from(b) * 7_471 + 0x8000) >> 16) as u8
 }
 
@@ -176,9 +176,9 @@ mod tests {
 
     #[test]
     fn shapes_change() {
-        let grey = Raster { shape: shape(1, 2, 1), pixels: vec![10, 20] };
-        assert_eq!(grey.clone().reshaped(shape(1, 2, 3)).pixels, [10, 10, 10, 20, 20, 20]);
-        assert_eq!(grey.clone().reshaped(shape(1, 2, 3)).reshaped(shape(1, 2, 1)), grey);
+        let gray = Raster { shape: shape(1, 2, 1), pixels: vec![10, 20] };
+        assert_eq!(gray.clone().reshaped(shape(1, 2, 3)).pixels, [10, 10, 10, 20, 20, 20]);
+        assert_eq!(gray.clone().reshaped(shape(1, 2, 3)).reshaped(shape(1, 2, 1)), gray);
         let flat = Raster { shape: shape(4, 6, 3), pixels: [1, 2, 3].repeat(24) };
         assert_eq!(flat.clone().reshaped(shape(7, 2, 3)).pixels, [1, 2, 3].repeat(14));
         assert_eq!(flat.reshaped(shape(2, 2, 1)).pixels, [2; 4]);

@@ -20,7 +20,7 @@ const MAX_FILES: usize = 20_000_000;
 /// The files of a folder in the order of their names.
 pub(super) struct Folder {
     files: std::vec::IntoIter<(Arc<Path>, Option<Arc<str>>)>,
-    labelled: bool,
+    labeled: bool,
 }
 
 impl Source for Folder {
@@ -31,8 +31,8 @@ impl Source for Folder {
         Ok(items.len() - before)
     }
 
-    fn labelled(&self) -> bool {
-        self.labelled
+    fn labeled(&self) -> bool {
+        self.labeled
     }
 
     fn expected(&self) -> Option<usize> {
@@ -46,9 +46,9 @@ pub(super) fn open(path: &Path, label: &Label, skip_bad: bool) -> Result<(Folder
     let wanted = wants_labels(label, path)?;
     let mut notices = Notices::new();
     let (folders, loose) = entries(path)?;
-    let labelled = wanted && !folders.is_empty();
+    let labeled = wanted && !folders.is_empty();
     let mut files: Vec<(Arc<Path>, Option<Arc<str>>)> = Vec::new();
-    if labelled && let Some(first) = loose.first() {
+    if labeled && let Some(first) = loose.first() {
         if !skip_bad {
             return Err(Error::data("the file lies beside the folders of the classes, so it has no class")
                 .at_file(first)
@@ -61,7 +61,7 @@ pub(super) fn open(path: &Path, label: &Label, skip_bad: bool) -> Result<(Folder
     let mut empty = Vec::new();
     for folder in &folders {
         let class = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let label: Option<Arc<str>> = labelled.then(|| class.as_str().into());
+        let label: Option<Arc<str>> = labeled.then(|| class.as_str().into());
         let before = files.len();
         let mut above = vec![canonical(path)?];
         walk(folder, &mut above, &mut |file| {
@@ -73,7 +73,7 @@ pub(super) fn open(path: &Path, label: &Label, skip_bad: bool) -> Result<(Folder
             files.push((file.into(), label.clone()));
             Ok(())
         })?;
-        if files.len() == before && labelled {
+        if files.len() == before && labeled {
             if !skip_bad {
                 return Err(Error::data("the class has no images: its folder is empty")
                     .at_file(folder)
@@ -90,7 +90,7 @@ pub(super) fn open(path: &Path, label: &Label, skip_bad: bool) -> Result<(Folder
             .at_file(path)
             .hint("give a folder with a sub-folder of images for each class"));
     }
-    Ok((Folder { files: files.into_iter(), labelled }, notices))
+    Ok((Folder { files: files.into_iter(), labeled }, notices))
 }
 
 fn canonical(path: &Path) -> Result<PathBuf> {
@@ -207,7 +207,7 @@ mod tests {
         assert!(listed(dir.path(), &Label::Auto, false).is_err());
         put(dir.path(), &["b.png", "a.png"]);
         let (folder, _) = open(dir.path(), &Label::Auto, false).unwrap();
-        assert!(!folder.labelled());
+        assert!(!folder.labeled());
         assert_eq!(listed(dir.path(), &Label::Auto, false).unwrap()[0].0, "a.png");
     }
 

@@ -73,7 +73,7 @@ impl Source for IdxImages {
         Ok(count)
     }
 
-    fn labelled(&self) -> bool {
+    fn labeled(&self) -> bool {
         self.labels.is_some()
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 
 use super::augment::{Augment, epoch_key};
-use super::spec::{Levels, normalise};
+use super::spec::{Levels, normalize};
 use super::{ImageSpec, Images};
 use crate::error::{Error, Result};
 
@@ -19,7 +19,7 @@ pub struct Loading<'a> {
     pub images: &'a Images,
     /// Those to train on; batches are given as indices into these.
     pub rows: &'a [usize],
-    /// How they are normalised.
+    /// How they are normalized.
     pub spec: &'a ImageSpec,
     /// How they are changed at random, if at all.
     pub augment: Option<Augment>,
@@ -199,7 +199,7 @@ impl Loading<'_> {
     fn check(&self) -> Result<()> {
         self.spec.validate()?;
         if self.spec.shape() != self.images.shape() {
-            return Err(Error::setting("the images have not the shape that they are normalised for"));
+            return Err(Error::setting("the images have not the shape that they are normalized for"));
         }
         let all = self.images.rows();
         if self.batch == 0 || self.rows.iter().any(|&row| row >= all) {
@@ -218,7 +218,7 @@ impl Loading<'_> {
             let pixels = self.images.image(self.rows[index]);
             match &self.augment {
                 Some(augment) => augment.change(key, place as u64).apply(levels, shape, pixels, out),
-                None => normalise(levels, pixels, out),
+                None => normalize(levels, pixels, out),
             }
         }
         buffer.y.clear();

@@ -282,7 +282,7 @@ impl Source for Matlab {
         Ok(count)
     }
 
-    fn labelled(&self) -> bool {
+    fn labeled(&self) -> bool {
         self.labels.is_some()
     }
 

@@ -1,7 +1,7 @@
 //! Images from files, and their way to a network's inputs.
 //!
 //! [`Images::read`] brings all of them into memory for training, as bytes; [`ImageSpec::fit`] learns the
-//! normalisation from the training rows; a [`Loader`] prepares batches beside training, [`Augment`]ed if wanted;
+//! normalization from the training rows; a [`Loader`] prepares batches beside training, [`Augment`]ed if wanted;
 //! [`ImageReader`] reads images for prediction block by block, in memory that does not grow with their number.
 //!
 //! # What a path may be
@@ -18,7 +18,7 @@
 //! # One shape
 //!
 //! All images get the size and the channels of the first, unless [`ImageOptions`] say others: another size is
-//! reached by averaging, whatever the sides' ratio; grey and colour together are an error unless
+//! reached by averaging, whatever the sides' ratio; gray and color together are an error unless
 //! [`ImageOptions::channels`] says what to make of them. Images are turned as their EXIF data say, an alpha channel
 //! is left out, and 16 bits become 8.
 //!
@@ -86,7 +86,7 @@ pub struct Shape {
     pub height: usize,
     /// Pixels in a row.
     pub width: usize,
-    /// Values of a pixel: 1 for grey, 3 for colour.
+    /// Values of a pixel: 1 for gray, 3 for color.
     pub channels: usize,
 }
 
@@ -113,7 +113,7 @@ pub struct ImageOptions {
     /// The part that is read of a folder as CIFAR, SVHN and MNIST are published.
     pub part: Part,
     /// Whether images that have no labels are read without them, where labels are [found](Label::Auto).
-    pub unlabelled: bool,
+    pub unlabeled: bool,
 }
 
 /// Images of one shape in memory.
@@ -123,7 +123,7 @@ pub struct Images {
     pub height: usize,
     /// Pixels in a row.
     pub width: usize,
-    /// Values of a pixel: 1 for grey, 3 for colour.
+    /// Values of a pixel: 1 for gray, 3 for color.
     pub channels: usize,
     /// All pixels: image by image, row by row, the channels of a pixel together.
     pub pixels: Vec<u8>,
@@ -144,8 +144,8 @@ impl Images {
             return Err(Error::setting("no images are given").hint("give a folder or files"));
         };
         let mut blocks = Blocks::open(paths, options)?;
-        let wanted = options.label != Label::None && (blocks.labelled() || !options.unlabelled);
-        if wanted && !blocks.labelled() {
+        let wanted = options.label != Label::None && (blocks.labeled() || !options.unlabeled);
+        if wanted && !blocks.labeled() {
             return Err(Error::data("it is not clear which classes the images have: there are no labels")
                 .at_file(first)
                 .hint(
@@ -359,9 +359,9 @@ impl Gather {
         Ok(())
     }
 
-    fn push(&mut self, image: Ready, labelled: bool) {
+    fn push(&mut self, image: Ready, labeled: bool) {
         self.pixels.extend_from_slice(&image.pixels);
-        if labelled && let Some(label) = image.label {
+        if labeled && let Some(label) = image.label {
             let next = self.names.len() as u32;
             let code = *self.known.entry(Arc::clone(&label)).or_insert(next);
             if code == next {

@@ -27,7 +27,7 @@ pub(super) struct ParquetImages {
     file: Arc<Path>,
     images: ArrayRef,
     labels: Option<ArrayRef>,
-    labelled: bool,
+    labeled: bool,
     /// Names of the classes that numbers stand for.
     names: Vec<Arc<str>>,
     /// The next row of the batch, and of the file.
@@ -128,7 +128,7 @@ pub(super) fn open(path: &Path, label: &Label) -> Result<ParquetImages> {
         file: path.into(),
         images: arrow_array::new_empty_array(&DataType::Binary),
         labels: None,
-        labelled: label.is_some(),
+        labeled: label.is_some(),
         names,
         next: 0,
         row: 0,
@@ -139,7 +139,7 @@ pub(super) fn open(path: &Path, label: &Label) -> Result<ParquetImages> {
 impl ParquetImages {
     /// Reads the next batch; `false` at the end.
     fn load(&mut self) -> Result<bool> {
-        let labelled = self.labelled;
+        let labeled = self.labeled;
         let reader = &mut self.reader;
         let batch = guarded(&self.file, || {
             loop {
@@ -165,7 +165,7 @@ impl ParquetImages {
                     }
                 }
                 let images = images.ok_or("the images are missing")?;
-                if labelled && labels.is_none() {
+                if labeled && labels.is_none() {
                     return Err("the labels are missing".into());
                 }
                 return Ok(Some((images, labels)));
@@ -208,7 +208,7 @@ impl Source for ParquetImages {
             let label = self.label(at);
             let content = match self.images.as_binary_opt::<i64>().filter(|images| images.is_valid(at)) {
                 None => missing("image"),
-                Some(_) if self.labelled && label.is_none() => missing("label"),
+                Some(_) if self.labeled && label.is_none() => missing("label"),
                 Some(images) => Content::Encoded(images.value(at).to_vec()),
             };
             items.push(Item { content, label, file: Arc::clone(&self.file), row: self.row });
@@ -216,8 +216,8 @@ impl Source for ParquetImages {
         Ok(count)
     }
 
-    fn labelled(&self) -> bool {
-        self.labelled
+    fn labeled(&self) -> bool {
+        self.labeled
     }
 
     fn expected(&self) -> Option<usize> {

@@ -42,7 +42,7 @@ impl ImageReader {
 
     /// Whether the images have labels.
     pub fn has_labels(&self) -> bool {
-        self.blocks.labelled()
+        self.blocks.labeled()
     }
 
     /// The shape of the images that come out.
@@ -64,8 +64,8 @@ impl ImageReader {
         batch.rows = self.ready.len();
         batch.pixels.clear();
         batch.names.clear();
-        let labelled = self.blocks.labelled();
-        batch.labels = labelled.then(Vec::new);
+        let labeled = self.blocks.labeled();
+        batch.labels = labeled.then(Vec::new);
         for image in self.ready.drain(..) {
             batch.pixels.extend_from_slice(&image.pixels);
             batch.names.push(place(&image.file, image.row));

@@ -37,7 +37,7 @@ pub(super) trait Source: Send {
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize>;
 
     /// Whether the images have labels.
-    fn labelled(&self) -> bool;
+    fn labeled(&self) -> bool;
 
     /// About how many images there are, where the length of the file bears it out, so that memory may be reserved.
     fn expected(&self) -> Option<usize> {
@@ -82,13 +82,13 @@ fn whole(path: &Path) -> Result<Vec<u8>> {
 struct Single {
     item: Option<Item>,
     /// What cannot be used lacks no label.
-    labelled: bool,
+    labeled: bool,
 }
 
 impl Single {
     fn new(path: &Path, content: Content) -> Single {
-        let labelled = matches!(content, Content::Bad(_));
-        Single { item: Some(Item { content, label: None, file: path.into(), row: 0 }), labelled }
+        let labeled = matches!(content, Content::Bad(_));
+        Single { item: Some(Item { content, label: None, file: path.into(), row: 0 }), labeled }
     }
 }
 
@@ -100,8 +100,8 @@ impl Source for Single {
         Ok(count)
     }
 
-    fn labelled(&self) -> bool {
-        self.labelled
+    fn labeled(&self) -> bool {
+        self.labeled
     }
 
     fn expected(&self) -> Option<usize> {

@@ -6,7 +6,7 @@ use super::decode::MAX_SIDE;
 use super::{Images, Shape};
 use crate::error::{Error, Result};
 
-/// The shape of a model's images and their normalisation, as a model file keeps it.
+/// The shape of a model's images and their normalization, as a model file keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImageSpec {
     /// Rows of pixels.
@@ -31,7 +31,7 @@ impl ImageSpec {
     /// Where there are no rows, or an index is not below [`Images::rows`].
     pub fn fit(images: &Images, rows: &[usize]) -> Result<ImageSpec> {
         if rows.is_empty() || rows.iter().any(|&row| row >= images.rows()) {
-            return Err(Error::data("there are no such images to normalise by").hint("give at least one image"));
+            return Err(Error::data("there are no such images to normalize by").hint("give at least one image"));
         }
         let Shape { height, width, channels } = images.shape();
         // Whole numbers have no rounding, so the order of rows does not matter.
@@ -47,12 +47,12 @@ impl ImageSpec {
         let (mut mean, mut std) = (Vec::new(), Vec::new());
         for count in &counts {
             let sum: u64 = count.iter().zip(0u64..).map(|(n, value)| n * value).sum();
-            let centre = sum as f64 / total;
+            let center = sum as f64 / total;
             let square =
-                |(n, value): (&u64, u32)| *n as f64 * (f64::from(value) - centre) * (f64::from(value) - centre);
+                |(n, value): (&u64, u32)| *n as f64 * (f64::from(value) - center) * (f64::from(value) - center);
             let variance = count.iter().zip(0u32..).map(square).sum::<f64>() / total;
             let constant = count.iter().filter(|n| **n > 0).count() == 1;
-            mean.push((centre / 255.0) as f32);
+            mean.push((center / 255.0) as f32);
             std.push(if constant { 1.0 } else { (libm::sqrt(variance) / 255.0) as f32 });
         }
         Ok(ImageSpec { height, width, channels, mean, std })
@@ -93,20 +93,20 @@ impl ImageSpec {
         self.mean.iter().zip(&self.std).map(|(&m, &s)| std::array::from_fn(|v| level(v, m, s))).collect()
     }
 
-    /// Normalises whole images.
+    /// Normalizes whole images.
     ///
     /// # Panics
     /// Where the lengths differ, or are not those of whole images.
     pub fn transform_into(&self, pixels: &[u8], out: &mut [f32]) {
         assert!(pixels.len() == out.len() && pixels.len().is_multiple_of(self.shape().values().max(1)));
-        normalise(&self.levels(), pixels, out);
+        normalize(&self.levels(), pixels, out);
     }
 }
 
 /// Bytes by their levels; both begin with the first channel.
-pub(super) fn normalise(levels: &[[f32; 256]], pixels: &[u8], out: &mut [f32]) {
+pub(super) fn normalize(levels: &[[f32; 256]], pixels: &[u8], out: &mut [f32]) {
     match levels {
-        [grey] => out.iter_mut().zip(pixels).for_each(|(out, &v)| *out = grey[usize::from(v)]),
+        [gray] => out.iter_mut().zip(pixels).for_each(|(out, &v)| *out = gray[usize::from(v)]),
         [red, green, blue] => {
             for (out, pixel) in out.chunks_exact_mut(3).zip(pixels.chunks_exact(3)) {
                 out[0] = red[usize::from(pixel[0])];

@@ -11,11 +11,11 @@ fn put(dir: &Path, name: &str, image: impl Into<DynamicImage>) -> PathBuf {
     path
 }
 
-fn grey(width: u32, height: u32, value: u8) -> GrayImage {
+fn gray(width: u32, height: u32, value: u8) -> GrayImage {
     GrayImage::from_pixel(width, height, Luma([value]))
 }
 
-fn colour(width: u32, height: u32, value: u8) -> RgbImage {
+fn color(width: u32, height: u32, value: u8) -> RgbImage {
     RgbImage::from_pixel(width, height, Rgb([value, value / 2, 3]))
 }
 
@@ -27,9 +27,9 @@ fn read(path: &Path, options: &ImageOptions) -> Result<(Images, Notices)> {
 fn a_folder_of_classes() {
     let dir = tempfile::tempdir().unwrap();
     for n in 0..5 {
-        put(dir.path(), &format!("cat/{n}.png"), colour(4, 3, 10 + n));
-        put(dir.path(), &format!("dog/{n}.bmp"), colour(4, 3, 20 + n));
-        put(dir.path(), &format!("ant/{n}.webp"), colour(4, 3, 30 + n));
+        put(dir.path(), &format!("cat/{n}.png"), color(4, 3, 10 + n));
+        put(dir.path(), &format!("dog/{n}.bmp"), color(4, 3, 20 + n));
+        put(dir.path(), &format!("ant/{n}.webp"), color(4, 3, 30 + n));
     }
     let (images, notices) = read(dir.path(), &ImageOptions::default()).unwrap();
     assert!(notices.is_empty());
@@ -54,9 +54,9 @@ fn a_folder_of_classes() {
 #[test]
 fn sizes_are_made_alike() {
     let dir = tempfile::tempdir().unwrap();
-    put(dir.path(), "a/1.png", grey(4, 3, 10));
-    put(dir.path(), "a/2.png", grey(9, 7, 20));
-    put(dir.path(), "b/3.png", grey(2, 2, 30));
+    put(dir.path(), "a/1.png", gray(4, 3, 10));
+    put(dir.path(), "a/2.png", gray(9, 7, 20));
+    put(dir.path(), "b/3.png", gray(2, 2, 30));
     let (images, notices) = read(dir.path(), &ImageOptions::default()).unwrap();
     assert_eq!(images.pixels, [[10; 12], [20; 12], [30; 12]].concat());
     assert!(notices[0].contains("2 images resized to 3x4") && notices[0].contains("1.png"), "{notices:?}");
@@ -64,7 +64,7 @@ fn sizes_are_made_alike() {
     let (images, notices) = read(dir.path(), &options).unwrap();
     assert_eq!((images.height, images.width, images.channels), (2, 5, 3));
     assert_eq!(images.pixels, [[10; 30], [20; 30], [30; 30]].concat());
-    assert_eq!(notices, ["3 images resized to 2x5", "3 grey images made colour"]);
+    assert_eq!(notices, ["3 images resized to 2x5", "3 gray images made color"]);
     for (size, channels) in [(Some((0, 2)), None), (Some((2, 1 << 20)), None), (None, Some(2))] {
         assert!(read(dir.path(), &ImageOptions { size, channels, ..ImageOptions::default() }).is_err());
     }
@@ -73,8 +73,8 @@ fn sizes_are_made_alike() {
 #[test]
 fn bad_images_are_named_or_counted() {
     let dir = tempfile::tempdir().unwrap();
-    put(dir.path(), "a/1.png", colour(3, 3, 10));
-    put(dir.path(), "b/1.png", colour(3, 3, 20));
+    put(dir.path(), "a/1.png", color(3, 3, 10));
+    put(dir.path(), "b/1.png", color(3, 3, 20));
     std::fs::write(dir.path().join("a/notes.txt"), "hello").unwrap();
     let refused = |part: &str| {
         let e = read(dir.path(), &ImageOptions::default()).unwrap_err();
@@ -86,8 +86,8 @@ fn bad_images_are_named_or_counted() {
     std::fs::write(dir.path().join("b/2.png"), &whole[..whole.len() - 20]).unwrap();
     refused("2.png: the image is damaged");
     std::fs::remove_file(dir.path().join("b/2.png")).unwrap();
-    put(dir.path(), "b/3.png", grey(3, 3, 9));
-    refused("3.png: the image is grey, and others are in colour (");
+    put(dir.path(), "b/3.png", gray(3, 3, 9));
+    refused("3.png: the image is gray, and others are in color (");
     std::fs::write(dir.path().join("b/2.png"), b"").unwrap();
     std::fs::create_dir(dir.path().join("c")).unwrap();
     let skip = ImageOptions { skip_bad: true, ..ImageOptions::default() };
@@ -95,7 +95,7 @@ fn bad_images_are_named_or_counted() {
     assert_eq!((images.rows(), images.classes().len()), (2, 2));
     assert_eq!(notices[0], "1 class folder without images left out: c");
     assert!(notices[1].starts_with("1 bad image left out: ") && notices[1].ends_with("2.png"), "{notices:?}");
-    assert!(notices[2].starts_with("1 grey image left out, as the first (") && notices[2].contains("--channels 3"));
+    assert!(notices[2].starts_with("1 gray image left out, as the first (") && notices[2].contains("--channels 3"));
     std::fs::create_dir(dir.path().join("lost")).unwrap();
     std::fs::write(dir.path().join("lost/1.png"), b"").unwrap();
     let (images, notices) = read(dir.path(), &skip).unwrap();
@@ -114,7 +114,7 @@ fn bad_images_are_named_or_counted() {
 #[test]
 fn labels_from_elsewhere_or_none() {
     let dir = tempfile::tempdir().unwrap();
-    let files = [put(dir.path(), "x/1.png", grey(2, 2, 1)), put(dir.path(), "x/2.jpg", grey(2, 2, 2))];
+    let files = [put(dir.path(), "x/1.png", gray(2, 2, 1)), put(dir.path(), "x/2.jpg", gray(2, 2, 2))];
     let flat = dir.path().join("x");
     for path in [&flat, &files[0]] {
         let e = read(path, &ImageOptions::default()).unwrap_err();
@@ -158,8 +158,8 @@ fn idx_files() {
 fn reading_for_prediction() {
     let dir = tempfile::tempdir().unwrap();
     for n in 0..7 {
-        put(dir.path(), &format!("a/{n}.png"), colour(4 + n, 3, 10 + n as u8));
-        put(dir.path(), &format!("b/{n}.png"), grey(4, 3, 20 + n as u8));
+        put(dir.path(), &format!("a/{n}.png"), color(4 + n, 3, 10 + n as u8));
+        put(dir.path(), &format!("b/{n}.png"), gray(4, 3, 20 + n as u8));
     }
     std::fs::write(dir.path().join("b/9.png"), b"?").unwrap();
     let shape = Shape { height: 3, width: 4, channels: 3 };
@@ -181,7 +181,7 @@ fn reading_for_prediction() {
             assert_eq!((reader.rows(), joined.rows), (14, 14));
             let notices = reader.notices();
             assert!(notices[0].contains("9.png") && notices.len() == 3, "{notices:?}");
-            assert_eq!(notices[1..], ["6 images resized to 3x4", "7 grey images made colour"]);
+            assert_eq!(notices[1..], ["6 images resized to 3x4", "7 gray images made color"]);
             all.push(joined);
         }
     }

@@ -26,7 +26,7 @@ pub static ALL: &[Set] = &[
         features: 128,
         classes: 6,
         test_rows: 0,
-        licence: "CC BY 4.0; its authors ask for research use only",
+        license: "CC BY 4.0; its authors ask for research use only",
         page: "https://archive.ics.uci.edu/dataset/224/gas+sensor+array+drift+dataset",
         downloads: &[file(
             "https://archive.ics.uci.edu/static/public/224/gas+sensor+array+drift+dataset.zip",
@@ -55,7 +55,7 @@ pub static ALL: &[Set] = &[
         features: 9,
         classes: 7,
         test_rows: 14_500,
-        licence: "CC BY 4.0",
+        license: "CC BY 4.0",
         page: "https://archive.ics.uci.edu/dataset/148/statlog+shuttle",
         downloads: &[file("https://archive.ics.uci.edu/static/public/148/statlog+shuttle.zip", "statlog+shuttle.zip")],
         folders: &["shuttle"],
@@ -70,7 +70,7 @@ pub static ALL: &[Set] = &[
         features: 48,
         classes: 11,
         test_rows: 0,
-        licence: "CC BY 4.0",
+        license: "CC BY 4.0",
         page: "https://archive.ics.uci.edu/dataset/325/dataset+for+sensorless+drive+diagnosis",
         downloads: &[file(
             "https://archive.ics.uci.edu/static/public/325/dataset+for+sensorless+drive+diagnosis.zip",
@@ -83,12 +83,12 @@ pub static ALL: &[Set] = &[
     Set {
         name: "mnist",
         title: "MNIST",
-        what: "handwritten digits, 28x28 grey pixels",
+        what: "handwritten digits, 28x28 gray pixels",
         rows: 70_000,
         features: 784,
         classes: 10,
         test_rows: 10_000,
-        licence: "CC BY-SA 3.0",
+        license: "CC BY-SA 3.0",
         page: "http://yann.lecun.com/exdb/mnist/",
         // The publisher's own site no longer serves them; this is the copy that PyTorch keeps.
         downloads: &[
@@ -124,12 +124,12 @@ pub static ALL: &[Set] = &[
     Set {
         name: "svhn",
         title: "SVHN",
-        what: "house numbers from street views, cut to digits, 32x32 colour pixels",
+        what: "house numbers from street views, cut to digits, 32x32 color pixels",
         rows: 99_289,
         features: 3_072,
         classes: 10,
         test_rows: 26_032,
-        licence: "non-commercial use only",
+        license: "non-commercial use only",
         page: "http://ufldl.stanford.edu/housenumbers/",
         downloads: &[
             known(
@@ -152,12 +152,12 @@ pub static ALL: &[Set] = &[
     Set {
         name: "cifar10",
         title: "CIFAR-10",
-        what: "photographs of ten kinds of things, 32x32 colour pixels",
+        what: "photographs of ten kinds of things, 32x32 color pixels",
         rows: 60_000,
         features: 3_072,
         classes: 10,
         test_rows: 10_000,
-        licence: "none given; cite Krizhevsky 2009",
+        license: "none given; cite Krizhevsky 2009",
         page: "https://www.cs.toronto.edu/~kriz/cifar.html",
         downloads: &[known(
             "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
@@ -179,12 +179,12 @@ pub static ALL: &[Set] = &[
     Set {
         name: "cifar100",
         title: "CIFAR-100",
-        what: "photographs of a hundred kinds of things, 32x32 colour pixels",
+        what: "photographs of a hundred kinds of things, 32x32 color pixels",
         rows: 60_000,
         features: 3_072,
         classes: 100,
         test_rows: 10_000,
-        licence: "none given; cite Krizhevsky 2009",
+        license: "none given; cite Krizhevsky 2009",
         page: "https://www.cs.toronto.edu/~kriz/cifar.html",
         downloads: &[known(
             "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
@@ -204,7 +204,7 @@ pub static ALL: &[Set] = &[
         features: 3_072,
         classes: 0,
         test_rows: 10_000,
-        licence: "research use only (ImageNet's terms)",
+        license: "research use only (ImageNet's terms)",
         page: "https://github.com/facebookresearch/odin",
         downloads: &[Download {
             url: "https://www.dropbox.com/s/avgm2u562itwpkl/Imagenet.tar.gz?dl=1",
@@ -224,7 +224,7 @@ pub static ALL: &[Set] = &[
         features: 3_072,
         classes: 0,
         test_rows: 10_000,
-        licence: "none given; cite Yu and others 2015",
+        license: "none given; cite Yu and others 2015",
         page: "https://github.com/facebookresearch/odin",
         downloads: &[Download {
             url: "https://www.dropbox.com/s/fhtsw1m3qxlwj6h/LSUN.tar.gz?dl=1",
@@ -239,12 +239,12 @@ pub static ALL: &[Set] = &[
     Set {
         name: "fashion-mnist",
         title: "Fashion-MNIST",
-        what: "pictures of clothes in the form of MNIST, 28x28 grey pixels",
+        what: "pictures of clothes in the form of MNIST, 28x28 gray pixels",
         rows: 70_000,
         features: 784,
         classes: 10,
         test_rows: 10_000,
-        licence: "MIT",
+        license: "MIT",
         page: "https://github.com/zalandoresearch/fashion-mnist",
         downloads: &[
             known(

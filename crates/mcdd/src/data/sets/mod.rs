@@ -42,7 +42,7 @@ pub struct Set {
     /// How many of the rows are the test part, where the publisher divides them; else none.
     pub test_rows: usize,
     /// The terms, in a few words.
-    pub licence: &'static str,
+    pub license: &'static str,
     /// The publisher's page.
     pub page: &'static str,
     /// What to fetch, all of which goes to the folder [`Set::name`].

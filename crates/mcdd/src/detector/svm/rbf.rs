@@ -8,10 +8,10 @@
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
-use crate::net::cpu::gemm::{Line, NR, Panels, ZERO, pack_transposed};
-use crate::net::cpu::simd;
+use crate::compute::gemm::{Line, NR, Panels, ZERO, pack_transposed};
+use crate::compute::simd;
 
-/// Rows whose distances to a panel of points are computed together.
+/// Features whose distances to a panel of points are computed together.
 const ROWS: usize = 4;
 /// Panels that one row is compared with at a time.
 const WIDE: usize = 4;

@@ -1,4 +1,4 @@
-//! Sequential minimal optimisation: pairs of weights are moved until no pair violates the conditions of the optimum by
+//! Sequential minimal optimization: pairs of weights are moved until no pair violates the conditions of the optimum by
 //! more than a tolerance.
 //!
 //! The pair is chosen with second-order information (Fan, Chen, Lin: Working Set Selection Using Second Order
@@ -8,9 +8,9 @@
 //! upper bound for the most part, so few pairs are left to move.
 
 use super::rbf::Points;
-use crate::net::cpu::gemm::NR;
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::simd;
+use crate::compute::gemm::NR;
+use crate::compute::pool::{Pool, chunks};
+use crate::compute::simd;
 
 /// Violation of the conditions that is let pass, on the scale of the gradient; less for a total below 1, which no
 /// gradient is above.
@@ -19,13 +19,13 @@ const TOLERANCE: f64 = 1e-3;
 const FLAT: f64 = 1e-12;
 /// Bytes of kernel rows that are kept.
 const CACHE: usize = 256 << 20;
-/// Rows of the sample for the start.
+/// Features of the sample for the start.
 const SAMPLE: usize = 512;
 /// Steps between two looks at what can be left out.
 const SHRINK: usize = 1000;
 /// Multiplications for a kernel row from which on it is computed on several threads.
 const LONG: usize = 1 << 16;
-/// Rows of a gradient that one thread takes at a time.
+/// Features of a gradient that one thread takes at a time.
 const BLOCK: usize = 192;
 /// Numbers side by side in the loops over all weights.
 const LANES: usize = 8;

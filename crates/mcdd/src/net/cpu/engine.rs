@@ -3,23 +3,23 @@
 //! Threads share the packed weights of an [`Engine`], and each takes some rows through a [`Pass`] of its own, forward and
 //! back, without waiting for anybody.
 
-use super::gemm::{
+use super::norm::{Affine, Batch, MOMENTUM};
+use crate::compute::gemm::{
     Columns, Line, NR, Panels, Then, WEIGHT_ROWS, ZERO, column_sums, pack, pack_transposed, product, weight_gradient,
 };
-use super::norm::{Affine, Batch, MOMENTUM};
-use super::pool::{Pool, pieces};
+use crate::compute::pool::{Pool, pieces};
 use crate::error::{Error, Result};
 use crate::net::graph::{Graph, Layer};
 use crate::net::params::Params;
 
-/// A fused step: a linear layer with the batch normalisation and the ReLU that follow it, if they do.
+/// A fused step: a linear layer with the batch normalization and the ReLU that follow it, if they do.
 #[derive(Clone, Debug)]
 struct Step {
     inputs: usize,
     outputs: usize,
     weight: usize,
     bias: Option<usize>,
-    /// The first parameter of the batch normalisation.
+    /// The first parameter of the batch normalization.
     norm: Option<usize>,
     relu: bool,
     /// What stands for the bias where the layer has none.
@@ -32,13 +32,13 @@ fn unsupported(name: &str) -> Error {
 
 /// What a graph becomes: steps, each reading the one before. `clip` is what the input is clipped at first; `joined` is a
 /// last layer that puts the input before the last step's output.
-struct Plan<'a> {
+struct CompiledSteps<'a> {
     clip: Option<f32>,
     steps: Vec<Step>,
     joined: Option<&'a str>,
 }
 
-fn compile(graph: &Graph) -> Result<Plan<'_>> {
+fn compile(graph: &Graph) -> Result<CompiledSteps<'_>> {
     graph.widths()?;
     let mut steps: Vec<Step> = Vec::new();
     let mut joined = None;
@@ -78,11 +78,11 @@ fn compile(graph: &Graph) -> Result<Plan<'_>> {
             Layer::Concat => joined = Some(&*node.name),
         }
     }
-    Ok(Plan { clip, steps, joined })
+    Ok(CompiledSteps { clip, steps, joined })
 }
 
 impl Step {
-    /// What follows the product at once; a ReLU behind batch normalisation does not.
+    /// What follows the product at once; a ReLU behind batch normalization does not.
     fn then<'a>(&'a self, params: &'a Params) -> Then<'a> {
         let relu = self.relu && self.norm.is_none();
         match self.bias {
@@ -94,7 +94,7 @@ impl Step {
         }
     }
 
-    /// The batch normalisation's parameters, if there is one.
+    /// The batch normalization's parameters, if there is one.
     fn affine<'a>(&self, params: &'a Params) -> Option<Affine<'a>> {
         self.norm.map(|n| Affine { weight: params.get(n), bias: params.get(n + 1) })
     }
@@ -135,7 +135,7 @@ impl Engine {
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
     pub fn new(graph: &Graph) -> Result<Engine> {
-        let Plan { clip, steps, joined } = compile(graph)?;
+        let CompiledSteps { clip, steps, joined } = compile(graph)?;
         if let Some(name) = joined {
             return Err(unsupported(name));
         }
@@ -179,7 +179,7 @@ impl Engine {
 
     /// Lets the running means and variances follow those of the last batch, which the passes have left among the
     /// gradients; each pass has seen about as many rows as any other.
-    pub fn absorb(&self, params: &mut Params, gradients: &[Vec<f32>]) {
+    pub fn update_running_stats(&self, params: &mut Params, gradients: &[Vec<f32>]) {
         let share = MOMENTUM / gradients.len().max(1) as f32;
         for norm in self.steps.iter().filter_map(|s| s.norm) {
             for i in [norm + 2, norm + 3] {
@@ -216,7 +216,7 @@ pub struct Pass {
     gradients: Vec<Vec<f32>>,
     /// The clipped input, where the engine clips.
     clipped: Vec<f32>,
-    /// For steps with batch normalisation, what it read and what it saw.
+    /// For steps with batch normalization, what it read and what it saw.
     raw: Vec<Vec<f32>>,
     batches: Vec<Batch>,
     packed: Vec<Line>,
@@ -273,7 +273,7 @@ impl Pass {
 
     /// Goes back from the gradient left in [`Pass::latents_and_gradient`] to that of the parameters.
     /// `x` must be the input of the last forward pass; `gradients` has the parameters' layout and is overwritten. In the
-    /// place of the running means and variances it gets those of the batch, for [`Engine::absorb`].
+    /// place of the running means and variances it gets those of the batch, for [`Engine::update_running_stats`].
     pub fn backward(&mut self, engine: &Engine, params: &Params, x: &[f32], gradients: &mut [f32]) {
         let x = if engine.clip.is_some() { &self.clipped[..x.len()] } else { x };
         for (i, step) in engine.steps.iter().enumerate().rev() {
@@ -372,7 +372,7 @@ pub struct RowPredictor {
     joined: bool,
     packed: Vec<Vec<Line>>,
     params: Params,
-    /// The parameters without batch normalisation, where there was any.
+    /// The parameters without batch normalization, where there was any.
     folded: Option<Params>,
 }
 
@@ -394,7 +394,7 @@ impl RowPredictor {
             true => graph.folded(params).map(|(g, p)| (Some(g), Some(p)))?,
             false => (None, None),
         };
-        let Plan { clip, steps, joined } = compile(plain.as_ref().unwrap_or(graph))?;
+        let CompiledSteps { clip, steps, joined } = compile(plain.as_ref().unwrap_or(graph))?;
         let used = folded.as_ref().unwrap_or(params);
         let packed = steps
             .iter()

@@ -1,4 +1,4 @@
-//! Batch normalisation with the ReLU behind it: forward and back over the rows of one pass.
+//! Batch normalization with the ReLU behind it: forward and back over the rows of one pass.
 //!
 //! Features are taken in blocks whose sums stay in registers over all rows; each feature's sum is one chain in the order
 //! of the rows, whatever the block.
@@ -6,17 +6,11 @@
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
-use super::simd;
+use crate::compute::simd;
+use crate::net::graph::inverse_deviation;
 
-/// Added to a variance, as in PyTorch.
-const EPS: f64 = 1e-5;
 /// The share of a batch in the running mean and variance, as in PyTorch.
 pub const MOMENTUM: f32 = 0.1;
-
-/// `1 / sqrt(variance + 1e-5)`.
-pub fn inverse_deviation(variance: f32) -> f64 {
-    1.0 / libm::sqrt(f64::from(variance).max(0.0) + EPS)
-}
 
 /// What the way back needs of the way forward, for each feature.
 #[derive(Clone, Debug, Default)]
@@ -191,7 +185,7 @@ impl Backward<'_> {
             }
         }
         d_bias[at..at + N].copy_from_slice(&db);
-        // dx = weight / deviation (dy - mean dy - normalised x * mean (dy * normalised x))
+        // dx = weight / deviation (dy - mean dy - normalized x * mean (dy * normalized x))
         let mut scale = [0.0f32; N];
         for j in 0..N {
             let i = inverse[at + j];
@@ -212,7 +206,7 @@ impl Backward<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::cpu::simd::Kernel;
+    use crate::compute::simd::Kernel;
     use crate::seed::Stream;
     use proptest::prelude::*;
 

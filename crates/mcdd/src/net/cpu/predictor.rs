@@ -1,11 +1,11 @@
 //! Networks that only predict, of rows or of images.
 
 use super::engine::{RowPredictor, RowScratch};
-use super::images::{ImagePredictor, ImageScratch};
+use super::images::{ImageBuffers, ImagePredictor};
 use crate::error::Result;
 use crate::net::{Graph, Params};
 
-/// A network that only predicts: cheap to share between threads, each with its own [`Scratch`].
+/// A network that only predicts: cheap to share between threads, each with its own [`ForwardBuffers`].
 #[derive(Clone, Debug)]
 pub enum Predictor {
     /// Of the rows of a table.
@@ -16,9 +16,9 @@ pub enum Predictor {
 
 /// Buffers of one thread that predicts.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
+pub struct ForwardBuffers {
     rows: RowScratch,
-    images: ImageScratch,
+    images: ImageBuffers,
 }
 
 impl Predictor {
@@ -43,7 +43,7 @@ impl Predictor {
     }
 
     /// The latent vectors of the rows or images in `x`, on the calling thread. None depends on the others.
-    pub fn latents<'s>(&self, x: &[f32], scratch: &'s mut Scratch) -> &'s [f32] {
+    pub fn latents<'s>(&self, x: &[f32], scratch: &'s mut ForwardBuffers) -> &'s [f32] {
         match self {
             Predictor::Rows(net) => net.latents(x, &mut scratch.rows),
             Predictor::Images(net) => net.latents(x, &mut scratch.images),

@@ -1,10 +1,10 @@
-//! Networks with batch normalisation and clipped inputs, against PyTorch and against their definition in f64.
+//! Networks with batch normalization and clipped inputs, against PyTorch and against their definition in f64.
 
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::pool::Pool;
-use super::{Engine, Pass, Predictor, Scratch};
+use super::{Engine, ForwardBuffers, Pass, Predictor};
+use crate::compute::pool::Pool;
 use crate::net::{Graph, Layer, Node, Params, mlp_with};
 use crate::seed::Stream;
 
@@ -158,7 +158,7 @@ fn narrow(value: &Value) -> Vec<f32> {
 }
 
 #[test]
-fn batch_normalisation_is_pytorchs() {
+fn batch_normalization_is_pytorchs() {
     let fixture: Value = serde_json::from_str(include_str!("../../../tests/fixtures/batchnorm.json")).unwrap();
     let expected = &fixture["expected"];
     let graph = mlp_with(5, None, &[7, 6], 3, true);
@@ -184,7 +184,7 @@ fn batch_normalisation_is_pytorchs() {
     engine.load(&params, &Pool::new(1));
     for (done, batch) in batches.iter().enumerate() {
         named.data = gradients(&graph, &params, batch, &matrix).1;
-        engine.absorb(&mut params, std::slice::from_ref(&named.data));
+        engine.update_running_stats(&mut params, std::slice::from_ref(&named.data));
         if let Some(running) = expected.get(format!("running_after_{}", done + 1)) {
             for (i, spec) in params.specs().iter().enumerate().filter(|(_, spec)| !spec.trained) {
                 close(params.get(i), &numbers(&running[&spec.name]), 1e-6).unwrap();
@@ -192,7 +192,7 @@ fn batch_normalisation_is_pytorchs() {
         }
     }
     let net = Predictor::new(&graph, &params).unwrap();
-    let found = net.latents(&batches[0], &mut Scratch::default()).to_vec();
+    let found = net.latents(&batches[0], &mut ForwardBuffers::default()).to_vec();
     close(&found, &numbers(&expected["evaluation_latents"]), 1e-6).unwrap();
 }
 
@@ -280,7 +280,7 @@ proptest! {
         let x: Vec<f32> = (0..rows * input).map(|_| 2.0 * s.normal() as f32).collect();
         let net = Predictor::new(&graph, &params).unwrap();
         let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
-        prop_assert_eq!(close(net.latents(&x, &mut Scratch::default()), &wanted, 1e-5), Ok(()));
+        prop_assert_eq!(close(net.latents(&x, &mut ForwardBuffers::default()), &wanted, 1e-5), Ok(()));
         prop_assert_eq!(net.params(), &params);
         let (folded, _) = graph.folded(&params).unwrap();
         let linear = |g: &Graph| g.nodes.iter().filter(|n| matches!(n.layer, Layer::Linear { bias: true, .. })).count();
@@ -317,7 +317,7 @@ proptest! {
         }
         if let Ok(net) = Predictor::new(&graph, &params) {
             let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
-            prop_assert_eq!(close(net.latents(&x, &mut Scratch::default()), &wanted, 1e-3), Ok(()));
+            prop_assert_eq!(close(net.latents(&x, &mut ForwardBuffers::default()), &wanted, 1e-3), Ok(()));
         }
         if let Ok(engine) = Engine::new(&graph) {
             prop_assert_eq!(engine.latent(), 3);
@@ -326,7 +326,7 @@ proptest! {
 }
 
 #[test]
-fn batch_normalisation_must_follow_a_linear_layer_that_nobody_else_reads() {
+fn batch_normalization_must_follow_a_linear_layer_that_nobody_else_reads() {
     let norm = |from: usize| Node { name: "bn".into(), layer: Layer::BatchNorm { features: 3 }, from: vec![from] };
     let relu = |from: usize| Node { name: "relu".into(), layer: Layer::Relu, from: vec![from] };
     let concat = |from: [usize; 2]| Node { name: "both".into(), layer: Layer::Concat, from: from.to_vec() };

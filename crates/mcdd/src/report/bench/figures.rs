@@ -7,7 +7,7 @@ use crate::report::method_name;
 
 /// What figures show; accuracy is another question.
 const SHOWN: [&str; 5] = ["tnr85", "tnr95", "auroc", "aupr_id", "detection_accuracy"];
-/// There are no more colours.
+/// There are no more colors.
 const MOST_BARS: usize = SERIES;
 
 fn value(stat: Option<Stat>) -> Option<Value> {

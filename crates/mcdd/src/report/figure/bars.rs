@@ -1,7 +1,7 @@
 //! Bars: methods beside each other, group by group.
 
 use super::axis::{Along, Axis, plain, short};
-use super::colour::Paint;
+use super::color::Paint;
 use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, TINY, WIDTH, y_name_width};
 use super::scene::{Anchor, Area, Scene, Shape, Style, Text};
 use super::{Figure, Value, check_numbers, font};
@@ -126,7 +126,7 @@ fn column(scene: &mut Scene, panel: &Panel, value: Option<(&Value, String)>, s: 
         let (up, down) = (panel.at_y(v.mean + d), panel.at_y((v.mean - d).max(0.0)));
         above = up;
         let cap = (0.18 * w).min(4.0);
-        // With a rim, so that it is seen on any colour.
+        // With a rim, so that it is seen on any color.
         for (line, more) in [(Style::line(Paint::Surface, 3.0).alpha(0.55), 0.9), (Style::line(Paint::Ink, 1.2), 0.0)] {
             let whisker = vec![[middle, up], [middle, down]];
             let cap = |y: f64| vec![[middle - cap - more, y], [middle + cap + more, y]];

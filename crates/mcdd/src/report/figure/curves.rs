@@ -1,7 +1,7 @@
 //! Curves of many points, areas under steps, and single points in axes whose ranges are given.
 
 use super::axis::{Along, Axis};
-use super::colour::Paint;
+use super::color::Paint;
 use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, WIDTH, y_name_width};
 use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
 use super::{Figure, check_numbers, font};
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// A line from point to point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// Its colour, and its name among the series.
+    /// Its color, and its name among the series.
     pub series: usize,
     /// Where it goes.
     pub points: Vec<[f64; 2]>,

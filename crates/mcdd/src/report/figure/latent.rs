@@ -1,7 +1,7 @@
 //! Latent spaces of two features: who lies where, and what the classifier makes of each place.
 
 use super::axis::{Along, Axis};
-use super::colour::Paint;
+use super::color::Paint;
 use super::contour;
 use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, TINY, WIDTH, hollow, mean};
 use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
@@ -21,7 +21,7 @@ pub struct Point {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sphere {
     /// Its mean.
-    pub centre: [f64; 2],
+    pub center: [f64; 2],
     /// How far from the mean a row is still known, where the method has such a distance.
     pub radius: Option<f64>,
 }
@@ -53,9 +53,9 @@ impl View {
                     add(first, last);
                 }
             }
-            for s in spheres.iter().filter(|s| s.centre[axis].is_finite()) {
+            for s in spheres.iter().filter(|s| s.center[axis].is_finite()) {
                 let r = s.radius.filter(|r| r.is_finite()).unwrap_or(0.0);
-                add(s.centre[axis] - r, s.centre[axis] + r);
+                add(s.center[axis] - r, s.center[axis] + r);
             }
             if low > high { (-1.0, 1.0) } else { (low, high) }
         };
@@ -97,8 +97,8 @@ pub struct LatentSpace {
     pub sphere: String,
 }
 
-/// Several latent spaces of the same classes side by side: rows in the colour of their class, `unknown` ones hollow, decisions
-/// as the colour of the ground, class means as crosses, and as a circle what is still known.
+/// Several latent spaces of the same classes side by side: rows in the color of their class, `unknown` ones hollow, decisions
+/// as the color of the ground, class means as crosses, and as a circle what is still known.
 ///
 /// # Errors
 /// If the numbers are not finite, or do not fit each other.
@@ -152,7 +152,7 @@ fn check(space: &LatentSpace, classes: usize) -> Result<()> {
         return Err(Error::data(format!("{}: a row has a class that is not there", space.title)));
     }
     let points = space.points.iter().flat_map(|p| p.at);
-    let spheres = space.spheres.iter().flat_map(|s| [s.centre[0], s.centre[1], s.radius.unwrap_or(0.0)]);
+    let spheres = space.spheres.iter().flat_map(|s| [s.center[0], s.center[1], s.radius.unwrap_or(0.0)]);
     check_numbers(points.chain(spheres).chain(space.view.corner).chain([space.view.side]))?;
     if space.view.side > 0.0 { Ok(()) } else { Err(Error::data("a view must have a side above 0")) }
 }
@@ -244,13 +244,13 @@ fn rows(space: &LatentSpace, panel: &Panel) -> Vec<Shape> {
     for (class, s) in space.spheres.iter().enumerate() {
         // A circle of less than a pixel is not seen, and one far beyond the panel is all that there is.
         if let Some(r) = s.radius.map(|r| r * per_unit).filter(|r| (1.0..1e4).contains(r)) {
-            // In the colour of the class, with a rim that parts it from rows of that colour.
+            // In the color of the class, with a rim that parts it from rows of that color.
             for style in [Style::line(Paint::Surface, 3.6).alpha(0.75), Style::line(Paint::Series(class), 1.8)] {
-                out.push(Shape::Points { at: vec![place(s.centre)], r, marker: Marker::Circle, style });
+                out.push(Shape::Points { at: vec![place(s.center)], r, marker: Marker::Circle, style });
             }
         }
     }
-    let means = space.spheres.iter().filter(|s| sees(&space.view, s.centre)).map(|s| place(s.centre)).collect();
+    let means = space.spheres.iter().filter(|s| sees(&space.view, s.center)).map(|s| place(s.center)).collect();
     out.push(Shape::Points { at: means, r: 6.0, marker: Marker::Cross, style: mean() });
     out
 }
@@ -258,9 +258,9 @@ fn rows(space: &LatentSpace, panel: &Panel) -> Vec<Shape> {
 /// The names of the classes beside their means, where there is room.
 fn names(scene: &mut Scene, space: &LatentSpace, classes: &[String], panel: &Panel, mut taken: Vec<Area>) {
     let place = |at: [f64; 2]| [panel.at_x(at[0]), panel.at_y(at[1])];
-    let means: Vec<[f64; 2]> = space.spheres.iter().map(|s| place(s.centre)).collect();
+    let means: Vec<[f64; 2]> = space.spheres.iter().map(|s| place(s.center)).collect();
     taken.extend(means.iter().map(|&[x, y]| Area { x: x - 6.0, y: y - 6.0, w: 12.0, h: 12.0 }));
-    let shown = classes.iter().zip(&means).zip(&space.spheres).filter(|(_, s)| sees(&space.view, s.centre));
+    let shown = classes.iter().zip(&means).zip(&space.spheres).filter(|(_, s)| sees(&space.view, s.center));
     for ((name, &[x, y]), _) in shown {
         let name = font::fitted(name, SMALL, true, 90.0);
         let high = font::CAPITAL * SMALL / 2.0;
@@ -297,19 +297,19 @@ pub(super) mod tests {
         let spheres: Vec<Sphere> = (0..classes)
             .map(|k| {
                 let angle = k as f64 * std::f64::consts::TAU / classes as f64;
-                Sphere { centre: [spread * angle.cos(), spread * angle.sin()], radius: (k != 1).then_some(2.0) }
+                Sphere { center: [spread * angle.cos(), spread * angle.sin()], radius: (k != 1).then_some(2.0) }
             })
             .collect();
         let mut points = Vec::new();
         for i in 0..400 {
             let class = (i % 5 != 0).then_some(i % classes);
-            let [x, y] = class.map_or([0.0, 0.0], |c| spheres[c].centre);
+            let [x, y] = class.map_or([0.0, 0.0], |c| spheres[c].center);
             points.push(Point { at: [x + random.normal(), y + random.normal()], class });
         }
         points.push(Point { at: [1e6, 0.0], class: None });
         let view = View::around(&points, &spheres);
         let logits = view.nodes().flat_map(|[x, y]| {
-            let distance = |s: &Sphere| (x - s.centre[0]).powi(2) + (y - s.centre[1]).powi(2);
+            let distance = |s: &Sphere| (x - s.center[0]).powi(2) + (y - s.center[1]).powi(2);
             spheres.iter().map(|s| -distance(s)).collect::<Vec<_>>()
         });
         let logits = logits.collect();

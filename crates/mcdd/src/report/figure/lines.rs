@@ -1,7 +1,7 @@
 //! Lines: numbers against a setting.
 
 use super::axis::{Along, Axis};
-use super::colour::Paint;
+use super::color::Paint;
 use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, WIDTH, y_name_width};
 use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
 use super::{Figure, Value, check_numbers, font};
@@ -170,9 +170,9 @@ fn label_ends(scene: &mut Scene, panel: &Panel, p: &LinePanel, series: &[String]
     }
 }
 
-/// Ascending places moved so that neighbours are `step` apart, each group about where it wanted to be.
+/// Ascending places moved so that neighbors are `step` apart, each group about where it wanted to be.
 fn apart(wanted: &[f64], step: f64) -> Vec<f64> {
-    // Groups of neighbours that touch: where they begin, and how many they are.
+    // Groups of neighbors that touch: where they begin, and how many they are.
     let mut groups: Vec<(f64, usize, f64)> = Vec::new();
     for &w in wanted {
         groups.push((w, 1, w));
@@ -180,7 +180,7 @@ fn apart(wanted: &[f64], step: f64) -> Vec<f64> {
             if a.0 + a.1 as f64 * step <= b.0 {
                 break;
             }
-            // Together, centred on the mean of what they wanted.
+            // Together, centerd on the mean of what they wanted.
             let (n, sum) = (a.1 + b.1, a.2 + b.2);
             let begin = sum / n as f64 - (n - 1) as f64 * step / 2.0;
             groups.truncate(groups.len() - 2);

@@ -5,7 +5,7 @@
 
 mod axis;
 mod bars;
-mod colour;
+mod color;
 mod contour;
 mod curves;
 mod font;
@@ -18,8 +18,8 @@ mod scene;
 mod svg;
 
 pub use bars::{BarPanel, bars};
-pub(in crate::report) use colour::variables;
-pub use colour::{SERIES, Theme};
+pub(in crate::report) use color::variables;
+pub use color::{SERIES, Theme};
 pub use curves::{Curve, CurvePanel, curves};
 pub use latent::{LatentSpace, Point, STEPS, Sphere, View, latent_spaces};
 pub use lines::{LinePanel, lines};

@@ -2,7 +2,7 @@
 
 use super::Figure;
 use super::axis::Axis;
-use super::colour::Paint;
+use super::color::Paint;
 use super::font;
 use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
 
@@ -32,7 +32,7 @@ pub(super) enum Key {
     Square(usize),
     /// A line with its marker.
     Line(usize),
-    /// Colours from three deviations below to three above, to this strength.
+    /// Colors from three deviations below to three above, to this strength.
     Diverging(f64),
 }
 

@@ -5,7 +5,7 @@ use tiny_skia::{
     PremultipliedColorU8, Rect, Stroke as SkiaStroke, Transform,
 };
 
-use super::colour::{Paint, Theme};
+use super::color::{Paint, Theme};
 use super::font::{self, Pen};
 use super::scene::{Area, Fill, Marker, Raster, Scene, Shape, Stroke, Style, Text};
 use crate::error::{Error, Kind, Result};
@@ -34,8 +34,8 @@ pub(super) fn raster(raster: &Raster) -> Vec<u8> {
 fn pixmap(raster: &Raster) -> Option<Pixmap> {
     let mut out = Pixmap::new(raster.columns, raster.rows)?;
     for (to, from) in out.pixels_mut().iter_mut().zip(raster.rgba.chunks_exact(4)) {
-        let colour = tiny_skia::ColorU8::from_rgba(from[0], from[1], from[2], from[3]).premultiply();
-        *to = PremultipliedColorU8::from_rgba(colour.red(), colour.green(), colour.blue(), colour.alpha())?;
+        let color = tiny_skia::ColorU8::from_rgba(from[0], from[1], from[2], from[3]).premultiply();
+        *to = PremultipliedColorU8::from_rgba(color.red(), color.green(), color.blue(), color.alpha())?;
     }
     Some(out)
 }
@@ -73,7 +73,7 @@ fn polygon(lines: &[Vec<[f64; 2]>], closed: bool) -> Option<Path> {
 }
 
 impl Canvas {
-    fn colour(&self, paint: Paint, alpha: f64) -> SkiaPaint<'static> {
+    fn color(&self, paint: Paint, alpha: f64) -> SkiaPaint<'static> {
         let [r, g, b] = paint.rgb(self.theme);
         let mut out = SkiaPaint::default();
         out.set_color_rgba8(r, g, b, (alpha.clamp(0.0, 1.0) * 255.0).round() as u8);
@@ -84,11 +84,11 @@ impl Canvas {
     fn draw(&mut self, path: Option<Path>, style: &Style, place: Transform) {
         let Some(path) = path else { return };
         if let Some(Fill { paint, alpha }) = style.fill {
-            let paint = self.colour(paint, alpha);
+            let paint = self.color(paint, alpha);
             self.pixels.fill_path(&path, &paint, FillRule::EvenOdd, place, self.mask.as_ref());
         }
         if let Some(Stroke { paint, alpha, width }) = style.stroke {
-            let paint = self.colour(paint, alpha);
+            let paint = self.color(paint, alpha);
             let stroke = SkiaStroke { width: width as f32, line_join: LineJoin::Round, ..SkiaStroke::default() };
             self.pixels.stroke_path(&path, &paint, &stroke, place, self.mask.as_ref());
         }
@@ -163,7 +163,7 @@ impl Canvas {
             self.draw(Some(path.clone()), &Style::line(Paint::Surface, 3.0), place);
         }
         // Glyphs may overlap with themselves: what counts is the direction of their outlines.
-        let ink = self.colour(t.paint, 1.0);
+        let ink = self.color(t.paint, 1.0);
         self.pixels.fill_path(&path, &ink, FillRule::Winding, place, self.mask.as_ref());
     }
 }

@@ -1,7 +1,7 @@
 //! Rows by their confidence: the highest and the lowest of each class, as pictures or as strips of their features.
 
 use super::axis::{plain, short};
-use super::colour::{Paint, Theme};
+use super::color::{Paint, Theme};
 use super::page::{BODY, HEADING, Key, MARGIN, Page, TINY, WIDTH};
 use super::scene::{Anchor, Area, Raster, Scene, Shape, Style, Text};
 use super::{Figure, check_numbers, font};
@@ -16,7 +16,7 @@ pub struct Sample {
     pub confidence: f64,
     /// What else is to be said: what it was taken for, say; may be empty.
     pub note: String,
-    /// Of a picture the brightness of each pixel, or of each of its colours, from 0 to 1, row by row; else how many deviations each feature is from its
+    /// Of a picture the brightness of each pixel, or of each of its colors, from 0 to 1, row by row; else how many deviations each feature is from its
     /// mean.
     pub values: Vec<f64>,
     /// The features as they stand in the data, where there are at most [`MOST_CELLS`]; else empty.
@@ -65,7 +65,7 @@ pub enum Looks {
         width: usize,
         /// Pixels in a column.
         height: usize,
-        /// Values of a pixel: 1 for grey, 3 for red, green and blue.
+        /// Values of a pixel: 1 for gray, 3 for red, green and blue.
         channels: usize,
     },
     /// Features with these names.
@@ -103,7 +103,7 @@ pub fn samples(title: &str, caption: &str, looks: &Looks, classes: &[ClassSample
     match looks {
         Looks::Picture { width, height, .. } => {
             heads(&mut page, left);
-            let place = Pictures { size: [*width, *height], left, block, most, decimals };
+            let place = ImageRows { size: [*width, *height], left, block, most, decimals };
             place.draw(&mut page, classes);
         }
         Looks::Features(names) => {
@@ -145,17 +145,17 @@ fn class_name(scene: &mut Scene, name: &str, middle: f64) {
 }
 
 /// Rows as pictures.
-struct Pictures {
+struct ImageRows {
     size: [usize; 2],
     left: [f64; 2],
     block: f64,
-    /// Pictures beside each other.
+    /// ImageRows beside each other.
     most: usize,
     /// Of confidences.
     decimals: usize,
 }
 
-impl Pictures {
+impl ImageRows {
     fn draw(&self, page: &mut Page, classes: &[ClassSamples]) {
         let [columns, rows] = self.size.map(|n| n as f64);
         let cell = (self.block / self.most as f64).min(112.0);
@@ -184,15 +184,15 @@ impl Pictures {
     }
 }
 
-/// Grey, or in colours where there are three values for each pixel.
+/// Gray, or in colors where there are three values for each pixel.
 fn picture(values: &[f64], [columns, rows]: [usize; 2]) -> Raster {
     let level = |v: f64| (v.clamp(0.0, 1.0) * 255.0).round() as u8;
     let channels = values.len() / (columns * rows).max(1);
     let pixel = |p: &[f64]| match *p {
         [red, green, blue] => [level(red), level(green), level(blue), 255],
         _ => {
-            let grey = level(p.first().copied().unwrap_or(0.0));
-            [grey, grey, grey, 255]
+            let gray = level(p.first().copied().unwrap_or(0.0));
+            [gray, gray, gray, 255]
         }
     };
     let rgba = values.chunks_exact(channels.max(1)).flat_map(pixel);

@@ -1,9 +1,9 @@
 //! What a figure is made of, before it is SVG or pixels: shapes with styles, in pixels of the SVG, y down.
 
-use super::colour::Paint;
+use super::color::Paint;
 use super::font;
 
-/// The colour inside.
+/// The color inside.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fill {
     pub paint: Paint,
@@ -95,7 +95,7 @@ pub(super) struct Text {
     pub paint: Paint,
     /// Upwards instead of to the right.
     pub upwards: bool,
-    /// With a rim in the colour of the ground, over whatever is there.
+    /// With a rim in the color of the ground, over whatever is there.
     pub halo: bool,
 }
 
@@ -117,7 +117,7 @@ impl Text {
         Text { anchor, ..self }
     }
 
-    /// In another colour.
+    /// In another color.
     pub fn paint(self, paint: Paint) -> Text {
         Text { paint, ..self }
     }

@@ -1,6 +1,6 @@
 //! A scene as SVG: one file that is right on light and on dark ground.
 //!
-//! Colours are attributes, those of the light theme; a style sheet inside puts the dark ones in their place where the viewer
+//! Colors are attributes, those of the light theme; a style sheet inside puts the dark ones in their place where the viewer
 //! prefers them, so that programs without style sheets show the light figure. Names of classes and clips begin with
 //! a hash of the drawing: several figures in one page do not meet, and the same figure twice means the same.
 
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
-use super::colour::{Paint, Theme};
+use super::color::{Paint, Theme};
 use super::font::FAMILY;
 use super::png;
 use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
@@ -37,7 +37,7 @@ fn escaped(text: &str) -> String {
 struct Writer {
     prefix: String,
     out: String,
-    /// What the style sheet must speak of: a colour, and whether it is a line's.
+    /// What the style sheet must speak of: a color, and whether it is a line's.
     used: BTreeSet<(Paint, bool)>,
     clips: usize,
 }
@@ -64,8 +64,8 @@ impl Writer {
         );
         for &(paint, line) in &self.used {
             let (letter, property) = if line { ('k', "stroke") } else { ('f', "fill") };
-            let (name, colour) = (paint.name(), paint.css(Theme::Dark));
-            head.push_str(&format!(".{}{letter}-{name}{{{property}:{colour}}}", self.prefix));
+            let (name, color) = (paint.name(), paint.css(Theme::Dark));
+            head.push_str(&format!(".{}{letter}-{name}{{{property}:{color}}}", self.prefix));
         }
         head + "}</style>\n" + &self.out + "</svg>\n"
     }

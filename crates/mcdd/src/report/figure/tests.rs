@@ -93,8 +93,8 @@ fn all() -> Vec<(String, Figure)> {
         out.push((format!("lines {series}"), lines("Lines", "Caption.", &names(series), &panels).unwrap()));
     }
     let few = Looks::Features(names(8));
-    let [grey, colour] = [1, 3].map(|channels| Looks::Picture { width: 8, height: 8, channels });
-    for looks in [grey, colour, few, Looks::Features(vec!["f".into(); 128])] {
+    let [gray, color] = [1, 3].map(|channels| Looks::Picture { width: 8, height: 8, channels });
+    for looks in [gray, color, few, Looks::Features(vec!["f".into(); 128])] {
         out.push((format!("samples {looks:?}"), sample_figure(&looks)));
     }
     out
@@ -125,7 +125,7 @@ fn svg_is_well_formed_and_without_nan() {
         assert_eq!(document.root_element().tag_name().name(), "svg");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
         assert_eq!(svg, figure.clone().svg());
-        // Every class that is used has a colour for dark ground.
+        // Every class that is used has a color for dark ground.
         let style = document.descendants().find(|n| n.has_tag_name("style")).unwrap().text().unwrap().to_owned();
         for class in document.descendants().filter_map(|n| n.attribute("class")).flat_map(|c| c.split(' ')) {
             assert!(style.contains(&format!(".{class}{{")), "{name}: {class}");

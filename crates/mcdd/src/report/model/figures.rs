@@ -126,7 +126,7 @@ impl Report {
             (i + 1, place([*kept as f64, self.rows as f64, *taken as f64, s.rows as f64]).map(|v| 100.0 * v))
         });
         panel.marks = marks.filter(|(_, at)| at.iter().all(|v| v.is_finite())).collect();
-        // The colours of the sets are those of the other figures; known rows have no curve of their own.
+        // The colors of the sets are those of the other figures; known rows have no curve of their own.
         let mut names = self.series();
         names[0].clear();
         let caption = format!("{} The mark is the threshold. {}", self.caption(), self.positions[self.used].sentence);
@@ -164,9 +164,9 @@ impl Report {
         let losses = self
             .training
             .iter()
-            .flat_map(|t| [line(0, &t.epochs, &t.loss, 1.0), line(1, &t.epochs, &t.held_out_loss, 1.0)]);
+            .flat_map(|t| [line(0, &t.epochs, &t.loss, 1.0), line(1, &t.epochs, &t.validation_loss, 1.0)]);
         let mut all: Vec<f64> =
-            self.training.iter().flat_map(|t| t.loss.iter().chain(&t.held_out_loss).copied()).collect();
+            self.training.iter().flat_map(|t| t.loss.iter().chain(&t.validation_loss).copied()).collect();
         all.sort_by(f64::total_cmp);
         // A first epoch that is far above all others does not rule the axis.
         let (low, high) = (all[0].min(0.0), all[((all.len() - 1) as f64 * 0.98) as usize]);
@@ -197,9 +197,9 @@ impl Report {
         // A class without a mean is drawn with one that is not seen.
         let away = [self.plane.view.corner[0] - 10.0 * self.plane.view.side, self.plane.view.corner[1]];
         let sphere =
-            |c: &super::Class| Sphere { centre: c.mean.unwrap_or(away), radius: c.circle.filter(|_| c.mean.is_some()) };
+            |c: &super::Class| Sphere { center: c.mean.unwrap_or(away), radius: c.circle.filter(|_| c.mean.is_some()) };
         let spheres =
-            if one { vec![Sphere { centre: away, radius: None }] } else { self.classes.iter().map(sphere).collect() };
+            if one { vec![Sphere { center: away, radius: None }] } else { self.classes.iter().map(sphere).collect() };
         let space = LatentSpace {
             title: String::new(),
             note: String::new(),

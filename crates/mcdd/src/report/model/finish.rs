@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::best::Lowest;
 use super::gather::{Gather, MOST_CLASSES, Row};
-use super::picture::Pictures;
+use super::picture::ImageRows;
 use super::plane::{Projection, distance};
 use super::{About, Class, Group, Plane, Point, Report, Trained, Worth, curves, percent};
+use crate::compute::pool::Pool;
 use crate::data::sets::thousands;
 use crate::error::Result;
 use crate::head::{HeadConfig, Loop};
 use crate::model::Model;
-use crate::net::cpu::pool::Pool;
 use crate::report::figure::{self, Sphere, View};
 use crate::report::html::name;
 
@@ -82,8 +82,8 @@ impl Gather<'_> {
         (about.title, about.data) = (name(&about.title), name(&about.data));
         about.notices.iter_mut().for_each(|n| *n = shortened(n));
         let sets: Vec<_> = self.sets.iter().map(|s| (s.name.clone(), s.levels.clone())).collect();
-        let labelled = !self.right.is_empty();
-        let positions = self.thresholds.positions(&self.levels, &sets, labelled);
+        let labeled = !self.right.is_empty();
+        let positions = self.thresholds.positions(&self.levels, &sets, labeled);
         let unknown: Vec<&[f64]> = self.sets.iter().map(|s| &s.confidence[..]).collect();
         let histogram = curves::histogram(&self.confidence, &unknown, positions[self.thresholds.used].threshold);
         let measured = self.sets.iter().map(|s| curves::set(&s.name, &self.confidence, &s.confidence));
@@ -91,7 +91,7 @@ impl Gather<'_> {
         let risk = curves::risk(&self.confidence[..self.right.len()], &self.right);
         let reliability = curves::reliability(&self.probability, &self.right);
         let right = self.right.iter().filter(|r| **r).count();
-        let accuracy = labelled.then(|| percent(right as f64 / self.right.len() as f64));
+        let accuracy = labeled.then(|| percent(right as f64 / self.right.len() as f64));
         let mut classes = classes(model);
         for ([kind, said, _], n) in &self.counts {
             let Some(class) = classes.get_mut(*kind) else { continue };
@@ -145,7 +145,7 @@ impl Gather<'_> {
     }
 
     /// The rows to show, and which of them are worth looking at and why.
-    fn into_rows(self) -> (Shown, Vec<Chosen>, Option<Pictures>) {
+    fn into_rows(self) -> (Shown, Vec<Chosen>, Option<ImageRows>) {
         let mut shown = Shown::default();
         let mut groups = Vec::new();
         let mut samples: Vec<Row> = self.sample.into_iter().flat_map(Lowest::into_items).collect();
@@ -257,19 +257,19 @@ fn plane(model: &Model, shown: &Shown, classes: &mut [Class]) -> (Plane, Vec<[f6
     let real = if model.classes().len() > MOST_CLASSES { MOST_CLASSES - 1 } else { classes.len() };
     for (k, mean) in means(model, real, &latents, latent, shown).into_iter().enumerate() {
         let Some(mean) = mean else { continue };
-        let centre = projection.place(&mean);
+        let center = projection.place(&mean);
         let of = || latents.iter().enumerate().filter(|(i, _)| shown.class(*i) == Some(k));
         let away = of().map(|(_, z)| distance(z, &mean)).collect();
-        let seen = of().map(|(_, z)| projection.place(z)).map(|[x, y]| libm::hypot(x - centre[0], y - centre[1]));
+        let seen = of().map(|(_, z)| projection.place(z)).map(|[x, y]| libm::hypot(x - center[0], y - center[1]));
         classes[k].radius = within(away);
         classes[k].circle = within(seen.collect());
-        classes[k].mean = Some(near(centre));
+        classes[k].mean = Some(near(center));
     }
     let places: Vec<[f64; 2]> = latents.iter().map(|z| near(projection.place(z))).collect();
     let points: Vec<figure::Point> =
         places.iter().zip(&shown.rows).map(|(&at, r)| figure::Point { at, class: (r.set == 0).then_some(0) }).collect();
     let spheres: Vec<Sphere> =
-        classes.iter().filter_map(|c| Some(Sphere { centre: c.mean?, radius: c.circle })).collect();
+        classes.iter().filter_map(|c| Some(Sphere { center: c.mean?, radius: c.circle })).collect();
     let circles = match spheres.is_empty() {
         true => "",
         false => {
@@ -347,8 +347,8 @@ fn training(model: &Model) -> Vec<Trained> {
         let finite = |v: f64| short(if v.is_finite() { v } else { 0.0 }, 5);
         Some(Trained {
             loss: epochs.iter().map(|e| finite(e.loss)).collect(),
-            held_out_loss: epochs.iter().map(|e| finite(e.held_out_loss)).collect(),
-            accuracy: epochs.iter().filter_map(|e| e.held_out_accuracy.map(finite)).collect(),
+            validation_loss: epochs.iter().map(|e| finite(e.validation_loss)).collect(),
+            accuracy: epochs.iter().filter_map(|e| e.validation_accuracy.map(finite)).collect(),
             epochs: epochs.iter().map(|e| e.epoch + 1).collect(),
         })
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::best::Lowest;
-use super::picture::Pictures;
+use super::picture::ImageRows;
 use super::positions::{Levels, Thresholds};
 use crate::error::Result;
 use crate::model::{Model, Predictions};
@@ -79,9 +79,9 @@ pub struct Gather<'a> {
     pub(super) model: &'a Model,
     pub(super) thresholds: Thresholds,
     seed: u64,
-    pub(super) pictures: Option<Pictures>,
+    pub(super) pictures: Option<ImageRows>,
     pub(super) confidence: Vec<f64>,
-    /// Whether labelled rows were put in their class, and with what probability.
+    /// Whether labeled rows were put in their class, and with what probability.
     pub(super) right: Vec<bool>,
     pub(super) probability: Vec<f64>,
     pub(super) levels: Levels,
@@ -102,7 +102,7 @@ impl<'a> Gather<'a> {
     /// # Errors
     /// If the share is none.
     pub fn new(model: &'a Model, tpr: f64, sets: usize, seed: u64) -> Result<Gather<'a>> {
-        let pictures = Pictures::of(model.schema());
+        let pictures = ImageRows::of(model.schema());
         let groups = model.classes().len().clamp(1, MOST_CLASSES);
         let each = if groups <= 10 { 3 } else { 1 };
         let known = most(KNOWN, model.schema().width(), pictures.as_ref());
@@ -188,7 +188,7 @@ impl<'a> Gather<'a> {
 }
 
 /// How many rows can be drawn, as far as the page and the memory have room.
-fn most(rows: usize, width: usize, pictures: Option<&Pictures>) -> usize {
+fn most(rows: usize, width: usize, pictures: Option<&ImageRows>) -> usize {
     let all = (KNOWN + UNKNOWN) as f64;
     let page = pictures.map_or(1.0, |p| PICTURES as f64 / (all * p.size() as f64));
     let memory = INPUTS as f64 / (all * width.max(1) as f64);

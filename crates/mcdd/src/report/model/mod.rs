@@ -125,7 +125,7 @@ pub struct Trained {
     /// Loss on training rows, epoch by epoch.
     pub loss: Vec<f64>,
     /// Loss on held-out rows.
-    pub held_out_loss: Vec<f64>,
+    pub validation_loss: Vec<f64>,
     /// Accuracy on held-out rows; empty where the method does not classify.
     pub accuracy: Vec<f64>,
     /// The epoch of each value, from 1.
@@ -143,7 +143,7 @@ pub struct Point {
     pub row: u64,
     /// The file of an image.
     pub file: Option<String>,
-    /// The class whose colour it has: that of its label, or what the model says where it has none.
+    /// The class whose color it has: that of its label, or what the model says where it has none.
     pub class: Option<usize>,
     /// Its label.
     pub label: Option<String>,

@@ -3,7 +3,7 @@
 const R = JSON.parse($('data').textContent);
 let at = R.used;
 const now = () => R.positions[at];
-const labelled = R.accuracy !== null;
+const labeled = R.accuracy !== null;
 const live = [];
 const rowsOf = n => n === 1 ? '1 row' : `${thousands(n)} rows`;
 const signed = (v, digits) => (v < 0 ? '−' : '+') + Math.abs(v).toFixed(digits);
@@ -25,8 +25,8 @@ function picture(p) {
   const pen = canvas.getContext('2d'), image = pen.createImageData(width, height);
   const level = (i) => 17 * (i % 2 ? bytes.charCodeAt(i >> 1) & 15 : bytes.charCodeAt(i >> 1) >> 4);
   for (let i = 0; i < width * height; i++) {
-    const colour = [0, 1, 2].map((c) => level(i * channels + (channels === 3 ? c : 0)));
-    image.data.set([...colour, 255], 4 * i);
+    const color = [0, 1, 2].map((c) => level(i * channels + (channels === 3 ? c : 0)));
+    image.data.set([...color, 255], 4 * i);
   }
   pen.putImageData(image, 0, 0);
   return canvas;
@@ -59,7 +59,7 @@ function tiles() {
   tile('kept', ['of known rows kept'], () => now().kept + '%', () => of(now().counts[0], R.rows));
   R.sets.forEach((s, i) => tile(`rejected-${i}`, ['rejected of ', bdi(s.name)], () => now().rejected[i] + '%',
     () => of(s.rows - now().counts[2][i], s.rows)));
-  if (labelled) {
+  if (labeled) {
     tile('right', ['of kept known rows right'], () => now().right === null ? '–' : now().right + '%',
       () => of(now().counts[1], now().counts[0]));
     const value = el('b', null, R.accuracy + '%');
@@ -128,7 +128,7 @@ function detection() {
 }
 
 function classification() {
-  if (!labelled) return;
+  if (!labeled) return;
   const place = section('classification').querySelector('.charts');
   const most = Math.max(0.01, ...R.risk.map(p => p[1]));
   chart(place, { title: 'Risk against coverage', xName: 'known rows kept', yName: 'wrong among kept', x: [0, 1], y: [0, Math.min(1, most * 1.15)], shareX: true, shareY: true,
@@ -157,7 +157,7 @@ function confusion() {
   const row = (k, i) => k.rows ? el('tr', { class: i === firstSet ? 'first-set' : null }, el('th', null, bdi(k.name)), ...cells[i]) : null;
   const all = kinds.map(row), body = [...all.filter((_, i) => !kinds[i].unknown), ...all.filter((_, i) => kinds[i].unknown)];
   $('confusion').querySelector('.wide').append(el('table', null, el('thead', null, head), el('tbody', null, ...body)));
-  $('confusion-note').textContent = `Rows, at the threshold of the slider. Blue is right, orange is wrong, grey are known rows that are rejected${R.sets.length ? '; below the line are rows that should be unknown' : ''}.`;
+  $('confusion-note').textContent = `Rows, at the threshold of the slider. Blue is right, orange is wrong, gray are known rows that are rejected${R.sets.length ? '; below the line are rows that should be unknown' : ''}.`;
   live.push(() => {
     const sums = kinds.map(() => columns.concat('').map(() => 0));
     for (const [kind, said, level, n] of R.counts) sums[kind][known(level) ? said : columns.length] += n;
@@ -166,9 +166,9 @@ function confusion() {
       cell.textContent = n ? thousands(n) : '·';
       cell.className = n ? '' : 'zero';
       const right = kind.unknown ? rejected : rejected || (kind.bare && R.classifies) ? null : R.classifies ? i === j : true;
-      const colour = right === null ? 'var(--mut)' : right ? 'var(--s0)' : 'var(--s1)';
+      const color = right === null ? 'var(--mut)' : right ? 'var(--s0)' : 'var(--s1)';
       const strength = n ? 8 + 42 * n / Math.max(1, kind.rows) : 0;
-      cell.style.background = `color-mix(in srgb, ${colour} ${strength.toFixed(0)}%, var(--bg))`;
+      cell.style.background = `color-mix(in srgb, ${color} ${strength.toFixed(0)}%, var(--bg))`;
     }));
   });
 }
@@ -177,7 +177,7 @@ function perClass() {
   if (!R.classes.some(c => c.rows)) return;
   const box = section('classes');
   const sigma = R.classes.some(c => c.sigma !== null), radius = R.classes.some(c => c.radius !== null);
-  const head = ['class', 'rows', labelled && 'accuracy', 'kept', labelled && 'right of kept', sigma && 'sigma', radius && 'radius'].filter(Boolean);
+  const head = ['class', 'rows', labeled && 'accuracy', 'kept', labeled && 'right of kept', sigma && 'sigma', radius && 'radius'].filter(Boolean);
   const rows = R.classes.map((c, k) => {
     if (!c.rows) return null;
     const kept = el('td'), right = el('td');
@@ -189,7 +189,7 @@ function perClass() {
       kept.textContent = percent(n / c.rows);
       right.textContent = n ? percent(good / n) : '–';
     });
-    const parts = [el('th', null, bdi(c.name)), el('td', null, thousands(c.rows)), labelled ? el('td', null, percent(c.right / c.rows)) : null, kept, labelled ? right : null,
+    const parts = [el('th', null, bdi(c.name)), el('td', null, thousands(c.rows)), labeled ? el('td', null, percent(c.right / c.rows)) : null, kept, labeled ? right : null,
       sigma ? el('td', null, number(c.sigma)) : null, radius ? el('td', null, number(c.radius)) : null];
     return el('tr', null, ...parts);
   });

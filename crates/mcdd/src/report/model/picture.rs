@@ -11,7 +11,7 @@ const LEAST: usize = 8;
 const MOST: usize = 32;
 
 /// How the inputs of a row become a picture.
-pub(super) struct Pictures {
+pub(super) struct ImageRows {
     /// For each value of the picture its input, mean and deviation; none where it was the same in all training rows.
     values: Vec<Option<(usize, f64, f64)>>,
     width: usize,
@@ -23,16 +23,16 @@ pub(super) struct Pictures {
     range: Option<(f64, f64)>,
 }
 
-impl Pictures {
+impl ImageRows {
     /// None where the columns do not look like pixels.
-    pub fn of(schema: &Schema) -> Option<Pictures> {
+    pub fn of(schema: &Schema) -> Option<ImageRows> {
         if let Some(spec) = &schema.image {
             let (width, height, channels) = (spec.width, spec.height, spec.channels);
             let of = |c: usize| (f64::from(spec.mean[c]), f64::from(spec.std[c]));
             let value = |i: usize| Some((i, of(i % channels).0, of(i % channels).1));
             let values = (0..width * height * channels).map(value).collect();
             let merged = width.max(height).div_ceil(MOST);
-            return Some(Pictures { values, width, height, channels, merged, range: Some((0.0, 1.0)) });
+            return Some(ImageRows { values, width, height, channels, merged, range: Some((0.0, 1.0)) });
         }
         let side = (LEAST..=4096).find(|s| s * s >= schema.columns.len())?;
         let alike = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit() || "_-x:.".contains(c)).to_owned();
@@ -50,7 +50,7 @@ impl Pictures {
             });
             at += column.kind.width();
         }
-        Some(Pictures { values, width: side, height: side, channels: 1, merged: side.div_ceil(MOST), range: None })
+        Some(ImageRows { values, width: side, height: side, channels: 1, merged: side.div_ceil(MOST), range: None })
     }
 
     /// Width, height and values of a pixel of what is shown.
@@ -106,21 +106,21 @@ mod tests {
         let table = digits();
         let rows: Vec<usize> = (0..table.rows()).collect();
         let (schema, _) = Schema::fit(&table, &rows).unwrap();
-        let pictures = Pictures::of(&schema).unwrap();
+        let pictures = ImageRows::of(&schema).unwrap();
         assert_eq!((pictures.shape(), pictures.size()), ([8, 8, 1], 44));
         let x = schema.transform(&table, None).unwrap();
         let all: Vec<&[f32]> = x.chunks_exact(schema.width()).collect();
         let packed = BASE64_STANDARD.decode(&pictures.draw(&all)[0]).unwrap();
-        let greys: Vec<u8> = packed.iter().flat_map(|b| [b >> 4, b & 15]).collect();
-        for (column, grey) in table.columns.iter().zip(greys) {
+        let grays: Vec<u8> = packed.iter().flat_map(|b| [b >> 4, b & 15]).collect();
+        for (column, gray) in table.columns.iter().zip(grays) {
             let crate::data::Column::Number(values) = column else { panic!() };
-            assert!((values[0] / 16.0 * 15.0 - f64::from(grey)).abs() < 0.51, "{} {grey}", values[0]);
+            assert!((values[0] / 16.0 * 15.0 - f64::from(gray)).abs() < 0.51, "{} {gray}", values[0]);
         }
         let mut other = schema.clone();
         other.columns[3].name = "weight".into();
-        assert!(Pictures::of(&other).is_none());
+        assert!(ImageRows::of(&other).is_none());
         other.columns.pop();
-        assert!(Pictures::of(&other).is_none());
+        assert!(ImageRows::of(&other).is_none());
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         let x: Vec<f32> = (0..2 * 70 * 70).map(|i| (i % 7 + i / 4900) as f32).collect();
         let table = Table::from_rows(&x, 4900, None::<&[&str]>).unwrap();
         let (schema, _) = Schema::fit(&table, &[0, 1]).unwrap();
-        let pictures = Pictures::of(&schema).unwrap();
+        let pictures = ImageRows::of(&schema).unwrap();
         assert_eq!(pictures.shape(), [24, 24, 1]);
         let x = schema.transform(&table, None).unwrap();
         let drawn = pictures.draw(&x.chunks_exact(schema.width()).collect::<Vec<_>>());
@@ -136,9 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn images_have_their_colours() {
+    fn images_have_their_colors() {
         let spec = ImageSpec { height: 1, width: 2, channels: 3, mean: vec![0.5; 3], std: vec![0.25; 3] };
-        let pictures = Pictures::of(&Schema::of_images(spec)).unwrap();
+        let pictures = ImageRows::of(&Schema::of_images(spec)).unwrap();
         assert_eq!(pictures.shape(), [2, 1, 3]);
         let drawn = pictures.draw(&[&[-2.0, 2.0, -2.0, 2.0, -2.0, -2.0]]);
         assert_eq!(BASE64_STANDARD.decode(&drawn[0]).unwrap(), [0x0f, 0x0f, 0x00]);

@@ -45,11 +45,11 @@ impl Projection {
         features.sort_unstable();
         let d = features.len();
         let mut covariance = vec![0.0; d * d];
-        let mut centred = vec![0.0; d];
+        let mut centerd = vec![0.0; d];
         for row in z.chunks_exact(latent) {
-            centred.iter_mut().zip(&features).for_each(|(c, &f)| *c = number(row[f]) - means[f]);
-            for (i, a) in centred.iter().enumerate() {
-                covariance[i * d..(i + 1) * d].iter_mut().zip(&centred).for_each(|(s, b)| *s += a * b / n);
+            centerd.iter_mut().zip(&features).for_each(|(c, &f)| *c = number(row[f]) - means[f]);
+            for (i, a) in centerd.iter().enumerate() {
+                covariance[i * d..(i + 1) * d].iter_mut().zip(&centerd).for_each(|(s, b)| *s += a * b / n);
             }
         }
         let eigen = Eigen::of(&covariance, d);

@@ -45,7 +45,7 @@ impl Thresholds {
     }
 
     /// What each does, by the levels of rows.
-    pub fn positions(&self, known: &Levels, sets: &[(String, Levels)], labelled: bool) -> Vec<Position> {
+    pub fn positions(&self, known: &Levels, sets: &[(String, Levels)], labeled: bool) -> Vec<Position> {
         let position = |(i, t): (usize, &Threshold)| {
             let (kept, right) = known.up_to(i);
             let taken: Vec<usize> = sets.iter().map(|(_, levels)| levels.up_to(i).0).collect();
@@ -56,7 +56,7 @@ impl Thresholds {
                 set_for: percent(t.tpr),
                 short: t.tpr < t.wanted,
                 kept: percent(kept as f64 / known.rows as f64),
-                right: (labelled && kept > 0).then(|| percent(right as f64 / kept as f64)),
+                right: (labeled && kept > 0).then(|| percent(right as f64 / kept as f64)),
                 rejected: taken.iter().zip(sets.iter().map(|s| &s.1)).map(rejected).collect(),
                 sentence: String::new(),
                 counts: (kept, right, taken),
@@ -147,9 +147,9 @@ mod tests {
         [(0, true), (0, true), (t.used, false), (t.all.len(), true)].iter().for_each(|&(l, r)| known.add(l, r));
         let mut set = Levels::default();
         [0, t.all.len(), t.all.len()].iter().for_each(|&l| set.add(l, false));
-        let say = |sets: usize, labelled| {
+        let say = |sets: usize, labeled| {
             let sets: Vec<_> = (0..sets).map(|i| (format!("s{i}"), set.clone())).collect();
-            t.positions(&known, &sets, labelled)[t.used].sentence.clone()
+            t.positions(&known, &sets, labeled)[t.used].sentence.clone()
         };
         let right = "; 66.67% of the known rows that it keeps are put in the right class.";
         assert_eq!(say(0, false), "Keeps 75.00% of known rows.");

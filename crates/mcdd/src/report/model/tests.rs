@@ -1,11 +1,11 @@
 //! Reports on small models: their numbers by definition, and whatever a model or a table may be.
 
 use super::*;
+use crate::compute::pool::Pool;
 use crate::data::{Table, digits};
 use crate::head::HeadConfig;
 use crate::metrics;
 use crate::model::{Model, Predictions};
-use crate::net::cpu::pool::Pool;
 use crate::seed::Stream;
 use crate::train::{Preset, Settings};
 

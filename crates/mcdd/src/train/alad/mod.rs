@@ -4,16 +4,16 @@
 //! With rows `x` and codes `z` of independent standard normals, the judges learn to tell the pairs `(x, E(x))` from
 //! `(G(z), z)`, `(x, x)` from `(x, G(E(x)))`, and `(z, z)` from `(z, E(G(z)))`, each by cross-entropy; E and G learn to
 //! have them say the opposite (the form that does not saturate). A step draws codes, moves the judges, then E and G
-//! against the new judges. Rows that do not come back from `G(E(x))` are not like the training rows: see
+//! against the new judges. LabeledRows that do not come back from `G(E(x))` are not like the training rows: see
 //! `head::Alad`, which scores them by the hidden layer of the second judge.
 //!
-//! As in the paper: the three judges, their losses, spectral normalisation of the judges (here by one power iteration a
+//! As in the paper: the three judges, their losses, spectral normalization of the judges (here by one power iteration a
 //! step, see [`nets`]), and the score. As in the authors' code: Adam with a `beta1` of 0.5 (a smaller one in the settings
 //! is kept), codes of 32 features, judges' layers of 128, one hidden layer in the judges of reconstructions, and
 //! prediction with averages of the weights over the last thousand steps or so.
 //!
-//! Ours: all layers have ReLU and no dropout or batch normalisation; the judge of `(x, z)` reads both from its first
-//! layer on; the encoder is not normalised; and the learning rate is three times that of the settings, with their
+//! Ours: all layers have ReLU and no dropout or batch normalization; the judge of `(x, z)` reads both from its first
+//! layer on; the encoder is not normalized; and the learning rate is three times that of the settings, with their
 //! schedule. `docs/decisions/0004-alad.md` has the measurements. Encoder and generator have the hidden layers of the
 //! settings, the generator in reverse; the settings' latent features play no part.
 
@@ -22,24 +22,24 @@ mod shard;
 
 use self::nets::{Nets, Rule, XX, sizes};
 use self::shard::Shard;
-use super::checkpoint::{Keeper, Tensors};
+use super::checkpoint::{Checkpointer, Tensors};
 use super::optim::Optimizer;
 use super::shards::shard_rows;
-use super::{Best, Epoch, Member, Rows, Run, Select, Settings};
+use super::{Best, Epoch, LabeledRows, Member, Run, Select, Settings};
+use crate::compute::pool::{Pool, chunks};
 use crate::error::{Error, Kind, Result};
 use crate::head::Head;
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::{Predictor, Scratch};
+use crate::net::cpu::{ForwardBuffers, Predictor};
 use crate::net::{Graph, Params, autoencoder};
 use crate::seed::Stream;
 
 /// Adam's memory of the mean gradient at the most: a longer one follows a game's turns too late.
 const MOST_BETA1: f64 = 0.5;
-/// The learning rate, in units of the settings': of 0.3, 1, 3 and 10, the one with which held-out rows came back best.
+/// The learning rate, in units of the settings': of 0.3, 1, 3 and 10, the one with which validation-out rows came back best.
 const RATE: f64 = 3.0;
 /// What a step leaves of the averaged weights, once there are many steps.
 const KEEP: f64 = 0.999;
-/// Rows scored together.
+/// LabeledRows scored together.
 const BLOCK: usize = 96;
 
 /// The network that predicts: encoder, generator, and the row beside its reconstruction.
@@ -47,7 +47,7 @@ pub(super) fn graph(input: usize, settings: &Settings) -> Graph {
     autoencoder(input, &settings.hidden, sizes(settings).0)
 }
 
-/// The optimiser of all five networks.
+/// The optimizer of all five networks.
 fn optimizer(settings: &Settings) -> Optimizer {
     match settings.optimizer {
         Optimizer::Adam { beta1, beta2, eps } => Optimizer::Adam { beta1: beta1.min(MOST_BETA1), beta2, eps },
@@ -72,12 +72,12 @@ impl Game {
         let head = settings.head.build(0, graph.latent()?, &mut Stream::new(settings.seed, "alad/head"));
         let net = Params::new(graph.specs());
         let mut game = Game { nets, net, head, step: 0, history: Vec::new(), best: None };
-        game.settle();
+        game.update_centers();
         Ok(game)
     }
 
     /// Takes the averages over into what predicts.
-    fn settle(&mut self) {
+    fn update_centers(&mut self) {
         let Nets { encoder, generator, judges } = &self.nets;
         let (first, second) = self.net.data.split_at_mut(encoder.average.len());
         first.copy_from_slice(&encoder.average);
@@ -96,12 +96,12 @@ impl Game {
     }
 
     /// The mean reconstruction error of rows, with the weights that predict.
-    fn look(&self, graph: &Graph, rows: Rows, pool: &Pool) -> Result<f64> {
+    fn validate(&self, graph: &Graph, rows: LabeledRows, pool: &Pool) -> Result<f64> {
         let net = Predictor::new(graph, &self.net)?;
         let mut errors = vec![0.0; rows.y.len()];
         pool.split(chunks(&mut errors, BLOCK), |i, errors| {
             let x = &rows.x[i * BLOCK * graph.input..][..errors.len() * graph.input];
-            let mut scratch = Scratch::default();
+            let mut scratch = ForwardBuffers::default();
             let z = net.latents(x, &mut scratch);
             for (error, z) in errors.iter_mut().zip(z.chunks_exact(2 * graph.input)) {
                 *error = -self.head.score(z, &mut [], &mut []);
@@ -113,12 +113,12 @@ impl Game {
     }
 
     /// Adds a finished epoch to the history.
-    fn record(&mut self, loss: f64, held_out_loss: f64) -> Epoch {
+    fn record(&mut self, loss: f64, validation_loss: f64) -> Epoch {
         let epoch = self.history.len();
-        let record = Epoch { epoch, loss, held_out_loss, held_out_accuracy: None };
+        let record = Epoch { epoch, loss, validation_loss, validation_accuracy: None };
         self.history.push(record);
-        if self.best.as_ref().is_none_or(|b| held_out_loss < b.loss) {
-            self.best = Some(self.snapshot(epoch, held_out_loss));
+        if self.best.as_ref().is_none_or(|b| validation_loss < b.loss) {
+            self.best = Some(self.snapshot(epoch, validation_loss));
         }
         record
     }
@@ -130,7 +130,7 @@ impl Game {
         settings.patience.is_some_and(|patience| since >= patience)
     }
 
-    fn save(&mut self, keeper: &mut Keeper, done: bool) -> Result<()> {
+    fn save(&mut self, checkpointer: &mut Checkpointer, done: bool) -> Result<()> {
         let mut tensors = Tensors::new();
         for (name, net) in self.nets.named() {
             let net = &*net;
@@ -139,12 +139,12 @@ impl Game {
             tensors.push((format!("{name}.average"), &net.average));
             tensors.extend(net.norms.iter().enumerate().map(|(i, n)| (format!("{name}.norm{i}"), &n.left[..])));
         }
-        keeper.write(self.step, &self.history, self.best.as_ref(), done, tensors)
+        checkpointer.write(self.step, &self.history, self.best.as_ref(), done, tensors)
     }
 
     /// Takes up the last checkpoint, if there is one; says whether the run was over.
-    fn resume(&mut self, keeper: &Keeper, pool: &Pool) -> Result<bool> {
-        let Some(mut found) = keeper.read()? else { return Ok(false) };
+    fn resume(&mut self, checkpointer: &Checkpointer, pool: &Pool) -> Result<bool> {
+        let Some(mut found) = checkpointer.read()? else { return Ok(false) };
         for (name, net) in self.nets.named() {
             found.fill(&format!("{name}.raw"), &mut net.raw.data)?;
             found.fill(&format!("{name}.first"), &mut net.state.first)?;
@@ -158,7 +158,7 @@ impl Game {
         self.best = found.best(|epoch, loss| self.snapshot(epoch, loss))?;
         self.step = found.step;
         self.history = found.history;
-        self.settle();
+        self.update_centers();
         Ok(found.done)
     }
 }
@@ -173,7 +173,7 @@ struct Outcome {
 
 /// Plays the steps; holds their buffers.
 struct Table<'a> {
-    data: Rows<'a>,
+    data: LabeledRows<'a>,
     width: usize,
     code: usize,
     codes: Vec<f32>,
@@ -181,7 +181,7 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn new(data: Rows<'a>, batch: usize, width: usize, code: usize, nets: &Nets) -> Table<'a> {
+    fn new(data: LabeledRows<'a>, batch: usize, width: usize, code: usize, nets: &Nets) -> Table<'a> {
         let count = batch.div_ceil(shard_rows(batch));
         Table { data, width, code, codes: Vec::new(), shards: vec![Shard::new(nets); count] }
     }
@@ -203,7 +203,7 @@ impl<'a> Table<'a> {
                 s.z.clear();
                 s.z.extend(&codes[mine.start * code..mine.end * code]);
                 s.play(before, width, code);
-                s.judge(before, rows.len());
+                s.evaluate(before, rows.len());
             }
         });
         for (k, judge) in nets.judges.iter_mut().enumerate() {
@@ -225,34 +225,34 @@ impl<'a> Table<'a> {
 pub(super) fn fit_member(
     graph: &Graph,
     settings: &Settings,
-    train: Rows,
-    held: Rows,
+    train: LabeledRows,
+    validation: LabeledRows,
     member: usize,
-    mut keeper: Option<Keeper>,
+    mut checkpointer: Option<Checkpointer>,
     run: &Run,
     pool: &Pool,
 ) -> Result<Member> {
     let mut game = Game::new(graph, settings, member, pool)?;
     let mut done = false;
-    if let Some(keeper) = keeper.as_ref().filter(|_| run.resume) {
-        done = game.resume(keeper, pool)?;
-        game.history.iter().for_each(|e| run.watch.epoch(member, e));
+    if let Some(checkpointer) = checkpointer.as_ref().filter(|_| run.resume) {
+        done = game.resume(checkpointer, pool)?;
+        game.history.iter().for_each(|e| run.callback.epoch(member, e));
     }
     let batch = settings.batch.min(train.y.len()).max(1);
     let mut table = Table::new(train, batch, graph.input, sizes(settings).0, &game.nets);
     let mut interrupted = false;
     while !done && game.history.len() < settings.epochs {
         let loss = epoch(&mut game, &mut table, settings, member, batch, run, pool)?;
-        game.settle();
+        game.update_centers();
         let Some(loss) = loss else {
             interrupted = true;
             break;
         };
-        let held_out_loss = game.look(graph, held, pool)?;
-        run.watch.epoch(member, &game.record(loss, held_out_loss));
+        let validation_loss = game.validate(graph, validation, pool)?;
+        run.callback.epoch(member, &game.record(loss, validation_loss));
         done = game.stale(settings) || game.history.len() == settings.epochs;
-        if let Some(keeper) = &mut keeper {
-            game.save(keeper, done)?;
+        if let Some(checkpointer) = &mut checkpointer {
+            game.save(checkpointer, done)?;
         }
     }
     let mut kept = game.history.len().checked_sub(1);
@@ -269,7 +269,7 @@ pub(super) fn fit_member(
     Ok(Member { net: game.net, head: game.head, history: game.history, epoch: kept, interrupted })
 }
 
-/// One pass over the rows: their mean reconstruction error on the way, or none if the watcher has stopped it.
+/// One pass over the rows: their mean reconstruction error on the way, or none if the validator has stopped it.
 fn epoch(
     game: &mut Game,
     table: &mut Table,
@@ -299,7 +299,7 @@ fn epoch(
             return Err(Error::new(Kind::Diverged, what).hint("lower --lr"));
         }
         loss += here.error * rows.len() as f64;
-        if run.watch.stop() {
+        if run.callback.stop() {
             return Ok(None);
         }
     }

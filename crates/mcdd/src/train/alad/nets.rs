@@ -1,9 +1,9 @@
-//! The five networks of the game, and spectral normalisation.
+//! The five networks of the game, and spectral normalization.
 
+use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::head::HeadConfig;
 use crate::net::cpu::Engine;
-use crate::net::cpu::pool::Pool;
 use crate::net::{Graph, Params, mlp};
 use crate::seed::Stream;
 use crate::train::Settings;
@@ -93,13 +93,13 @@ pub(super) struct Rule<'a> {
 
 /// One network.
 pub(super) struct Net {
-    /// What the optimiser moves.
+    /// What the optimizer moves.
     pub raw: Params,
     /// What the engine runs: the same, its weights divided by their norms.
     pub used: Params,
     pub engine: Engine,
     pub state: State,
-    /// Of each weight; none where nothing is normalised.
+    /// Of each weight; none where nothing is normalized.
     pub norms: Vec<Norm>,
     /// The moving average of `used`.
     pub average: Vec<f32>,
@@ -109,13 +109,13 @@ pub(super) struct Net {
 impl Net {
     pub(super) fn new(
         graph: &Graph,
-        normalised: bool,
+        normalized: bool,
         optimizer: &Optimizer,
         seed: &mut Stream,
         pool: &Pool,
     ) -> Result<Net> {
         let raw = graph.init(seed);
-        let weights = raw.specs().iter().enumerate().filter(|(_, s)| normalised && s.shape.len() == 2);
+        let weights = raw.specs().iter().enumerate().filter(|(_, s)| normalized && s.shape.len() == 2);
         let mut norms: Vec<Norm> = weights.map(|(i, s)| Norm::new(i, s.shape[1], s.shape[0], seed)).collect();
         for norm in &mut norms {
             (1..FIRST_ITERATIONS).for_each(|_| norm.iterate(raw.get(norm.weight)));
@@ -162,7 +162,7 @@ impl Net {
     /// One step along these gradients of `used`.
     pub fn update<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>, rule: &Rule, pool: &Pool) {
         self.collect(parts);
-        // The length of a weight that is normalised means nothing, and needs no penalty.
+        // The length of a weight that is normalized means nothing, and needs no penalty.
         let decay = if self.norms.is_empty() { rule.decay } else { 0.0 };
         let gradient = std::slice::from_ref(&self.gradient);
         update(rule.optimizer, rule.rate, decay, rule.step, &mut self.raw, gradient, &mut self.state, pool);
@@ -188,9 +188,9 @@ pub(super) struct Nets {
 impl Nets {
     pub fn new(input: usize, settings: &Settings, optimizer: &Optimizer, member: usize, pool: &Pool) -> Result<Nets> {
         let (code, features) = sizes(settings);
-        let net = |name: &str, graph: Graph, normalised| {
+        let net = |name: &str, graph: Graph, normalized| {
             let mut seed = Stream::new(settings.seed, &format!("alad/init/{name}/{member}"));
-            Net::new(&graph, normalised, optimizer, &mut seed, pool)
+            Net::new(&graph, normalized, optimizer, &mut seed, pool)
         };
         let back: Vec<usize> = settings.hidden.iter().rev().copied().collect();
         Ok(Nets {

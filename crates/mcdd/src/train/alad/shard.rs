@@ -6,7 +6,7 @@ use crate::net::cpu::{Pass, join};
 /// Buffers, gradients and losses of some rows.
 #[derive(Clone, Default)]
 pub(super) struct Shard {
-    /// Rows of the table, and as many codes.
+    /// LabeledRows of the table, and as many codes.
     pub x: Vec<f32>,
     pub z: Vec<f32>,
     rows: usize,
@@ -61,7 +61,7 @@ impl Shard {
     }
 
     /// The judges' losses and gradients: `log D(real) + log(1 - D(other))` for each.
-    pub fn judge(&mut self, nets: &Nets, batch: usize) {
+    pub fn evaluate(&mut self, nets: &Nets, batch: usize) {
         self.judges_loss = 0.0;
         let buffers = self.judges.iter_mut().zip(&self.pairs).zip(&mut self.judged);
         for (((pass, pairs), gradient), net) in buffers.zip(&nets.judges) {

@@ -2,7 +2,7 @@ use super::nets::{Net, XZ, ZZ};
 use super::*;
 use crate::head::HeadConfig;
 use crate::train::optim::Schedule;
-use crate::train::{Examples, Preset, Quiet, Watch, fit};
+use crate::train::{Callback, Examples, NoCallback, Preset, fit};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn settings() -> Settings {
@@ -16,28 +16,28 @@ fn settings() -> Settings {
     }
 }
 
-/// Rows around two points, `(3, 0, ...)` and `(-3, 0, ...)` or, if `far`, around `(0, 9, ...)`.
+/// LabeledRows around two points, `(3, 0, ...)` and `(-3, 0, ...)` or, if `far`, around `(0, 9, ...)`.
 fn blobs(n: usize, far: bool, name: &str) -> Vec<f32> {
     let mut seed = Stream::new(5, name);
-    let centre = |row: usize, column: usize| match (far, column) {
+    let center = |row: usize, column: usize| match (far, column) {
         (false, 0) => 3.0 - 6.0 * (row % 2) as f32,
         (true, 1) => 9.0,
         _ => 0.0,
     };
-    (0..n * 6).map(|i| centre(i / 6, i % 6) + 0.5 * seed.normal() as f32).collect()
+    (0..n * 6).map(|i| center(i / 6, i % 6) + 0.5 * seed.normal() as f32).collect()
 }
 
 fn train(settings: &Settings, run: &Run) -> Result<Member> {
-    let (x, held) = (blobs(700, false, "train"), blobs(100, false, "held"));
+    let (x, validation) = (blobs(700, false, "train"), blobs(100, false, "validation"));
     let graph = graph(6, settings);
-    let (train, held) = (Rows { x: &x, y: &[0; 700] }, Rows { x: &held, y: &[0; 100] });
-    fit(&graph, settings, 0, Examples::Rows(train), Examples::Rows(held), None, run)
+    let (train, validation) = (LabeledRows { x: &x, y: &[0; 700] }, LabeledRows { x: &validation, y: &[0; 100] });
+    fit(&graph, settings, 0, Examples::Rows(train), Examples::Rows(validation), None, run)
         .map(|mut members| members.remove(0))
 }
 
 fn confidences(settings: &Settings, member: &Member, x: &[f32]) -> Vec<f64> {
     let net = Predictor::new(&graph(6, settings), &member.net).unwrap();
-    let mut scratch = Scratch::default();
+    let mut scratch = ForwardBuffers::default();
     let z = net.latents(x, &mut scratch);
     z.chunks_exact(12).map(|z| member.head.score(z, &mut [], &mut [])).collect()
 }
@@ -110,7 +110,7 @@ fn gradients_match_finite_differences() {
     let mut shard = Shard::new(&nets);
     (shard.x, shard.z) = (normal(rows * width), normal(rows * code));
     shard.play(&nets, width, code);
-    shard.judge(&nets, rows);
+    shard.evaluate(&nets, rows);
     let judged = shard.judged.clone();
     shard.deceive(&nets, rows, width, code);
 
@@ -155,7 +155,7 @@ fn judges_stay_at_a_spectral_norm_of_one() {
     let pool = Pool::new(1);
     let mut game = Game::new(&graph(6, &settings), &settings, 0, &pool).unwrap();
     let x = blobs(700, false, "train");
-    let mut table = Table::new(Rows { x: &x, y: &[0; 700] }, 120, 6, 2, &game.nets);
+    let mut table = Table::new(LabeledRows { x: &x, y: &[0; 700] }, 120, 6, 2, &game.nets);
     for _ in 0..5 {
         let loss = epoch(&mut game, &mut table, &settings, 0, 120, &Run::default(), &pool).unwrap().unwrap();
         game.record(loss, 0.0);
@@ -179,9 +179,9 @@ fn rows_like_none_before_have_lower_confidence() {
     let auroc = crate::metrics::detection(&known, &unknown).unwrap().auroc;
     assert!(auroc > 0.95, "{auroc}");
     let (first, last) = (member.history[0], member.history[99]);
-    assert!(last.held_out_loss < first.held_out_loss, "{first:?} {last:?}");
+    assert!(last.validation_loss < first.validation_loss, "{first:?} {last:?}");
     let mean = -known.iter().sum::<f64>() / 200.0;
-    assert!((mean / last.held_out_loss - 1.0).abs() < 0.2, "the loss is the mean score: {mean} {last:?}");
+    assert!((mean / last.validation_loss - 1.0).abs() < 0.2, "the loss is the mean score: {mean} {last:?}");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn threads_do_not_change_a_bit() {
 
 /// Stops after so many steps.
 struct Stop(AtomicUsize);
-impl Watch for Stop {
+impl Callback for Stop {
     fn stop(&self) -> bool {
         self.0.fetch_sub(1, Ordering::Relaxed) <= 1
     }
@@ -211,11 +211,11 @@ fn a_resumed_run_ends_in_the_same_bits() {
     let checkpoint = Some(dir.path().join("c"));
     // Six steps an epoch; it is stopped in the third.
     let stop = Stop(AtomicUsize::new(14));
-    let run = Run { threads: 1, checkpoint: checkpoint.clone(), resume: false, watch: &stop };
+    let run = Run { threads: 1, checkpoint: checkpoint.clone(), resume: false, callback: &stop };
     let stopped = train(&settings, &run).unwrap();
     assert!(stopped.interrupted && stopped.history.len() == 2);
     for _ in 0..2 {
-        let run = Run { threads: 2, checkpoint: checkpoint.clone(), resume: true, watch: &Quiet };
+        let run = Run { threads: 2, checkpoint: checkpoint.clone(), resume: true, callback: &NoCallback };
         let resumed = train(&settings, &run).unwrap();
         assert_eq!((&resumed.net, &resumed.history), (&whole.net, &whole.history));
         assert_eq!(resumed.head.params(), whole.head.params());
@@ -231,7 +231,7 @@ fn a_rate_that_is_too_high_is_an_error() {
 
 #[test]
 fn a_run_stopped_at_once_still_predicts() {
-    let member = train(&settings(), &Run { watch: &Stop(AtomicUsize::new(1)), ..Run::default() }).unwrap();
+    let member = train(&settings(), &Run { callback: &Stop(AtomicUsize::new(1)), ..Run::default() }).unwrap();
     assert!(member.interrupted && member.epoch.is_none() && member.history.is_empty());
     assert!(confidences(&settings(), &member, &blobs(5, false, "test")).iter().all(|c| c.is_finite()));
 }

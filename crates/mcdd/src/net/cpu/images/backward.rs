@@ -1,20 +1,20 @@
 //! The way back through a batch.
 //!
-//! Every buffer has a gradient to which its readers add. What came through a batch normalisation lacks two terms that are
+//! Every buffer has a gradient to which its readers add. What came through a batch normalization lacks two terms that are
 //! only known when all images are done, `a + b (x - mean)` with numbers a and b for each channel; these are added up on
 //! the side and come in when the gradient is used. So each gradient is written once by each reader, and read once.
 
-use super::super::gemm::{Line, MR, NR, ZERO};
-use super::super::norm::inverse_deviation;
-use super::super::pool::{Pool, chunks, pieces};
 use super::conv::Conv;
 use super::engine::ImageEngine;
-use super::forward::{Out, Scratch, band, group, room};
+use super::forward::{ConvBuffers, Out, band, group, room};
 use super::kernel::{Product, Rows};
 use super::pixels::{
-    Act, Correction, Images, Shape, Spread, fill_from_sixes, fill_lines, touch, whole, whole_in_sixes,
+    Act, Correction, Images, PixelShape, Spread, fill_from_sixes, fill_lines, touch, whole, whole_in_sixes,
 };
 use super::plan::{Arrival, Input, Step, Work};
+use crate::compute::gemm::{Line, MR, NR, ZERO};
+use crate::compute::pool::{Pool, chunks, pieces};
+use crate::net::graph::inverse_deviation;
 use crate::net::params::Params;
 
 /// Pixels and lines that the gradient of weights takes at a time, so that they stay in the first-level cache.
@@ -119,13 +119,13 @@ impl ImageEngine {
         self.whole = to;
     }
 
-    fn shape(&self, step: &Step) -> Shape {
-        Shape { pixels: self.plan.buffers[step.buffer].pixels(), channels: step.channels }
+    fn shape(&self, step: &Step) -> PixelShape {
+        PixelShape { pixels: self.plan.buffers[step.buffer].pixels(), channels: step.channels }
     }
 
     /// Numbers of the gradient of one image.
     fn whole_length(&self, step: &Step) -> usize {
-        let Shape { pixels, channels } = self.shape(step);
+        let PixelShape { pixels, channels } = self.shape(step);
         pixels * if matches!(step.work, Work::Conv { .. }) { channels.next_multiple_of(MR) } else { channels }
     }
 
@@ -175,7 +175,7 @@ impl ImageEngine {
         values: &[f32],
         to: &mut [f32],
         parts: &mut [f32],
-        scratch: &mut Scratch,
+        scratch: &mut ConvBuffers,
     ) {
         let (step, view) = (&self.plan.steps[i], input.view);
         let buffer = &self.plan.buffers[view.buffer];
@@ -215,7 +215,7 @@ impl ImageEngine {
         }
     }
 
-    /// Adds up what the images say of a batch normalisation.
+    /// Adds up what the images say of a batch normalization.
     fn absorb_sums(&mut self, norm: usize, parts: &[f32], params: &Params) {
         let n = self.plan.norms[norm];
         let share = 1.0 / self.count(n.buffer);
@@ -312,7 +312,7 @@ impl Target<'_> {
             value: &self.values[at..],
             pixel: self.pixel,
             to: &mut self.to[at..],
-            shape: Shape { pixels: pixels.len(), channels: self.channels },
+            shape: PixelShape { pixels: pixels.len(), channels: self.channels },
             write: self.write,
             sums: &mut self.parts[sums],
         }
@@ -321,7 +321,14 @@ impl Target<'_> {
 }
 
 /// The way back through a convolution for some images.
-fn back(conv: &Conv, lines: &[&[Line]], gradients: &[f32], images: usize, target: &mut Target, scratch: &mut Scratch) {
+fn back(
+    conv: &Conv,
+    lines: &[&[Line]],
+    gradients: &[f32],
+    images: usize,
+    target: &mut Target,
+    scratch: &mut ConvBuffers,
+) {
     let Conv { input, output, back_padded: padded, inputs, .. } = *conv;
     let (row, length) = (padded.width * padded.channels, gradients.len() / images.max(1));
     let zeros = vec![ZERO; inputs.div_ceil(NR)];
@@ -393,7 +400,7 @@ struct SomePanels<'a> {
 }
 
 impl SomePanels<'_> {
-    fn run(&self, images: std::ops::Range<usize>, sums: &mut [Line], scratch: &mut Scratch) {
+    fn run(&self, images: std::ops::Range<usize>, sums: &mut [Line], scratch: &mut ConvBuffers) {
         let Conv { padded, input, output, kernel, stride, outputs, .. } = *self.conv;
         sums.fill(ZERO);
         // Several small images at a time, or some rows of a large one.

@@ -4,8 +4,8 @@
 //! are one run of numbers, so a window of 3 x 3 is three runs, whatever the stride. The way back is a convolution
 //! of the gradient: with a stride of s, the pixels of the input fall into s x s classes, each with a part of the window.
 
-use super::super::gemm::{Line, pack, pack_transposed};
 use super::winograd::Winograd;
+use crate::compute::gemm::{Line, pack, pack_transposed};
 use crate::error::{Error, Result};
 
 /// Lines of a panel that are used together: they stay in the first-level cache over all tiles.

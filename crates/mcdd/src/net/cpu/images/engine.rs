@@ -1,20 +1,21 @@
 //! Training: all images of a batch go through one step after the other, and back.
 //!
-//! Batch normalisation must see the whole batch, so each step is a parallel loop over images. What an image gives does not
+//! Batch normalization must see the whole batch, so each step is a parallel loop over images. What an image gives does not
 //! depend on its company or on the thread, and sums over images are taken in their order, so the bits do not depend on the
 //! number of threads.
 
 use std::sync::{Mutex, PoisonError};
 
-use super::super::gemm::{Line, NR, ZERO};
-use super::super::norm::{MOMENTUM, inverse_deviation};
-use super::super::pool::{Pool, chunks, pieces};
-use super::forward::{Out, Part, Scratch, group};
+use super::super::norm::MOMENTUM;
+use super::forward::{ConvBuffers, Out, Part, group};
 use super::kernel::start_lines;
-use super::pixels::{Act, Images, Shape, measure};
+use super::pixels::{Act, Images, PixelShape, measure};
 use super::plan::{Plan, Slots, Step, View, Work, compile};
+use crate::compute::gemm::{Line, NR, ZERO};
+use crate::compute::pool::{Pool, chunks, pieces};
 use crate::error::Result;
 use crate::net::graph::Graph;
+use crate::net::graph::inverse_deviation;
 use crate::net::params::Params;
 
 /// What is known of the channels of a buffer in a batch.
@@ -22,11 +23,11 @@ use crate::net::params::Params;
 pub(super) struct Statistics {
     pub mean: Vec<f32>,
     pub variance: Vec<f32>,
-    /// What all gradients that came through batch normalisation lack: `[a, b]` of `a + b (x - mean)`.
+    /// What all gradients that came through batch normalization lack: `[a, b]` of `a + b (x - mean)`.
     pub lacking: Vec<[f64; 2]>,
 }
 
-/// A batch normalisation of a batch.
+/// A batch normalization of a batch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scaled {
     pub scale: Vec<f32>,
@@ -56,10 +57,10 @@ const PANELS: usize = 4;
 
 /// Rooms that threads take and give back.
 #[derive(Default)]
-pub(super) struct Stash(Mutex<Vec<Scratch>>);
+pub(super) struct Stash(Mutex<Vec<ConvBuffers>>);
 
 impl Stash {
-    pub fn with<T>(&self, body: impl FnOnce(&mut Scratch) -> T) -> T {
+    pub fn with<T>(&self, body: impl FnOnce(&mut ConvBuffers) -> T) -> T {
         let mut scratch = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let out = body(&mut scratch);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
@@ -90,7 +91,7 @@ pub struct ImageEngine {
     pub(super) tiles: Vec<Line>,
     pub(super) start: Vec<Line>,
     pub(super) stash: Stash,
-    /// Whether batch normalisation uses running values, and gradients go to the input and not to parameters.
+    /// Whether batch normalization uses running values, and gradients go to the input and not to parameters.
     pub(super) still: bool,
 }
 
@@ -104,7 +105,7 @@ impl ImageEngine {
         ImageEngine::with(graph, false)
     }
 
-    /// An engine for [`ImageEngine::input_gradient`]: nothing is trained, and batch normalisation uses its running means and
+    /// An engine for [`ImageEngine::input_gradient`]: nothing is trained, and batch normalization uses its running means and
     /// variances, as in prediction.
     ///
     /// # Errors
@@ -229,7 +230,7 @@ impl ImageEngine {
     }
 
     /// Lets the running means and variances follow those of the last batch.
-    pub fn absorb(&self, params: &mut Params) {
+    pub fn update_running_stats(&self, params: &mut Params) {
         if self.still {
             return;
         }
@@ -254,7 +255,7 @@ impl ImageEngine {
         (self.images * self.plan.buffers[buffer].pixels()) as f64
     }
 
-    /// Batch normalisation as one multiplication and addition.
+    /// Batch normalization as one multiplication and addition.
     fn scale(&mut self, norm: usize, params: &Params) {
         let n = self.plan.norms[norm];
         let (weight, bias) = (params.get(n.parameter), params.get(n.parameter + 1));
@@ -307,7 +308,7 @@ impl ImageEngine {
             let mut out = Out { data, image: length, pixel, offset };
             this.stash.with(|scratch| part.run(&mut out, scratch));
             for (image, to) in out.data.chunks_exact(length).zip(parts.chunks_exact_mut(2 * channels)) {
-                measure(&image[offset..], pixel, Shape { pixels, channels }, to);
+                measure(&image[offset..], pixel, PixelShape { pixels, channels }, to);
             }
         });
         if measured {

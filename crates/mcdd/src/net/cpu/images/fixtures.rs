@@ -2,10 +2,10 @@
 
 use safetensors::SafeTensors;
 
-use super::super::pool::Pool;
 use super::super::tests::{close, wide};
 use super::tests::thin_resnet;
-use super::{ImageEngine, ImagePredictor, ImageScratch};
+use super::{ImageBuffers, ImageEngine, ImagePredictor};
+use crate::compute::pool::Pool;
 use crate::net::resnet::stages;
 use crate::net::{Graph, Params, densenet};
 use crate::train::optim::{Optimizer, State, update};
@@ -51,7 +51,7 @@ fn check(file: &SafeTensors, net: &str, graph: &Graph) {
             close(latents, &wide(&numbers(file, &format!("{net}.outputs"))), 1e-4).unwrap();
         }
         engine.backward(&params, &x, &mut gradients[0], &pool);
-        engine.absorb(&mut params);
+        engine.update_running_stats(&mut params);
         if step == 1 {
             let mut named = params.clone();
             named.data.clone_from(&gradients[0]);
@@ -63,7 +63,7 @@ fn check(file: &SafeTensors, net: &str, graph: &Graph) {
     }
     same(file, &format!("{net}.after"), &params, |_| true);
     let predictor = ImagePredictor::new(graph, &params).unwrap();
-    let found = predictor.latents(&x, &mut ImageScratch::default()).to_vec();
+    let found = predictor.latents(&x, &mut ImageBuffers::default()).to_vec();
     close(&found, &wide(&numbers(file, &format!("{net}.predicted"))), 1e-4).unwrap();
 }
 

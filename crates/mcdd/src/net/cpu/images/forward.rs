@@ -1,18 +1,18 @@
 //! The way forward through one step, for some images, on one thread; training and prediction share it.
 
-use super::super::gemm::{Line, ZERO};
 use super::conv::Conv;
 use super::kernel::{Product, numbers};
-use super::pixels::{Act, Images, Shape, activate, fill};
+use super::pixels::{Act, Images, PixelShape, activate, fill};
 use super::plan::{Buffer, Input, Step, Work};
 use super::winograd::Rooms;
+use crate::compute::gemm::{Line, ZERO};
 
 /// Numbers of a copied image that should stay in the second-level cache; larger images are taken in bands of rows.
 pub const BAND: usize = 96 * 1024;
 
 /// Rooms of one thread.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
+pub struct ConvBuffers {
     /// A copied image.
     pub copy: Vec<Line>,
     /// A gradient, or a panel of a copied image.
@@ -61,7 +61,7 @@ pub struct Forward<'a> {
 }
 
 impl Forward<'_> {
-    pub fn run(&self, from: Option<Images>, same: usize, out: &mut Out, scratch: &mut Scratch) {
+    pub fn run(&self, from: Option<Images>, same: usize, out: &mut Out, scratch: &mut ConvBuffers) {
         let Conv { padded, output, input, stride, kernel, .. } = *self.conv;
         if let Some([fewer, _]) = &self.conv.winograd {
             let length = fewer.padded.len();
@@ -117,7 +117,7 @@ pub fn pool(window: &Pool, from: Images, image: usize, act: Act, to: &mut [f32],
             for ky in 0..window.kernel[0] {
                 for kx in 0..window.kernel[1] {
                     let at = (y * window.stride + ky) * window.input[1] + x * window.stride + kx;
-                    let shape = Shape { pixels: 1, channels };
+                    let shape = PixelShape { pixels: 1, channels };
                     activate(act, from.from(image, at), from.pixel, to, pixel, shape, true);
                 }
             }
@@ -169,7 +169,7 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    pub fn run(&self, out: &mut Out, scratch: &mut Scratch) {
+    pub fn run(&self, out: &mut Out, scratch: &mut ConvBuffers) {
         match &self.step.work {
             Work::Conv { conv, .. } => {
                 let view = self.step.inputs[0].view;
@@ -183,7 +183,7 @@ impl Part<'_> {
             }
             Work::Sum => self.each(out, scratch, |k, from, image, act, to, pixel| {
                 let Input { view, at, .. } = self.step.inputs[k];
-                let shape = Shape { pixels: self.buffers[view.buffer].pixels(), channels: view.channels };
+                let shape = PixelShape { pixels: self.buffers[view.buffer].pixels(), channels: view.channels };
                 let add = self.step.inputs[..k].iter().any(|i| i.at == at);
                 activate(act, from.from(image, 0), from.pixel, &mut to[at..], pixel, shape, add);
             }),
@@ -191,7 +191,12 @@ impl Part<'_> {
     }
 
     /// Calls `body` for each input of each image; what would be read and written at once is copied before.
-    fn each(&self, out: &mut Out, scratch: &mut Scratch, body: impl Fn(usize, Images, usize, Act, &mut [f32], usize)) {
+    fn each(
+        &self,
+        out: &mut Out,
+        scratch: &mut ConvBuffers,
+        body: impl Fn(usize, Images, usize, Act, &mut [f32], usize),
+    ) {
         for image in 0..self.images {
             for (k, input) in self.step.inputs.iter().enumerate() {
                 let at = image * out.image + out.offset;
@@ -199,7 +204,8 @@ impl Part<'_> {
                     body(k, from, image, self.acts[k], &mut out.data[at..], out.pixel);
                     continue;
                 }
-                let shape = Shape { pixels: self.buffers[self.step.buffer].pixels(), channels: input.view.channels };
+                let shape =
+                    PixelShape { pixels: self.buffers[self.step.buffer].pixels(), channels: input.view.channels };
                 let copy = room(&mut scratch.copy, shape.pixels * shape.channels);
                 let from = &out.data[image * out.image + input.view.offset..];
                 activate(self.acts[k], from, out.pixel, copy, shape.channels, shape, false);

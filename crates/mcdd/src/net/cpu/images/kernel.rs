@@ -3,10 +3,10 @@
 //! Each number of the output is one chain of fused multiply-adds in a fixed order, whatever the tile, the company of other
 //! images or the instruction set.
 
-use super::super::gemm::{Line, MR, NR, ZERO};
-#[cfg(target_arch = "x86_64")]
-use super::super::simd;
 use super::conv::{Place, Run, Window};
+use crate::compute::gemm::{Line, MR, NR, ZERO};
+#[cfg(target_arch = "x86_64")]
+use crate::compute::simd;
 
 /// Pixels times weights: `out = start + windows x weights`.
 pub struct Product<'a> {

@@ -11,7 +11,7 @@ mod predict;
 mod winograd;
 
 pub use engine::ImageEngine;
-pub use predict::{ImagePredictor, ImageScratch};
+pub use predict::{ImageBuffers, ImagePredictor};
 
 #[cfg(test)]
 mod fixtures;

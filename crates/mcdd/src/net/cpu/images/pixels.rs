@@ -1,12 +1,12 @@
-//! What happens to images pixel by pixel: normalising and cutting off on the way, means and variances, and the way back.
+//! What happens to images pixel by pixel: normalizing and cutting off on the way, means and variances, and the way back.
 
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
-use super::super::gemm::{Line, MR, NR, ZERO};
-use super::super::simd::{self, Kernel};
 use super::conv::Padded;
 use super::kernel::numbers;
+use crate::compute::gemm::{Line, MR, NR, ZERO};
+use crate::compute::simd::{self, Kernel};
 
 /// What is applied to a value on the way: `scale x + shift`, if these are not empty, and then ReLU.
 #[derive(Clone, Copy, Default)]
@@ -136,14 +136,22 @@ impl<const NORM: bool, const RELU: bool, const ADD: bool> Kernel for Activate<'_
 
 /// Pixels that follow each other, from the first number of a slice on.
 #[derive(Clone, Copy)]
-pub struct Shape {
+pub struct PixelShape {
     pub pixels: usize,
     pub channels: usize,
 }
 
 /// `to = act(from)`, or `to += act(from)`.
-pub fn activate(act: Act, from: &[f32], from_pixel: usize, to: &mut [f32], to_pixel: usize, shape: Shape, add: bool) {
-    let Shape { pixels, channels } = shape;
+pub fn activate(
+    act: Act,
+    from: &[f32],
+    from_pixel: usize,
+    to: &mut [f32],
+    to_pixel: usize,
+    shape: PixelShape,
+    add: bool,
+) {
+    let PixelShape { pixels, channels } = shape;
     macro_rules! go {
         ($norm:literal, $relu:literal, $add:literal) => {
             simd::dispatch(Activate::<$norm, $relu, $add> { act, from, from_pixel, to, to_pixel, pixels, channels })
@@ -182,7 +190,7 @@ pub fn fill(
         };
         to[..before[1] * channels].fill(0.0);
         to[(before[1] + size[1]) * channels..].fill(0.0);
-        let shape = Shape { pixels: size[1], channels };
+        let shape = PixelShape { pixels: size[1], channels };
         let to = &mut to[before[1] * channels..];
         activate(act, from.from(image, y * size[1]), from.pixel, to, channels, shape, false);
     }
@@ -232,7 +240,7 @@ struct Whole<'a, const CORRECT: bool> {
     correction: Correction<'a>,
     to: &'a mut [f32],
     to_pixel: usize,
-    shape: Shape,
+    shape: PixelShape,
 }
 
 /// One pixel of it, all slices being as long as there are channels.
@@ -292,7 +300,7 @@ impl<'a> Whole<'a, false> {
 }
 
 /// The whole gradient of an image's channels, pixel after pixel.
-pub fn whole(gradient: Images, value: Images, image: usize, correction: Correction, shape: Shape, to: &mut [f32]) {
+pub fn whole(gradient: Images, value: Images, image: usize, correction: Correction, shape: PixelShape, to: &mut [f32]) {
     let (pixel, to_pixel) = (gradient.pixel, shape.channels);
     let (gradient, value) = (gradient.from(image, 0), value.from(image, 0));
     Whole { gradient, value, pixel, correction, to, to_pixel, shape }.go();
@@ -304,11 +312,11 @@ pub fn whole_in_sixes(
     value: Images,
     image: usize,
     correction: Correction,
-    shape: Shape,
+    shape: PixelShape,
     to: &mut [f32],
     row: &mut Vec<f32>,
 ) {
-    let Shape { pixels, channels } = shape;
+    let PixelShape { pixels, channels } = shape;
     let tiles = channels.div_ceil(MR);
     // Channels beyond the last are zeros.
     let to_pixel = tiles * MR;
@@ -316,7 +324,7 @@ pub fn whole_in_sixes(
     row.clear();
     row.resize(some * to_pixel + 2, 0.0);
     for first in (0..pixels).step_by(some) {
-        let shape = Shape { pixels: some.min(pixels - first), channels };
+        let shape = PixelShape { pixels: some.min(pixels - first), channels };
         let (pixel, value) = (gradient.pixel, value.from(image, first));
         let gradient = gradient.from(image, first);
         Whole { gradient, value, pixel, correction, to: row, to_pixel, shape }.go();
@@ -335,7 +343,7 @@ pub fn whole_in_sixes(
 /// Brings the gradient of what was read through an [`Act`] to the buffer that it was read from.
 pub struct Spread<'a> {
     pub act: Act<'a>,
-    /// The batch's mean, where there is batch normalisation.
+    /// The batch's mean, where there is batch normalization.
     pub mean: &'a [f32],
     /// The gradient, `pixel` numbers for each pixel.
     pub gradient: &'a [f32],
@@ -344,7 +352,7 @@ pub struct Spread<'a> {
     pub value: &'a [f32],
     pub pixel: usize,
     pub to: &'a mut [f32],
-    pub shape: Shape,
+    pub shape: PixelShape,
     /// Whether `to` is written, or added to.
     pub write: bool,
     /// Sums of the gradient for each channel, and behind them those of its products with `value - mean`; these
@@ -412,7 +420,7 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, 
 impl<const NORM: bool, const RELU: bool, const WRITE: bool> Kernel for Spreading<'_, NORM, RELU, WRITE> {
     #[inline(always)]
     fn run(mut self) {
-        let Shape { pixels, channels } = self.0.shape;
+        let PixelShape { pixels, channels } = self.0.shape;
         for first in (0..pixels).step_by(SOME) {
             let last = (first + SOME).min(pixels);
             in_blocks!(channels, self.lane(first, last));
@@ -444,7 +452,7 @@ impl Spread<'_> {
 struct Measure<'a> {
     from: &'a [f32],
     pixel: usize,
-    shape: Shape,
+    shape: PixelShape,
     to: &'a mut [f32],
 }
 
@@ -484,7 +492,7 @@ impl Kernel for Measure<'_> {
 }
 
 /// The mean of each channel of an image, and behind them the sums of squared differences from it.
-pub fn measure(from: &[f32], pixel: usize, shape: Shape, to: &mut [f32]) {
+pub fn measure(from: &[f32], pixel: usize, shape: PixelShape, to: &mut [f32]) {
     simd::dispatch(Measure { from, pixel, shape, to });
 }
 
@@ -528,7 +536,7 @@ pub fn fill_lines(
         if some < NR {
             to.fill(ZERO);
         }
-        let shape = Shape { pixels: size[1], channels: some };
+        let shape = PixelShape { pixels: size[1], channels: some };
         activate(act, &from.from(image, y * size[1])[first..], from.pixel, numbers(to), NR, shape, false);
     }
 }

@@ -1,6 +1,6 @@
 //! What a graph becomes before it runs: a few steps that read and write stored images.
 //!
-//! Batch normalisation and ReLU are no steps. They are remembered with the value that they would give, and whoever reads
+//! Batch normalization and ReLU are no steps. They are remembered with the value that they would give, and whoever reads
 //! it applies them on the way; so only what convolutions, sums and means give is ever written to memory. A concatenation
 //! is no step either, where its parts can be written side by side in the first place.
 
@@ -14,7 +14,7 @@ pub struct Buffer {
     pub height: usize,
     pub width: usize,
     pub channels: usize,
-    /// Whether batch normalisation wants its mean and variance.
+    /// Whether batch normalization wants its mean and variance.
     pub measured: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct View {
     pub buffer: usize,
     pub offset: usize,
     pub channels: usize,
-    /// Batch normalisation: its number in [`Plan::norms`].
+    /// Batch normalization: its number in [`Plan::norms`].
     pub norm: Option<usize>,
     pub relu: bool,
 }
@@ -46,7 +46,7 @@ impl View {
     }
 }
 
-/// A batch normalisation of some channels of a buffer.
+/// A batch normalization of some channels of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Norm {
     pub buffer: usize,
@@ -197,7 +197,7 @@ impl Builder {
     }
 
     fn norm(&mut self, from: View, parameter: usize) -> View {
-        // What was normalised or cut off already must be there to be measured, and nobody measures the input.
+        // What was normalized or cut off already must be there to be measured, and nobody measures the input.
         let from = if from.is_plain() && from.buffer != 0 { from } else { self.copy(from) };
         self.plan.buffers[from.buffer].measured = true;
         let View { buffer, offset, channels, .. } = from;

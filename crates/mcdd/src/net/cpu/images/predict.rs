@@ -1,19 +1,19 @@
 //! Prediction: each image by itself, on the calling thread.
 
-use super::super::gemm::{Line, NR, ZERO};
-use super::super::norm::inverse_deviation;
-use super::forward::{Out, Part, Scratch};
+use super::forward::{ConvBuffers, Out, Part};
 use super::kernel::start_lines;
 use super::pixels::{Act, Images};
 use super::plan::{Plan, Slots, Work, compile};
+use crate::compute::gemm::{Line, NR, ZERO};
 use crate::error::Result;
 use crate::net::graph::Graph;
+use crate::net::graph::inverse_deviation;
 use crate::net::params::Params;
 
 /// Images that go through all layers together; each gives what it gives alone.
 const TOGETHER: usize = 4;
 
-/// A network of images that only predicts: cheap to share between threads, each with its own [`ImageScratch`].
+/// A network of images that only predicts: cheap to share between threads, each with its own [`ImageBuffers`].
 #[derive(Clone, Debug)]
 pub struct ImagePredictor {
     plan: Plan,
@@ -21,21 +21,21 @@ pub struct ImagePredictor {
     /// Of each step.
     weights: Vec<Vec<Line>>,
     starts: Vec<Vec<Line>>,
-    /// Scale and shift of each batch normalisation that is left.
+    /// Scale and shift of each batch normalization that is left.
     norms: Vec<[Vec<f32>; 2]>,
     params: Params,
 }
 
 /// Buffers of one thread that predicts.
 #[derive(Clone, Debug, Default)]
-pub struct ImageScratch {
+pub struct ImageBuffers {
     slots: Vec<Vec<f32>>,
-    scratch: Scratch,
+    scratch: ConvBuffers,
     latents: Vec<f32>,
 }
 
 impl ImagePredictor {
-    /// Prepares `graph` with `params`; batch normalisation becomes part of the convolution before it where it can.
+    /// Prepares `graph` with `params`; batch normalization becomes part of the convolution before it where it can.
     ///
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
@@ -72,11 +72,11 @@ impl ImagePredictor {
     }
 
     /// The latent vectors of the images in `x`, on the calling thread.
-    pub fn latents<'s>(&self, x: &[f32], scratch: &'s mut ImageScratch) -> &'s [f32] {
+    pub fn latents<'s>(&self, x: &[f32], scratch: &'s mut ImageBuffers) -> &'s [f32] {
         let (input, latent) = (self.plan.buffers[0].len(), self.plan.buffers[self.plan.output].len());
         let images = x.len() / input;
         scratch.latents.resize(images * latent, 0.0);
-        let ImageScratch { slots, scratch: rooms, latents } = scratch;
+        let ImageBuffers { slots, scratch: rooms, latents } = scratch;
         slots.resize(self.slots.sizes.len(), Vec::new());
         for (slot, &size) in slots.iter_mut().zip(&self.slots.sizes) {
             let n = images.min(TOGETHER) * size;
@@ -91,7 +91,7 @@ impl ImagePredictor {
         latents
     }
 
-    fn some(&self, x: &[f32], slots: &mut [Vec<f32>], scratch: &mut Scratch) {
+    fn some(&self, x: &[f32], slots: &mut [Vec<f32>], scratch: &mut ConvBuffers) {
         let buffers = &self.plan.buffers;
         let images = x.len() / buffers[0].len();
         for (i, step) in self.plan.steps.iter().enumerate() {

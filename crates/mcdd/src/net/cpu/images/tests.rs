@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::pool::Pool;
 use super::super::tests::{close, definition, some_params, wide};
-use super::{ImageEngine, ImagePredictor, ImageScratch};
+use super::{ImageBuffers, ImageEngine, ImagePredictor};
+use crate::compute::pool::Pool;
 use crate::net::{Graph, Layer, Node, Params, densenet, small_resnet};
 use crate::seed::Stream;
 
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn prediction_is_the_definition_and_knows_no_neighbours(
+    fn prediction_is_the_definition_and_knows_no_neighbors(
         (height, width, channels, dense) in (4usize..10, 4usize..10, 1usize..4, any::<bool>()),
         (images, seed) in (1usize..8, any::<u64>()),
     ) {
@@ -138,7 +138,7 @@ proptest! {
         let params = some_params(&graph, &mut seed);
         let x = random(images * graph.input, &mut seed);
         let net = ImagePredictor::new(&graph, &params).unwrap();
-        let mut scratch = ImageScratch::default();
+        let mut scratch = ImageBuffers::default();
         let found = net.latents(&x, &mut scratch).to_vec();
         let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
         prop_assert_eq!(close(&found, &wanted, 1e-4), Ok(()));
@@ -178,7 +178,7 @@ proptest! {
         let x = random(3 * graph.input, &mut seed);
         let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
         let net = ImagePredictor::new(&graph, &params).unwrap();
-        prop_assert_eq!(close(net.latents(&x, &mut ImageScratch::default()), &wanted, 1e-3), Ok(()));
+        prop_assert_eq!(close(net.latents(&x, &mut ImageBuffers::default()), &wanted, 1e-3), Ok(()));
         check(&graph, 3, 2, &mut seed)?;
     }
 }
@@ -203,7 +203,7 @@ proptest! {
         let params = some_params(&graph, &mut seed);
         let x = random(images * graph.input, &mut seed);
         let net = ImagePredictor::new(&graph, &params).unwrap();
-        let mut scratch = ImageScratch::default();
+        let mut scratch = ImageBuffers::default();
         let found = net.latents(&x, &mut scratch).to_vec();
         let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
         prop_assert_eq!(close(&found, &wanted, 2e-5), Ok(()));
@@ -269,7 +269,7 @@ fn gradients_of_images_are_those_of_the_network_that_predicts() {
         let wanted: Vec<f64> = some.iter().map(|&i| slope(i)).collect();
         close(&some.iter().map(|&i| found[i]).collect::<Vec<_>>(), &wanted, 1e-3).unwrap();
         let mut same = params.clone();
-        engine.absorb(&mut same);
+        engine.update_running_stats(&mut same);
         assert_eq!(same, params);
         assert!(ImageEngine::new(&graph).unwrap().input_gradient(&params, &x, &pool).is_empty());
     }
@@ -285,13 +285,13 @@ fn bits_do_not_depend_on_threads() {
         let matrix = random(7 * graph.latent().unwrap(), &mut seed);
         let (latents, gradient, engine) = run(&graph, &params, &x, &matrix, 1);
         let mut moved = params.clone();
-        engine.absorb(&mut moved);
+        engine.update_running_stats(&mut moved);
         assert_ne!(moved, params);
         for threads in [2, 3, 5] {
             let (again, same, engine) = run(&graph, &params, &x, &matrix, threads);
             assert_eq!((&again, &same), (&latents, &gradient));
             let mut there = params.clone();
-            engine.absorb(&mut there);
+            engine.update_running_stats(&mut there);
             assert_eq!(there, moved);
         }
     }

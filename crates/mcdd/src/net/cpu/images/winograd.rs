@@ -8,11 +8,11 @@
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
-use super::super::gemm::{Line, NR};
-use super::super::simd::{self, Kernel};
 use super::conv::{Padded, Place, Window};
-use super::forward::{Out, Scratch, room};
+use super::forward::{ConvBuffers, Out, room};
 use super::kernel::Product;
+use crate::compute::gemm::{Line, NR};
+use crate::compute::simd::{self, Kernel};
 
 /// Numbers of a tile.
 pub const NUMBERS: usize = 16;
@@ -88,7 +88,7 @@ impl Winograd {
     /// Computes `images` images, whose padded copies are in `copy`; `start` is the bias, if any.
     pub fn run(&self, copy: &[f32], images: usize, lines: &[Line], start: &[Line], out: &mut Out, rooms: &mut Rooms) {
         let total = images * self.count();
-        let zeros = vec![super::super::gemm::ZERO; start.len()];
+        let zeros = vec![crate::compute::gemm::ZERO; start.len()];
         let k = self.inputs;
         for first in (0..total).step_by(TOGETHER) {
             let count = TOGETHER.min(total - first);
@@ -156,7 +156,7 @@ pub struct Rooms {
     pairs: Vec<[usize; 2]>,
 }
 
-impl Scratch {
+impl ConvBuffers {
     /// A copied image, the gradient's room, and the rooms for tiles.
     pub fn for_tiles(&mut self, copy: usize) -> (&mut [f32], &mut Vec<Line>, &mut Rooms) {
         (room(&mut self.copy, copy), &mut self.other, &mut self.rooms)

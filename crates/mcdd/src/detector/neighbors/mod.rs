@@ -1,4 +1,4 @@
-//! Exact nearest neighbours: by boxes around rows where these lead there fast (`tree.rs`), else by brute force with matrix
+//! Exact nearest neighbors: by boxes around rows where these lead there fast (`tree.rs`), else by brute force with matrix
 //! products.
 //!
 //! The answer is that of the definition: the `k` smallest of `sum (a - b)^2` (or the `k` largest of `sum a b`), computed
@@ -7,7 +7,7 @@
 //! at: for rows in no order some `k log2(n / k)` of `n`.
 //!
 //! # The bound
-//! With `u = 2^-24`, `gamma = (w + 1) u / (1 - (w + 1) u)` for width `w`, rows centred on `c` and rounded to f32
+//! With `u = 2^-24`, `gamma = (w + 1) u / (1 - (w + 1) u)` for width `w`, rows centerd on `c` and rounded to f32
 //! (`a' = a - c`, `b' = b - c`, each element off by at most `u` of itself), and `A = |a'|^2`, `B = |b'|^2`:
 //!
 //! - A chain of multiply-adds in f32 that begins with `s = B (1/2 - g)` and takes away each `a'_i b'_i` ends at an `x`
@@ -29,19 +29,19 @@ use std::cmp::Ordering;
 
 use self::tree::Tree;
 use super::{FAR, Store};
+use crate::compute::gemm::{self, Line, Look, MR, NR, Panels, ZERO};
+use crate::compute::pool::{Pool, chunks};
+use crate::compute::simd;
 use crate::error::Result;
-use crate::net::cpu::gemm::{self, Line, Look, MR, NR, Panels, ZERO};
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::simd;
 use crate::stats::moments::mean;
 
 /// Queries answered together; more would push them out of the second-level cache.
 const BLOCK: usize = 192;
-/// Neighbours that the queries of a block have together, half of what they have room for: 2 MB.
+/// Neighbors that the queries of a block have together, half of what they have room for: 2 MB.
 const KEPT: usize = 1 << 17;
 /// Squared lengths up to here leave f32 room for their products and sums.
 const LONG: f64 = 1e36;
-/// Rows wider than this would need a margin of hundredths; there is none for them, and every pair is computed.
+/// Features wider than this would need a margin of hundredths; there is none for them, and every pair is computed.
 const WIDE: usize = 1 << 17;
 /// Half a unit in the last place of 1.
 const U: f64 = 1.0 / (1u64 << 24) as f64;
@@ -57,38 +57,38 @@ pub enum Metric {
     Inner,
 }
 
-/// A neighbour.
+/// A neighbor.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Neighbour {
+pub struct Neighbor {
     /// The squared distance, or minus the inner product.
     pub value: f64,
     /// Its number among the stored rows.
     pub row: usize,
 }
 
-impl Eq for Neighbour {}
+impl Eq for Neighbor {}
 
-impl PartialOrd for Neighbour {
+impl PartialOrd for Neighbor {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Neighbour {
+impl Ord for Neighbor {
     /// Nearer first, ties by the number of the row.
     fn cmp(&self, other: &Self) -> Ordering {
         self.value.total_cmp(&other.value).then(self.row.cmp(&other.row))
     }
 }
 
-/// Rows among which neighbours are looked for.
+/// Features among which neighbors are looked for.
 #[derive(Debug)]
 pub struct Index {
     metric: Metric,
     width: usize,
     rows: Vec<f32>,
-    centre: Vec<f32>,
-    /// The centred rows with their signs turned, packed as columns.
+    center: Vec<f32>,
+    /// The centerd rows with their signs turned, packed as columns.
     lines: Vec<Line>,
     /// What the sum of each row begins with.
     starts: Vec<Line>,
@@ -98,12 +98,12 @@ pub struct Index {
 }
 
 impl Index {
-    /// Takes rows of `width` features, at least one of each, all finite; `k` is how many neighbours will be asked for, which
+    /// Takes rows of `width` features, at least one of each, all finite; `k` is how many neighbors will be asked for, which
     /// changes the time and not the answers.
     pub fn new(metric: Metric, rows: Vec<f32>, width: usize, k: usize, pool: &Pool) -> Index {
         let count = rows.len() / width.max(1);
         assert!(width > 0 && count > 0 && rows.len() == count * width);
-        let centre = match metric {
+        let center = match metric {
             Metric::Distance => mean(&rows, width).into_iter().map(|v| v as f32).collect(),
             Metric::Inner => vec![0.0; width],
         };
@@ -115,7 +115,7 @@ impl Index {
             let rows = rows[p * NR * width..].chunks_exact(width).take(NR);
             for (j, row) in rows.enumerate() {
                 let mut squares = 0.0;
-                for ((line, &v), &c) in lines.iter_mut().zip(row).zip(&centre) {
+                for ((line, &v), &c) in lines.iter_mut().zip(row).zip(&center) {
                     let d = v - c;
                     line.0[j] = -d;
                     squares += f64::from(d) * f64::from(d);
@@ -128,7 +128,7 @@ impl Index {
                 start[0].0[j] = if size > LONG || width > WIDE { f32::NEG_INFINITY } else { (size * share) as f32 };
             }
         });
-        let mut index = Index { metric, width, rows, centre, lines, starts, margin, tree: None };
+        let mut index = Index { metric, width, rows, center, lines, starts, margin, tree: None };
         if metric == Metric::Distance && Tree::serves(k) {
             index.tree = Tree::of(&index, pool);
         }
@@ -172,10 +172,10 @@ impl Index {
     }
 
     /// Hands `found` the number of each query and its `k` nearest rows, nearest first; fewer where there are not so many.
-    /// With `own`, query `i` is the stored row `own + i`, which is no neighbour of itself.
+    /// With `own`, query `i` is the stored row `own + i`, which is no neighbor of itself.
     ///
     /// The answer to a query does not depend on the others.
-    pub fn nearest(&self, queries: &[f32], k: usize, own: Option<usize>, mut found: impl FnMut(usize, &[Neighbour])) {
+    pub fn nearest(&self, queries: &[f32], k: usize, own: Option<usize>, mut found: impl FnMut(usize, &[Neighbor])) {
         assert!(queries.len().is_multiple_of(self.width));
         let k = k.min(self.count() - usize::from(own.is_some()));
         // Whole tiles, however large `k` is.
@@ -189,7 +189,7 @@ impl Index {
     }
 
     /// The `k` best of each query of a block, nearest first.
-    fn answer(&self, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Vec<Neighbour>> {
+    fn answer(&self, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Vec<Neighbor>> {
         let width = self.width;
         let walked = self.tree.as_ref().filter(|_| Tree::serves(k)).map(|tree| tree.walk(self, queries, k, own));
         let Some(walked) = walked else {
@@ -198,7 +198,7 @@ impl Index {
         };
         // What a walk has left open: no row beyond the worst it has found is among the best.
         let open: Vec<usize> = (0..walked.len()).filter(|&q| !walked[q].all).collect();
-        let mut out: Vec<Vec<Neighbour>> = walked.into_iter().map(|found| found.best).collect();
+        let mut out: Vec<Vec<Neighbor>> = walked.into_iter().map(|found| found.best).collect();
         if !open.is_empty() {
             let rest: Vec<f32> = open.iter().flat_map(|q| &queries[q * width..(q + 1) * width]).copied().collect();
             let worst = |q: usize| out[q].get(k - 1).map_or(f64::INFINITY, |n| n.value.next_up());
@@ -220,7 +220,7 @@ impl Index {
         }
     }
 
-    /// The sum above which a row is farther than `value` from a query whose centred square is `squares`.
+    /// The sum above which a row is farther than `value` from a query whose centerd square is `squares`.
     fn limit(&self, value: f64, squares: f64) -> f32 {
         let loss = loss(self.width);
         let (limit, size) = match self.metric {
@@ -276,7 +276,7 @@ struct Search<'a> {
     queries: &'a [f32],
     k: usize,
     asked: Vec<Asked>,
-    /// The squared length of each centred query.
+    /// The squared length of each centerd query.
     squares: Vec<f64>,
     /// What may be among the best of each query.
     best: Vec<Best>,
@@ -295,24 +295,24 @@ struct Asked {
 /// The best of a query so far and some more: at `2 k` they are cut back to `k`. Next to a heap, which would be up to
 /// date all the time, that takes a few more pairs and much less time for each.
 struct Best {
-    found: Vec<Neighbour>,
+    found: Vec<Neighbor>,
     /// What is not below this is not among the best.
     worst: f64,
 }
 
 impl<'a> Search<'a> {
     /// The `k` best of each query, nearest first.
-    fn run(index: &'a Index, queries: &'a [f32], k: usize, asked: Vec<Asked>) -> Vec<Vec<Neighbour>> {
+    fn run(index: &'a Index, queries: &'a [f32], k: usize, asked: Vec<Asked>) -> Vec<Vec<Neighbor>> {
         let width = index.width;
         let count = queries.len() / width;
         if k == 0 {
             return vec![Vec::new(); count];
         }
-        let mut centred = Vec::with_capacity(queries.len());
+        let mut centerd = Vec::with_capacity(queries.len());
         for query in queries.chunks_exact(width) {
-            centred.extend(query.iter().zip(&index.centre).map(|(v, c)| v - c));
+            centerd.extend(query.iter().zip(&index.center).map(|(v, c)| v - c));
         }
-        let squares: Vec<f64> = centred.chunks_exact(width).map(|a| inner_product(a, a)).collect();
+        let squares: Vec<f64> = centerd.chunks_exact(width).map(|a| inner_product(a, a)).collect();
         let room = (2 * k).min(index.count());
         let best = asked.iter().map(|a| Best { found: Vec::with_capacity(room), worst: a.worst }).collect();
         let limit = |(a, &squares): (&Asked, &f64)| {
@@ -321,7 +321,7 @@ impl<'a> Search<'a> {
         let limits = asked.iter().zip(&squares).map(limit).collect();
         let mut search = Search { index, queries, k, asked, squares, best, limits };
         let panels = Panels::new(&index.lines, width, index.count());
-        gemm::look(&centred, panels, &index.starts, &mut search);
+        gemm::look(&centerd, panels, &index.starts, &mut search);
         let sorted = |mut best: Best| {
             best.found.sort_unstable();
             best.found.truncate(k);
@@ -330,7 +330,7 @@ impl<'a> Search<'a> {
         search.best.into_iter().map(sorted).collect()
     }
 
-    /// A pair that may be among the best. Rows come in ascending order, so ties with what is there are lost.
+    /// A pair that may be among the best. Features come in ascending order, so ties with what is there are lost.
     #[inline(always)]
     fn take(&mut self, q: usize, row: usize) {
         let Index { width, .. } = *self.index;
@@ -339,7 +339,7 @@ impl<'a> Search<'a> {
         if value >= best.worst {
             return;
         }
-        best.found.push(Neighbour { value, row });
+        best.found.push(Neighbor { value, row });
         // For the first time, or with as many again.
         if best.found.len() == self.k || best.found.len() == 2 * self.k {
             best.worst = best.found.select_nth_unstable(self.k - 1).1.value;
@@ -392,7 +392,7 @@ impl simd::Kernel for Closer<'_, '_> {
     }
 }
 
-/// Rows of `width` divided by their lengths; one of nothing but zeros stays.
+/// Features of `width` divided by their lengths; one of nothing but zeros stays.
 pub fn unit(rows: &[f32], width: usize) -> Vec<f32> {
     let mut out = Vec::with_capacity(rows.len());
     for row in rows.chunks_exact(width) {

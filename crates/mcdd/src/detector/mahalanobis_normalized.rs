@@ -6,12 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{labelled, logits, put, score, take};
-use super::neighbours::unit;
-use super::{About, Detector, Method, Needs, Rows, Scratch, Store, Training};
+use super::mahalanobis::{labeled, logits, put, score, take};
+use super::neighbors::unit;
+use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::cpu::pool::Pool;
-use crate::stats::gaussians::{Covariance, Gaussians, Labelled};
+use crate::stats::gaussians::{Covariance, Gaussians, Labeled};
 
 /// It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,19 +28,19 @@ impl Method for Config {
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let x = unit(training.rows.features, training.rows.width());
-        let sample = Labelled { x: &x, ..labelled(training) };
-        Ok(Box::new(Normalised(Gaussians::fit(&sample, Covariance::Tied, Some(0.0), pool))))
+        let sample = Labeled { x: &x, ..labeled(training) };
+        Ok(Box::new(Normalized(Gaussians::fit(&sample, Covariance::Tied, Some(0.0), pool))))
     }
 
     fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Box::new(Normalised(take(store, "", Covariance::Tied, store.width())?)))
+        Ok(Box::new(Normalized(take(store, "", Covariance::Tied, store.width())?)))
     }
 }
 
-struct Normalised(Gaussians);
+struct Normalized(Gaussians);
 
-impl Detector for Normalised {
-    fn score(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+impl Detector for Normalized {
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         score(&self.0, &unit(rows.features, rows.width()), out, scratch);
     }
 
@@ -52,7 +52,7 @@ impl Detector for Normalised {
         self.0.classes()
     }
 
-    fn logits(&self, rows: &Rows, out: &mut [f64], scratch: &mut Scratch) {
+    fn logits(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         logits(&self.0, &unit(rows.features, rows.width()), out, scratch);
     }
 }
@@ -74,7 +74,7 @@ mod tests {
         let scores = fitted.score(&training.rows, &pool).unwrap();
         scores.iter().zip(expected).for_each(|(&got, expected)| close(got, -nearest(&expected)));
         let long: Vec<f32> = x.iter().map(|v| 1e9 * v).collect();
-        let again = fitted.score(&Rows { features: &long, ..training.rows }, &pool).unwrap();
+        let again = fitted.score(&Features { features: &long, ..training.rows }, &pool).unwrap();
         scores.iter().zip(again).for_each(|(&a, b)| close(b, a));
     }
 

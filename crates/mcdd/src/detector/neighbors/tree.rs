@@ -1,6 +1,6 @@
 //! Boxes around rows that lie together, so that a query looks at few of them.
 //!
-//! Rows are halved at the median of their widest feature until 16 are left, a leaf; each leaf has a box, each 16 boxes
+//! Features are halved at the median of their widest feature until 16 are left, a leaf; each leaf has a box, each 16 boxes
 //! have one around them, and so on up to at most 16 at the top. A query goes down into the nearest box first and skips
 //! those that are farther than what it has found. Latents of a trained network lie near surfaces of few dimensions, and a
 //! query in their midst sees some 20 leaves of thousands; rows without such structure it would have to see nearly all.
@@ -17,16 +17,16 @@
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
-use super::{Index, LONG, Neighbour, TINY, loss};
-use crate::net::cpu::gemm::{Line, NR, ZERO};
-use crate::net::cpu::pool::{Pool, chunks};
-use crate::net::cpu::simd;
+use super::{Index, LONG, Neighbor, TINY, loss};
+use crate::compute::gemm::{Line, NR, ZERO};
+use crate::compute::pool::{Pool, chunks};
+use crate::compute::simd;
 
-/// Rows from which a walk is faster than all products.
+/// Features from which a walk is faster than all products.
 const FEW: usize = 4000;
-/// Neighbours up to which it is.
+/// Neighbors up to which it is.
 const MANY: usize = 10;
-/// Rows wider than this have boxes that tell nothing apart.
+/// Features wider than this have boxes that tell nothing apart.
 const WIDE: usize = 256;
 /// A walk may visit one leaf or group of boxes for so many leaves: about twice the time that the products would take.
 const SHARE: usize = 4;
@@ -34,7 +34,7 @@ const SHARE: usize = 4;
 const FAILURES: usize = 8;
 /// Stored rows asked whether a walk pays.
 const ASKED: usize = 64;
-/// Rows of a node that choose its axis.
+/// Features of a node that choose its axis.
 const SAMPLE: usize = 128;
 /// In place of the number of a row where there is none.
 const NONE: u32 = u32::MAX;
@@ -63,7 +63,7 @@ struct Level {
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The best so far, nearest first.
-    pub best: Vec<Neighbour>,
+    pub best: Vec<Neighbor>,
     /// Whether no other row can be among them.
     pub all: bool,
 }
@@ -113,7 +113,7 @@ impl Tree {
         Tree { ids, leaves, levels, budget }
     }
 
-    /// Whether a walk for so many neighbours may pay.
+    /// Whether a walk for so many neighbors may pay.
     pub fn serves(k: usize) -> bool {
         (1..=MANY).contains(&k)
     }
@@ -125,7 +125,7 @@ impl Tree {
         found
     }
 
-    /// Whether it pays to walk: of some stored rows, most must find their neighbour.
+    /// Whether it pays to walk: of some stored rows, most must find their neighbor.
     fn pays(&self, index: &Index) -> bool {
         let step = index.count() / ASKED;
         let ended = (0..ASKED).filter(|i| {
@@ -224,7 +224,7 @@ fn walk(
     query: &[f32],
     k: usize,
     own: u32,
-    best: &mut Vec<Neighbour>,
+    best: &mut Vec<Neighbor>,
     stack: &mut Vec<Node>,
 ) -> bool {
     let width = index.width;
@@ -258,7 +258,7 @@ fn walk(
                 if id == NONE || id == own {
                     continue;
                 }
-                let new = Neighbour { value: index.value(query, id as usize), row: id as usize };
+                let new = Neighbor { value: index.value(query, id as usize), row: id as usize };
                 if best.len() == k && best.last().is_some_and(|last| *last < new) {
                     continue;
                 }
@@ -285,7 +285,7 @@ fn limit_of(index: &Index, value: f64) -> f32 {
     ((value * (1.0 + margin) + (index.width + 2) as f64 * TINY) as f32).next_up()
 }
 
-/// Puts boxes that may hold a neighbour on the stack, the nearest on top.
+/// Puts boxes that may hold a neighbor on the stack, the nearest on top.
 #[inline(always)]
 fn push(stack: &mut Vec<Node>, sums: &[f32], limit: f32, level: u32, first: usize) {
     let from = stack.len();

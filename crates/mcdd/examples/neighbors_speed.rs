@@ -1,20 +1,20 @@
 //! How much faster the nearest row is found by boxes than by brute force, among the latents of a network.
 //!
 //! ```text
-//! neighbours_speed shuttle.trn shuttle.tst [--label last] [--epochs 20] [--threads 1]
+//! neighbors_speed shuttle.trn shuttle.tst [--label last] [--epochs 20] [--threads 1]
 //! ```
 //!
-//! Trains one network with 32 latent features on the first file, and asks for neighbours of the latents of the second and
+//! Trains one network with 32 latent features on the first file, and asks for neighbors of the latents of the second and
 //! of normal noise through the same network. `knn:k=11` looks at all rows, as `knn:k=1` would without boxes.
 
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use mcdd::compute::pool::Pool;
 use mcdd::data::{ReadOptions, Table};
-use mcdd::detector::{DetectorConfig, Fitted, Rows, Training};
+use mcdd::detector::{DetectorConfig, Features, Fitted, Training};
 use mcdd::model::Model;
-use mcdd::net::cpu::pool::Pool;
 use mcdd::seed::Stream;
 use mcdd::train::Settings;
 
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut s = Stream::new(0, "noise");
     let noise: Vec<f32> = (0..5000 * model.schema().width()).map(|_| s.normal() as f32).collect();
     let queries = [("test", latents(&model.schema().transform(&test, None)?)), ("noise", latents(&noise))];
-    let rows = |x| Rows { count: <[f32]>::len(x) / LATENT, features: x, logits: &[] };
+    let rows = |x| Features { count: <[f32]>::len(x) / LATENT, features: x, logits: &[] };
     let fit = |config: &str| {
         let start = Instant::now();
         let training = Training { rows: rows(&stored), ..Training::default() };

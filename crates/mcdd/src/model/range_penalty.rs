@@ -11,23 +11,23 @@ const WEIGHT: f64 = 3.0;
 
 /// How far each feature goes in training, and at least to where it is clipped.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reach {
+pub(super) struct RangePenalty {
     most: Vec<f32>,
 }
 
-impl Reach {
+impl RangePenalty {
     /// Of rows by rows.
-    pub fn of(x: &[f32], width: usize, limit: f32) -> Reach {
+    pub fn of(x: &[f32], width: usize, limit: f32) -> RangePenalty {
         let mut most = vec![limit; width];
         for row in x.chunks_exact(width) {
             most.iter_mut().zip(row).for_each(|(m, v)| *m = m.max(v.abs()));
         }
-        Reach { most }
+        RangePenalty { most }
     }
 
     /// From a file; none if it makes no sense.
-    pub fn from_values(most: Vec<f32>) -> Option<Reach> {
-        most.iter().all(|m| *m > 0.0 && m.is_finite()).then_some(Reach { most })
+    pub fn from_values(most: Vec<f32>) -> Option<RangePenalty> {
+        most.iter().all(|m| *m > 0.0 && m.is_finite()).then_some(RangePenalty { most })
     }
 
     /// Of each feature.
@@ -48,14 +48,16 @@ mod tests {
 
     #[test]
     fn only_what_goes_beyond_training_counts() {
-        let reach = Reach::of(&[1.0, -8.0, -2.0, 3.0], 2, 5.0);
+        let reach = RangePenalty::of(&[1.0, -8.0, -2.0, 3.0], 2, 5.0);
         assert_eq!(reach.values(), [5.0, 8.0]);
         assert_eq!(reach.beyond(&[-5.0, 8.0]), 0.0);
         assert_eq!(reach.beyond(&[0.0, 0.0]), 0.0);
         assert!((reach.beyond(&[-15.0, 12.0]) - 3.0 * 3f64.ln()).abs() < 1e-6);
         assert!(reach.beyond(&[f32::MAX, 0.0]).is_finite());
-        assert!(Reach::from_values(vec![1.0, 0.0]).is_none() && Reach::from_values(vec![f32::NAN]).is_none());
-        let tiny = Reach::from_values(vec![f32::MIN_POSITIVE]).unwrap();
+        assert!(
+            RangePenalty::from_values(vec![1.0, 0.0]).is_none() && RangePenalty::from_values(vec![f32::NAN]).is_none()
+        );
+        let tiny = RangePenalty::from_values(vec![f32::MIN_POSITIVE]).unwrap();
         assert!(tiny.beyond(&[f32::MAX]).is_finite());
     }
 }

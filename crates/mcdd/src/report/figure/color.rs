@@ -1,7 +1,7 @@
-//! Colours by what they are for, in a light and a dark theme.
+//! Colors by what they are for, in a light and a dark theme.
 //!
-//! The ten colours of classes and methods were found from those of Okabe and Ito by moving them apart as people with
-//! normal colour vision and with each kind of colour blindness see them, on white and on dark ground.
+//! The ten colors of classes and methods were found from those of Okabe and Ito by moving them apart as people with
+//! normal color vision and with each kind of color blindness see them, on white and on dark ground.
 
 /// What a figure is drawn on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Theme {
     Dark,
 }
 
-/// What a colour is for.
+/// What a color is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Paint {
     /// The ground.
@@ -32,7 +32,7 @@ pub(super) enum Paint {
     Above,
 }
 
-/// How many series have a colour of their own.
+/// How many series have a color of their own.
 pub const SERIES: usize = 10;
 
 const LIGHT: [u32; SERIES] =
@@ -49,7 +49,7 @@ impl Paint {
             Paint::Muted => (0x5b6168, 0xa4abb3),
             Paint::Grid => (0xe3e6e9, 0x30353b),
             Paint::Series(i) => (LIGHT[i % SERIES], DARK[i % SERIES]),
-            // The same on both grounds: they are the colours of pictures, which have one version.
+            // The same on both grounds: they are the colors of pictures, which have one version.
             Paint::Below => (0x2a84c6, 0x2a84c6),
             Paint::Above => (0xe06c1f, 0xe06c1f),
         };
@@ -77,7 +77,7 @@ impl Paint {
     }
 }
 
-/// All colours as variables of CSS, for a page around figures: `--ink:#1c1e21;…`.
+/// All colors as variables of CSS, for a page around figures: `--ink:#1c1e21;…`.
 pub(in crate::report) fn variables(theme: Theme) -> String {
     let own = [Paint::Surface, Paint::Ink, Paint::Muted, Paint::Grid];
     let all = own.into_iter().chain((0..SERIES).map(Paint::Series));
@@ -117,7 +117,7 @@ mod tests {
 
     /// By the matrices of Machado, Oliveira and Fernandes (2009) for full deutan, protan and tritan blindness.
     #[test]
-    fn series_are_told_apart_with_any_colour_vision() {
+    fn series_are_told_apart_with_any_color_vision() {
         let kinds = [
             [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
             [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],

@@ -3,17 +3,17 @@ use crate::seed::Stream;
 use proptest::prelude::*;
 
 /// The definition: every pair computed, sorted, ties by the number of the row.
-fn naive(index: &Index, query: &[f32], k: usize, own: Option<usize>) -> Vec<Neighbour> {
-    let mut all: Vec<Neighbour> = (0..index.count())
+fn naive(index: &Index, query: &[f32], k: usize, own: Option<usize>) -> Vec<Neighbor> {
+    let mut all: Vec<Neighbor> = (0..index.count())
         .filter(|&row| own != Some(row))
-        .map(|row| Neighbour { value: index.value(query, row), row })
+        .map(|row| Neighbor { value: index.value(query, row), row })
         .collect();
     all.sort();
     all.truncate(k);
     all
 }
 
-/// Rows of every sort that could go wrong.
+/// Features of every sort that could go wrong.
 fn random(kind: usize, count: usize, width: usize, s: &mut Stream) -> Vec<f32> {
     let normal = |s: &mut Stream| s.normal() as f32;
     let mut rows: Vec<f32> = match kind {
@@ -21,7 +21,7 @@ fn random(kind: usize, count: usize, width: usize, s: &mut Stream) -> Vec<f32> {
         1 => (0..count * width).map(|_| s.below(3) as f32).collect(),
         // Far from the origin, close together: squares would lose everything.
         2 => (0..count * width).map(|_| 1e4 + 1e-2 * normal(s)).collect(),
-        // Tight clusters far from each other, which no centre serves.
+        // Tight clusters far from each other, which no center serves.
         3 => (0..count).flat_map(|i| vec![[-1e4, 1e4, 3.0][i % 3]; width]).map(|c| c + 1e-2 * normal(s)).collect(),
         // As far away as features come, and further.
         4 => (0..count * width).map(|_| 1e15 * normal(s).clamp(-1.0, 1.0)).collect(),
@@ -47,12 +47,12 @@ fn random(kind: usize, count: usize, width: usize, s: &mut Stream) -> Vec<f32> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     #[test]
-    fn neighbours_are_those_of_the_definition(
+    fn neighbors_are_those_of_the_definition(
         kind in 0usize..9, other in 0usize..9, count in 1usize..400, width in 1usize..200, k in 1usize..60, seed: u64,
     ) {
-        let mut s = Stream::new(seed, "neighbours");
+        let mut s = Stream::new(seed, "neighbors");
         let index = Index::new(Metric::Distance, random(kind, count, width, &mut s), width, 1, &Pool::new(2));
-        // Rows like those stored, the same ones, and others.
+        // Features like those stored, the same ones, and others.
         let mut queries = random(kind, 15, width, &mut s);
         queries.extend(random(other, 15, width, &mut s));
         queries.extend(&index.rows()[..count.min(7) * width]);
@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn many_neighbours_and_wide_rows() {
+fn many_neighbors_and_wide_rows() {
     let mut s = Stream::new(4, "many");
     for (count, width, k) in [(3000, 2, 2500), (700, 1100, 700), (50, 3, 9999)] {
         let index = Index::new(Metric::Distance, random(0, count, width, &mut s), width, 1, &Pool::new(1));

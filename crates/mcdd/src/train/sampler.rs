@@ -4,7 +4,7 @@ use crate::head::Sampling;
 use crate::seed::Stream;
 
 /// The batches of an epoch; its buffers are kept from one to the next.
-pub struct Plan {
+pub struct BatchSampler {
     sampling: Sampling,
     batch: usize,
     /// The rows of each class, for episodes.
@@ -13,20 +13,28 @@ pub struct Plan {
     order: Vec<usize>,
     /// Where each batch ends in `order`.
     ends: Vec<usize>,
-    /// Whether all batches are about the same size, so that none is too small to be normalised.
+    /// Whether all batches are about the same size, so that none is too small to be normalized.
     even: bool,
 }
 
-impl Plan {
+impl BatchSampler {
     /// For batches of up to `batch` of the rows that have these labels; with `even`, all about the same size.
-    pub fn new(sampling: Sampling, batch: usize, even: bool, labels: &[u32]) -> Plan {
+    pub fn new(sampling: Sampling, batch: usize, even: bool, labels: &[u32]) -> BatchSampler {
         let mut classes: Vec<Vec<usize>> = Vec::new();
         if sampling != Sampling::Shuffled {
             classes.resize(labels.iter().max().map_or(0, |&y| y as usize + 1), Vec::new());
             labels.iter().enumerate().for_each(|(i, &y)| classes[y as usize].push(i));
             classes.retain(|rows| !rows.is_empty());
         }
-        Plan { sampling, batch: batch.max(1), classes, rows: labels.len(), order: Vec::new(), ends: Vec::new(), even }
+        BatchSampler {
+            sampling,
+            batch: batch.max(1),
+            classes,
+            rows: labels.len(),
+            order: Vec::new(),
+            ends: Vec::new(),
+            even,
+        }
     }
 
     /// The number of batches: as many as take every row once.
@@ -87,15 +95,15 @@ mod tests {
 
     #[test]
     fn shuffled_rows_come_once() {
-        let mut plan = Plan::new(Sampling::Shuffled, 30, false, &[0; 100]);
-        plan.draw(&mut Stream::new(1, "plan"));
-        let sizes: Vec<usize> = plan.batches().map(<[usize]>::len).collect();
-        assert_eq!((sizes, plan.steps()), (vec![30, 30, 30, 10], 4));
-        let mut even = Plan::new(Sampling::Shuffled, 30, true, &[0; 100]);
-        even.draw(&mut Stream::new(1, "plan"));
+        let mut sampler = BatchSampler::new(Sampling::Shuffled, 30, false, &[0; 100]);
+        sampler.draw(&mut Stream::new(1, "sampler"));
+        let sizes: Vec<usize> = sampler.batches().map(<[usize]>::len).collect();
+        assert_eq!((sizes, sampler.steps()), (vec![30, 30, 30, 10], 4));
+        let mut even = BatchSampler::new(Sampling::Shuffled, 30, true, &[0; 100]);
+        even.draw(&mut Stream::new(1, "sampler"));
         assert_eq!(even.batches().map(<[usize]>::len).collect::<Vec<_>>(), [25; 4]);
-        assert!(even.batches().flatten().eq(plan.batches().flatten()));
-        let mut all = plan.batches().flatten().copied().collect::<Vec<_>>();
+        assert!(even.batches().flatten().eq(sampler.batches().flatten()));
+        let mut all = sampler.batches().flatten().copied().collect::<Vec<_>>();
         all.sort_unstable();
         assert!(all.iter().enumerate().all(|(i, &r)| i == r));
     }
@@ -104,12 +112,12 @@ mod tests {
     fn episodes_have_different_rows_of_few_classes() {
         // 30 classes; the last has 3 rows.
         let labels: Vec<u32> = (0..293).map(|i| if i < 290 { i % 29 } else { 29 }).collect();
-        let mut plan = Plan::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);
+        let mut sampler = BatchSampler::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);
         let mut met = std::collections::HashSet::new();
         for epoch in 0..20 {
-            plan.draw(&mut Stream::new(epoch, "plan"));
-            assert_eq!(plan.batches().count(), 5);
-            for batch in plan.batches() {
+            sampler.draw(&mut Stream::new(epoch, "sampler"));
+            assert_eq!(sampler.batches().count(), 5);
+            for batch in sampler.batches() {
                 let distinct: std::collections::HashSet<_> = batch.iter().collect();
                 assert_eq!(distinct.len(), batch.len());
                 let classes: std::collections::HashSet<_> = batch.iter().map(|&r| labels[r]).collect();
@@ -120,11 +128,11 @@ mod tests {
         }
         assert_eq!(met.len(), 30);
         // The same seed draws the same, whatever was drawn before.
-        let mut one = Plan::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);
-        one.draw(&mut Stream::new(19, "plan"));
-        let mut two = Plan::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);
-        two.draw(&mut Stream::new(3, "plan"));
-        two.draw(&mut Stream::new(19, "plan"));
+        let mut one = BatchSampler::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);
+        one.draw(&mut Stream::new(19, "sampler"));
+        let mut two = BatchSampler::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);
+        two.draw(&mut Stream::new(3, "sampler"));
+        two.draw(&mut Stream::new(19, "sampler"));
         assert_eq!(one.order, two.order);
     }
 }

@@ -10,19 +10,19 @@ const ENOUGH: usize = 30;
 
 /// Mean and deviation of a member's confidences.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Usual {
+pub(super) struct ScoreScale {
     pub mean: f64,
     pub deviation: f64,
 }
 
-impl Default for Usual {
+impl Default for ScoreScale {
     fn default() -> Self {
-        Usual { mean: 0.0, deviation: 1.0 }
+        ScoreScale { mean: 0.0, deviation: 1.0 }
     }
 }
 
-impl Usual {
-    /// Whether members are standardised: several, or one that does not see everything.
+impl ScoreScale {
+    /// Whether members are standardized: several, or one that does not see everything.
     pub fn needed(members: usize, clipped: bool) -> bool {
         members > 1 || clipped
     }
@@ -31,7 +31,7 @@ impl Usual {
     ///
     /// # Errors
     /// If they are not finite.
-    pub fn of(scores: &[Vec<f64>]) -> Result<Vec<Usual>> {
+    pub fn of(scores: &[Vec<f64>]) -> Result<Vec<ScoreScale>> {
         let moments = |scores: &Vec<f64>| {
             let n = scores.len().max(1) as f64;
             let mean = scores.iter().map(|s| s / n).sum::<f64>();
@@ -48,13 +48,13 @@ impl Usual {
                 );
             }
             // Where all are the same there is nothing to divide by.
-            Ok(Usual { mean, deviation: if deviation > 1e-12 * mean.abs() { deviation } else { 1.0 } })
+            Ok(ScoreScale { mean, deviation: if deviation > 1e-12 * mean.abs() { deviation } else { 1.0 } })
         };
         all.iter().map(usual).collect()
     }
 
     /// A confidence in deviations from the mean.
-    pub fn standardise(&self, score: f64) -> f64 {
+    pub fn standardize(&self, score: f64) -> f64 {
         (score - self.mean) / self.deviation
     }
 }
@@ -67,8 +67,8 @@ mod tests {
     fn members_end_up_on_one_scale() {
         let first: Vec<f64> = (0..100).map(|i| f64::from(i % 10)).collect();
         let second: Vec<f64> = first.iter().map(|s| 3.0 - 1000.0 * s).collect();
-        for (scores, usual) in [&first, &second].iter().zip(Usual::of(&[first.clone(), second.clone()]).unwrap()) {
-            let standard: Vec<f64> = scores.iter().map(|&s| usual.standardise(s)).collect();
+        for (scores, usual) in [&first, &second].iter().zip(ScoreScale::of(&[first.clone(), second.clone()]).unwrap()) {
+            let standard: Vec<f64> = scores.iter().map(|&s| usual.standardize(s)).collect();
             let mean = standard.iter().sum::<f64>() / 100.0;
             let variance = standard.iter().map(|s| s * s).sum::<f64>() / 100.0;
             assert!(mean.abs() < 1e-9 && (variance - 1.0).abs() < 1e-9);
@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn few_rows_do_not_make_a_member_loud() {
-        let usual = Usual::of(&[vec![0.0, 2.0], vec![5.0, 5.001], vec![1.0, 1.0]]).unwrap();
+        let usual = ScoreScale::of(&[vec![0.0, 2.0], vec![5.0, 5.001], vec![1.0, 1.0]]).unwrap();
         assert!(usual.iter().all(|u| u.deviation == usual[0].deviation && u.deviation > 0.5));
-        assert_eq!(Usual::of(&[vec![4.0; 64]]).unwrap(), [Usual { mean: 4.0, deviation: 1.0 }]);
-        assert!(Usual::of(&[[f64::MIN, 1.0].repeat(25)]).is_err());
+        assert_eq!(ScoreScale::of(&[vec![4.0; 64]]).unwrap(), [ScoreScale { mean: 4.0, deviation: 1.0 }]);
+        assert!(ScoreScale::of(&[[f64::MIN, 1.0].repeat(25)]).is_err());
     }
 }
