@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Scores on the same networks, compared: the second half of the study of scores in docs/default.md.
 
-    cargo run --release -p mcdd --example latents -- STUDY/gas first batch*.dat
+    cargo run --release -p mcdd-studies --bin latents -- STUDY/gas first batch*.dat
     python3 scripts/score_variants.py STUDY/gas STUDY/drive ...
 
 Needs NumPy and scikit-learn. Every score is fitted on training rows and standardized on held-out rows; test and left-out

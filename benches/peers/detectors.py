@@ -102,7 +102,7 @@ class Peer:
 
 
 class Ours:
-    """Our example, one process per measurement."""
+    """Our program, one process per measurement."""
 
     def __init__(self, executable, detector, data, options):
         self.name, self.version, self.timeout = "mcdd", detector, options.timeout
@@ -254,7 +254,7 @@ def arguments():
     p.add_argument("--patience", type=float, default=10.0, help="seconds to wait for a quiet machine before each retry")
     p.add_argument("--timeout", type=float, default=600.0, help="seconds per measurement")
     p.add_argument("--python", type=Path, help="an interpreter that has what requirements.txt names")
-    p.add_argument("--executable", help="the example detector_speed, if it is built already")
+    p.add_argument("--executable", help="the program detector_speed, if it is built already")
     p.add_argument("--json", type=Path, metavar="FILE", help="write every figure there as well")
     options = p.parse_args()
     unknown = [d for d in options.detectors if d not in COMPARISONS]

@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--retries", type=int, default=3, help="measurements repeated because others were busy")
     parser.add_argument("--patience", type=float, default=10.0, help="seconds to wait for a quiet machine")
     parser.add_argument("--python", help="an interpreter that has what requirements.txt pins")
-    parser.add_argument("--executable", help="our example, built already")
+    parser.add_argument("--executable", help="our program, built already")
     options = parser.parse_args()
     options.formats = options.formats.split(",")
     if not options.python:

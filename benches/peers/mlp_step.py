@@ -60,8 +60,8 @@ def ensure_venv():
     stamp.write_text(wanted)
 
 
-def build_ours(name="step_speed", package="mcdd", kind="example"):
-    command = ["cargo", "build", "--release", "-p", package, f"--{kind}", name]
+def build_ours(name="step_speed", package="mcdd-benches"):
+    command = ["cargo", "build", "--release", "-p", package, "--bin", name]
     say(" ".join(command))
     run = subprocess.run(
         command + ["--message-format=json-render-diagnostics"],
@@ -69,12 +69,12 @@ def build_ours(name="step_speed", package="mcdd", kind="example"):
     )
     if run.returncode:
         hint = "; --torch-only measures PyTorch alone" if name == "step_speed" else ""
-        sys.exit(f"the {kind} {name} did not build{hint}")
+        sys.exit(f"the program {name} did not build{hint}")
     for line in run.stdout.splitlines():
         message = json.loads(line)
         if message.get("executable") and message["target"]["name"] == name:
             return message["executable"]
-    sys.exit(f"cargo named no executable for the {kind} {name}")
+    sys.exit(f"cargo named no executable for the program {name}")
 
 
 # ---------------------------------------------------------------- who else uses the machine
@@ -172,7 +172,7 @@ def run_ours(command, timeout):
 
 
 class Ours:
-    """Our example, one process per measurement; it does its own warming up and timing."""
+    """Our program, one process per measurement; it does its own warming up and timing."""
 
     def __init__(self, name, executable, arguments, key, flops=None):
         self.name, self.command, self.key, self.flops = name, [executable, *arguments], key, flops

@@ -205,7 +205,7 @@ def main(options, run, print_group):
     sys.stdout.reconfigure(line_buffering=True)
     if options.python is None:
         mlp_step.ensure_venv()
-    executable = options.executable or mlp_step.build_ours("mcdd", "mcdd-cli", "bin")
+    executable = options.executable or mlp_step.build_ours("mcdd", "mcdd-cli")
     with tempfile.TemporaryDirectory() as scratch:
         # Its own, so that the time of compiling does not depend on earlier runs.
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(scratch) / "inductor-cache")

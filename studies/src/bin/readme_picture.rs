@@ -1,7 +1,7 @@
 //! Draws `docs/latent.svg`: the latent space of the digits, with one digit left out of training, and the confidences.
 //!
 //! ```text
-//! cargo run --release -p mcdd --example readme_picture > docs/latent.svg
+//! cargo run --release -p mcdd-studies --bin readme_picture > docs/latent.svg
 //! ```
 
 use std::fmt::Write;

@@ -1,6 +1,6 @@
 //! How fast a CSV becomes a table, against a bare record loop of the csv crate on the same file.
 //!
-//! `cargo run --release -p mcdd --example csv_speed [ROWS [COLUMNS [ROUNDS]]]`
+//! `cargo run --release -p mcdd-benches --bin csv_speed [ROWS [COLUMNS [ROUNDS]]]`
 
 use std::hint::black_box;
 use std::io::{BufWriter, Write};
