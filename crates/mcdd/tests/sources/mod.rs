@@ -122,8 +122,7 @@ impl Sources {
         }
         let mut groups = BTreeSet::new();
         for a in (0..n).filter(|&a| reaches[a][a]) {
-            let group: Vec<String> =
-                (0..n).filter(|&b| reaches[a][b] && reaches[b][a]).map(|b| self.name(b)).collect();
+            let group: Vec<String> = (0..n).filter(|&b| reaches[a][b] && reaches[b][a]).map(|b| self.name(b)).collect();
             groups.insert(group.join(", "));
         }
         groups.into_iter().collect()
@@ -199,7 +198,8 @@ fn parse(text: &str, path: Vec<String>, tests: &mut BTreeSet<Vec<String>>) -> Mo
 fn tree(prefix: &mut Vec<String>, text: &str, module: &mut Module) {
     let text = text.trim();
     if let Some(open) = text.find('{') {
-        let own: Vec<String> = text[..open].split("::").map(|s| s.trim().to_owned()).filter(|s| !s.is_empty()).collect();
+        let own: Vec<String> =
+            text[..open].split("::").map(|s| s.trim().to_owned()).filter(|s| !s.is_empty()).collect();
         let inner = text[open + 1..].trim_end().trim_end_matches('}');
         let length = prefix.len();
         prefix.extend(own);
