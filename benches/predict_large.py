@@ -3,7 +3,7 @@
 
     cargo build --release && python3 benches/predict_large.py
 
-Needs Linux (/proc). Makes its files (about 600 MB) in a temporary folder and removes them.
+Needs Linux (/proc). Creates its files (about 600 MB) in a temporary folder and removes them.
 """
 import pathlib
 import random
@@ -24,7 +24,7 @@ def measure(name, command, folder, stdin=None):
     child = subprocess.Popen(command, cwd=folder, stdin=stdin, stdout=subprocess.DEVNULL)
     peak = 0
     while child.poll() is None:
-        # The high-water mark of the program itself; getrusage would count the memory of this script.
+        # The peak memory of the program itself. getrusage would include this script.
         try:
             for line in pathlib.Path(f"/proc/{child.pid}/status").read_text().splitlines():
                 if line.startswith("VmHWM"):
@@ -53,7 +53,7 @@ def main():
             for _ in range(50):
                 f.writelines(block)
         subprocess.run([PROGRAM, "train", "train.csv", "-o", "m", "--preset", "paper", "--epochs", "10", "--quiet"], cwd=folder, check=True)
-        print("| output | time | memory |\n|---|---|---|")
+        print("| output | time | peak memory |\n|---|---|---|")
         for name in ("csv", "jsonl", "parquet"):
             measure(name, [PROGRAM, "predict", "m", "big.csv", "--format", name, "-o", "out", "--quiet"], folder)
         with open(folder / "big.csv") as big:

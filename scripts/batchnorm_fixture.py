@@ -1,30 +1,30 @@
 #!/usr/bin/env python3
-"""Writes crates/mcdd/tests/fixtures/batchnorm.json: what PyTorch does with a small network that has BatchNorm.
+"""Writes crates/mcdd/tests/fixtures/batchnorm.json: reference values of PyTorch for a small network with BatchNorm.
 
     python3 scripts/batchnorm_fixture.py [--venv FOLDER] [--out FILE]
 
-Makes a virtual environment with torch 2.15.0 and NumPy 2.4.6 in FOLDER (a temporary folder if not given), runs itself
-there and writes the file. On Linux pip takes torch with CUDA, which is gigabytes; nothing here needs it, so it saves
-much to put the small one in first:
+Creates a virtual environment with torch 2.15.0 and NumPy 2.4.6 in FOLDER (a temporary folder if not given), runs itself
+there and writes the file. On Linux pip installs torch with CUDA, which is several GB and not needed here. To install the
+CPU build first:
 
     python3 -m venv FOLDER
     FOLDER/bin/pip install torch==2.15.0 --index-url https://download.pytorch.org/whl/cpu
     python3 scripts/batchnorm_fixture.py --venv FOLDER
 
 The network is 5 -> 7 -> BatchNorm -> ReLU -> 6 -> BatchNorm -> ReLU -> 3; only the last layer has a bias. Everything is
-computed in 64 bits. Every number that is fed in is a binary fraction, so 32-bit and 64-bit floats and the text hold the
-same number, and in training mode no value comes so close to 0 before a ReLU that rounding could decide its side.
+computed in 64 bits. Every input is a binary fraction, so 32-bit floats, 64-bit floats and the text represent the same number. In training
+mode no value before a ReLU is so close to 0 that rounding could change its sign.
 
     batches     three batches of 11 rows
     parameters  in PyTorch's names and layout: weights [out, in]; the running values are those before the first step
     matrix      the loss is sum(latents * matrix)
-    expected    in training mode on the first batch: latents, loss, gradients (of "input" too); running values after
-                the forward passes in training mode of the first batch and of all three, in order, the weights as they
-                are; after these, the latents of the first batch in evaluation mode
+    expected    in training mode on the first batch: latents, loss, gradients (also of "input"); running values after
+                the forward passes in training mode of the first batch and of all three, in order, with unchanged
+                weights; then the latents of the first batch in evaluation mode
 
-PyTorch normalizes a batch with the variance divided by its rows n, and moves the running variance towards that divided
-by n - 1: running = (1 - momentum) running + momentum new. Both are checked here against NumPy, the gradients against
-finite differences.
+PyTorch normalizes a batch with the variance divided by its number of rows n, and updates the running variance with the
+variance divided by n - 1: running = (1 - momentum) running + momentum new. Both are checked against NumPy, and the
+gradients against finite differences.
 """
 
 import json
@@ -37,7 +37,7 @@ OUT = Path(__file__).resolve().parent.parent / "crates/mcdd/tests/fixtures/batch
 SEED = 20150211
 INPUTS, WIDTHS, LATENT, ROWS, BATCHES = 5, (7, 6), 3, 11, 3
 MOMENTUM, EPS = 0.1, 1e-5
-# How far from 0 every value before a ReLU must be, where there are gradients: far more than rounding in 32 bits.
+# Minimum absolute value before a ReLU where gradients are computed: far more than 32-bit rounding errors.
 CLEAR = 1e-3
 
 
@@ -70,7 +70,7 @@ def data():
     def grid(values):
         return np.round(np.asarray(values) * 256) / 256
 
-    # Features of different place and scale, and batches that differ, or running values would say little.
+    # Features of different location and scale, and different batches, so that the running values are a real test.
     place, scale = rng.normal(size=INPUTS), rng.uniform(0.5, 3, size=INPUTS)
     batches = grid(place + 0.5 * np.arange(BATCHES)[:, None, None] + scale * rng.normal(size=(BATCHES, ROWS, INPUTS)))
     parameters, inputs = {}, INPUTS
@@ -87,7 +87,7 @@ def data():
 
 
 class Definition:
-    """The same network as it is defined, in NumPy."""
+    """The same network by its definition, in NumPy."""
 
     def __init__(self, parameters):
         self.p = dict(parameters)
@@ -106,8 +106,8 @@ class Definition:
                 used = self.p[mean], self.p[var]
             h = (h - used[0]) / np.sqrt(used[1] + EPS) * self.p[f"bn{i}.weight"] + self.p[f"bn{i}.bias"]
             if training:
-                assert np.abs(h).min() > CLEAR, "another seed is needed: a value before a ReLU is next to 0"
-                assert ((h > 0).any(axis=0) & (h < 0).any(axis=0)).all(), "another seed is needed: a ReLU never bends"
+                assert np.abs(h).min() > CLEAR, "choose another seed: a value before a ReLU is too close to 0"
+                assert ((h > 0).any(axis=0) & (h < 0).any(axis=0)).all(), "choose another seed: a ReLU is always active or never"
             x = np.maximum(h, 0)
         return x @ self.p["fc3.weight"].T + self.p["fc3.bias"]
 
@@ -135,7 +135,7 @@ def difference_quotients(parameters, x, matrix, step=1e-6):
 
 
 def run(batches, parameters, matrix):
-    """What PyTorch gives."""
+    """The reference values of PyTorch."""
     import torch
 
     net = network()
@@ -190,11 +190,11 @@ def check(batches, parameters, matrix, expected):
     assert quotients.keys() == expected["gradients"].keys()
     slope = max(np.abs(expected["gradients"][k] - q).max() for k, q in quotients.items())
     assert slope < 1e-6, slope
-    print(f"{worst:.1e} from the definition, gradients {slope:.1e} from difference quotients")
+    print(f"{worst:.1e} from the definition, gradients {slope:.1e} from finite differences")
 
 
 def text(value):
-    """JSON with one row of a matrix in a line; numbers in full."""
+    """JSON with one matrix row per line and all digits."""
     import numpy as np
 
     if isinstance(value, dict):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The tables of docs/default.md out of what `mcdd bench` has found.
+"""Prints the tables of docs/default.md from results of `mcdd bench`.
 
     python3 scripts/compare.py FOLDER [--against best]
 
-FOLDER has a results.jsonl or results.jsonl.gz. Means over all cells in percent; the worst cell and the worst class (mean over
-its cells) by AUROC; the mean paired difference in AUROC to a method, with its standard error over the cells that both have.
+FOLDER has a results.jsonl or results.jsonl.gz. The columns are means over all cells in percent; the AUROC of the worst cell and of
+the worst class (mean over its cells); and the mean paired difference in AUROC to a method, with its standard error over the
+cells that both have.
 """
 
 import argparse
@@ -51,7 +52,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--against", default="best")
-    parser.add_argument("--methods", help="with commas, in this order [all]")
+    parser.add_argument("--methods", help="comma-separated, in this order [all]")
     options = parser.parse_args()
     cells = read(options.folder)
     names = options.methods.split(",") if options.methods else list(cells)

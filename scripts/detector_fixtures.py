@@ -1,30 +1,30 @@
 #!/usr/bin/env python3
-"""Writes crates/mcdd/tests/fixtures/detectors.json: what other libraries say about fixed features.
+"""Writes crates/mcdd/tests/fixtures/detectors.json: reference scores of other libraries on fixed features.
 
     python3 scripts/detector_fixtures.py [--venv FOLDER] [--out FILE]
 
-Makes a virtual environment with the pinned scikit-learn, pytorch-ood and PyOD in FOLDER (a temporary folder if not
-given), runs itself there and writes the file. On Linux pip takes torch with CUDA, which is gigabytes; nothing here
-needs it, so it saves much to put the small one in first:
+Creates a virtual environment with the pinned scikit-learn, pytorch-ood and PyOD in FOLDER (a temporary folder if not
+given), runs itself there and writes the file. On Linux pip installs torch with CUDA, which is several GB and not needed
+here. To install the CPU build first:
 
     python3 -m venv FOLDER
     FOLDER/bin/pip install torch==2.15.0 torchvision==0.29.2 --index-url https://download.pytorch.org/whl/cpu
     python3 scripts/detector_fixtures.py --venv FOLDER
 
-Every number that is fed in is a binary fraction: 32-bit and 64-bit floats and the text all hold the same number, and
-the logits are exact too. What is expected is a confidence, higher for what is more in-distribution, with ten digits.
+Every input is a binary fraction: 32-bit floats, 64-bit floats and the text represent the same number. The logits are
+exact too. An expected value is a confidence, higher for more in-distribution rows, with ten digits.
 
-How an answer must agree, for the reader in crates/mcdd/tests/detector_oracles.rs:
+How values are compared in crates/mcdd/tests/detector_oracles.rs:
 
     value     the same number
-    affine    the same number up to a positive factor and a constant, which the definition leaves open
-    spearman  a rank correlation of at least "least", for what is random or of which only the order is said
+    affine    the same number up to a positive factor and a constant, which the definition does not fix
+    spearman  a rank correlation of at least "least", for random scores or if only the order is defined
 
-An entry may say "parts", the widths of the layers that the features come from, and "columns", if it is about some of
-the features only. Errors are relative to the value, or to scale() below where the value is smaller.
+An entry may have "parts", the widths of the layers that the features come from, and "columns", if it uses only some of
+the features. Errors are relative to the value, or to scale() below if the value is smaller.
 
-Each answer of a peer is also compared with the definition, written here in NumPy. A peer's answer is never bent to
-match what mcdd gives: where it is rescaled, "why" says from what to what.
+The scores of a peer are also compared with the definition, written here in NumPy. They are never adjusted to match mcdd.
+If they are rescaled, "why" states how.
 """
 
 import json
@@ -49,8 +49,8 @@ WIDTH = 8
 
 
 class Data:
-    """Four correlated blobs of unequal size and shape behind a ReLU, a linear layer that gets some of them wrong, and
-    rows that do not belong."""
+    """Four correlated Gaussian classes of unequal size and shape behind a ReLU, a linear layer that misclassifies some
+    rows, and out-of-distribution rows."""
 
     def __init__(self):
         import numpy as np
@@ -90,24 +90,24 @@ class Data:
             blobs((2, 2, 2, 2)) + 3 * rng.choice([-1, 1], size=(8, WIDTH)),  # shifted
             rng.uniform(0, 20, size=(6, WIDTH)),  # far
             np.array([(means[a] + means[b]) / 2 for a, b in pairs]) + 0.3 * rng.normal(size=(8, WIDTH)),  # between
-            0.5 * rng.normal(size=(4, WIDTH)),  # next to nothing
-            1.7 * blob(2, 3),  # too loud
-            self.train[:1],  # seen before
+            0.5 * rng.normal(size=(4, WIDTH)),  # near zero
+            1.7 * blob(2, 3),  # scaled up
+            self.train[:1],  # training rows
         ]))
         self.test_logits = self.test @ self.weight.T + self.bias
         self.check()
 
     def check(self):
-        """The cases that must be in the data, and those that must not, or some comparison would mean nothing."""
+        """Checks that the data contain the cases that the comparisons need, and none that would make them meaningless."""
         import numpy as np
 
         predicted = self.train_logits.argmax(axis=1)
         assert set(predicted) == set(range(CLASSES)) and 0.9 < (predicted == self.labels).mean() < 0.99
-        # pytorch-ood clips probabilities at 1e-7, which the formulas do not.
+        # pytorch-ood clips probabilities at 1e-7. The formulas do not.
         assert softmax(self.test_logits).min() > 2e-7
         for a in (self.train, self.test, self.weight, self.train_logits, self.test_logits):
             assert (a.astype(np.float32) == a).all()
-        # Neighbors at the same distance would make LOF a matter of taste.
+        # With neighbors at the same distance LOF is not unique.
         for rows, skip in [(self.train, 1), (self.test, 0)]:
             distances = np.sort(((rows[:, None] - self.train[None]) ** 2).sum(axis=2), axis=1)
             for k in (5, 20):
@@ -205,7 +205,7 @@ def kth_distance(train, rows, k):
 
 
 def local_outlier_factor(train, rows, k):
-    """Breunig et al. 2000, of rows that are not among the training rows."""
+    """Breunig et al. 2000, for new rows."""
     import numpy as np
 
     def neighbors(rows, skip):
@@ -224,7 +224,7 @@ def local_outlier_factor(train, rows, k):
 
 
 def mixture(train, labels, rows, kind, ridge):
-    """Expectation-maximization from the labels to the fixed point, and the log-density."""
+    """Expectation-maximization, started from the labels, until convergence; returns the log-density."""
     import numpy as np
 
     share, identity = np.eye(CLASSES)[labels], np.eye(train.shape[1])
@@ -259,7 +259,7 @@ def mixture(train, labels, rows, kind, ridge):
 
 
 def one_class(train, rows, nu, gamma):
-    """The dual of the one-class SVM (Schoelkopf et al. 2001), whose weights add up to 1: decision values."""
+    """Decision values of the one-class SVM (Schoelkopf et al. 2001) by its dual, with weights that add up to 1."""
     import numpy as np
     from scipy.optimize import minimize
 
@@ -277,7 +277,7 @@ def one_class(train, rows, nu, gamma):
         method="SLSQP",
         options={"ftol": 1e-15, "maxiter": 1000},
     )
-    # On the margin the decision is 0: solve that and the sum exactly, with the others at their bounds.
+    # On the margin the decision value is 0. Solve this and the sum exactly, with the other weights at their bounds.
     a = found.x
     free = (a > 1e-6 * bound) & (a < (1 - 1e-6) * bound)
     top = a >= (1 - 1e-6) * bound
@@ -296,13 +296,13 @@ def one_class(train, rows, nu, gamma):
 
 
 class Entries:
-    """What is expected, checked against the definition as it comes in."""
+    """The expected values. Each is checked against the definition when it is added."""
 
     def __init__(self):
         self.list = []
 
     def add(self, spec, peer, confidence, why, definition=None, agree="value", tolerance=1e-4, **more):
-        """`definition` is what the formula gives on the same scale; `None` if the confidence is that already."""
+        """`definition` is the value of the formula on the same scale; `None` if the confidence is computed by it."""
         import numpy as np
 
         confidence = np.asarray(confidence, np.float64)
@@ -323,15 +323,15 @@ class Entries:
 
 
 def scale(expected):
-    """Where an error stops being relative to the value itself: a tenth of the median distance from the median, which
-    rows far out do not stretch, but for confidences around 0 leaves the errors sane."""
+    """The lower bound of the value that an error is relative to: a tenth of the median absolute deviation. Outliers do not
+    change it, and errors of confidences near 0 stay reasonable."""
     import numpy as np
 
     return 0.1 * np.median(np.abs(expected - np.median(expected)))
 
 
 def errors(found, expected):
-    """Relative, as the test measures them."""
+    """Relative errors, as in the test."""
     import numpy as np
 
     return np.abs(found - expected) / np.maximum(np.abs(expected), scale(expected))
@@ -345,7 +345,7 @@ def on_logits(entries, data):
 
     peer = f"pytorch-ood {pytorch_ood.__version__} "
     logits = torch.tensor(data.test_logits)
-    # All in 64 bits, on both sides.
+    # 64 bits on both sides.
     fine = dict(tolerance=1e-8)
     train_logits = torch.tensor(data.train_logits)
     p = softmax(data.test_logits)
@@ -425,7 +425,7 @@ def on_classes(entries, data):
     scaled = f"the peer's half distance under the scatter that is not divided by N: times -2 N, N = {n}"
     for normalized, spec in [(False, "mahalanobis"), (True, "mahalanobis++")]:
         train, test, train_t, test_t = tensors(normalized)
-        # Its ridge of 1e-6 on the scatter moves nothing that counts.
+        # Its ridge of 1e-6 on the scatter is negligible.
         found = -2 * n * ood.Mahalanobis(None).fit_features(train_t, labels).predict_features(test_t).numpy()
         definition = -nearest_class(train, data.labels, test)
         why = scaled + ("; features of unit length" if normalized else "")
@@ -447,8 +447,8 @@ def on_classes(entries, data):
     why = "one layer: nothing but the order of the distance is left to agree on"
     more = dict(agree="spearman", least=0.99999, parts=[WIDTH])
     entries.add("mahalanobis-ensemble", peer + "Mahalanobis", found, why, **more)
-    # The paper weighs layers by a fit on out-of-distribution rows. mcdd takes all alike, which no peer does: the peer's
-    # distances are put together here as mcdd's documentation says.
+    # The paper fits the weights of the layers on out-of-distribution rows. mcdd weights all layers equally, which no peer
+    # does. The peer's distances are combined here by the formula of mcdd.
     split = 3
     layers = []
     for columns in (slice(0, split), slice(split, None)):
@@ -489,7 +489,7 @@ def on_classes(entries, data):
     peer_qda = learn + "QuadraticDiscriminantAnalysis"
     entries.add("gda:covariance=full:shrinkage=0", peer_qda, found, why, definition)
 
-    # Its own shrinkage="auto" would standardize the features first: another estimate.
+    # Its own shrinkage="auto" standardizes the features first, which is another estimate.
     qda = QuadraticDiscriminantAnalysis(solver="eigen", priors=uniform, covariance_estimator=LedoitWolf())
     found = qda.fit(train, data.labels).decision_function(test).max(axis=1) + np.log(CLASSES)
     why = "the same with each class's covariance by Ledoit and Wolf, on the features as they are"
@@ -555,7 +555,7 @@ def on_last_layer(entries, data):
 
 
 def on_features(entries, data):
-    """Those that look at nothing but features."""
+    """Detectors that use features only."""
     import numpy as np
     import pyod
     import pytorch_ood
@@ -592,8 +592,8 @@ def on_features(entries, data):
     found = -LOF(n_neighbors=20).fit(data.train).decision_function(data.test)
     entries.add("lof:k=20", py + "LOF", found, why, definition)
 
-    # All columns have blobs that stand apart; in three of them, some rows belong to two blobs. Every start must end in
-    # the same place, or the answer would be a matter of luck.
+    # The classes are separate in all columns. In three columns some rows belong to two components. Every start must end in
+    # the same optimum, or the result would depend on the start.
     for columns in (None, [0, 3, 7]):
         for ours, theirs in [("full", "full"), ("diagonal", "diag"), ("tied", "tied")]:
             train, test = (x if columns is None else x[:, columns] for x in (data.train, data.test))
@@ -633,7 +633,7 @@ def on_features(entries, data):
 
 
 def on_forests(entries, data):
-    """Random trees: how well two of the peer's own forests agree is what can be asked for."""
+    """Random trees: the required agreement is that of two forests of the peer."""
     import pyod
     import sklearn
     from pyod.models.iforest import IForest
@@ -661,7 +661,7 @@ def write(out):
 
     warnings.filterwarnings("ignore", category=FutureWarning)
     logging.disable(logging.WARNING)
-    # pytorch-ood makes its own tensors with the default type.
+    # pytorch-ood creates tensors with the default type.
     torch.set_default_dtype(torch.float64)
 
     data, entries = Data(), Entries()

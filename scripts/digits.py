@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes crates/mcdd/src/data/digits/digits.csv.gz again from the scikit-learn package on PyPI.
+"""Recreates crates/mcdd/src/data/digits/digits.csv.gz from the scikit-learn package on PyPI.
 
-Needs Python 3.9 or later with pip; nothing is installed. The wheel is downloaded to a temporary folder,
-the one file is taken out of it, checked and put in its place.
+Needs Python 3.9 or later with pip. Nothing is installed. The wheel is downloaded to a temporary folder. The file is
+extracted from it, checked and written.
 """
 
 import csv

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Writes crates/mcdd/tests/fixtures/images.safetensors: what PyTorch does with a small ResNet and a small DenseNet; and
-resnet8.safetensors beside it, the state of a ResNet-8 as users of PyTorch save one.
+"""Writes crates/mcdd/tests/fixtures/images.safetensors: reference values of PyTorch for a small ResNet and a small
+DenseNet; and resnet8.safetensors in the same folder, the state of a ResNet-8 as users of PyTorch save it.
 
     python3 scripts/image_fixtures.py [--venv FOLDER] [--out FILE]
 
-Makes a virtual environment with torch 2.15.0, NumPy 2.4.6 and safetensors 0.7.0 (with packaging) in FOLDER (a temporary folder if not given), runs itself there
-and writes the file; `batchnorm_fixture.py` says how to have the small torch without CUDA. The networks are those of
+Creates a virtual environment with torch 2.15.0, NumPy 2.4.6 and safetensors 0.7.0 (with packaging) in FOLDER (a temporary
+folder if not given), runs itself there and writes the file. `batchnorm_fixture.py` describes how to install torch without CUDA. The networks are those of
 `benches/peers/image_worker.py`: ResNet-8 with 4, 8 and 16 channels, DenseNet-BC-16 with growth 4 and the first block of a
-ResNet with 32 channels, images of 8 x 8 pixels with 3 channels, 5 outputs. Everything is computed in 64 bits from numbers that 32 bits hold, and written in 32.
+ResNet with 32 channels, images of 8 x 8 pixels with 3 channels, 5 outputs.
+Everything is computed in 64 bits from 32-bit numbers and written in 32 bits.
 
 For each network NET (`resnet`, `densenet`, `wide`):
 
@@ -17,14 +18,14 @@ For each network NET (`resnet`, `densenet`, `wide`):
     NET.outputs              in training mode
     NET.gradients.NAME       of the loss
     NET.running.NAME         running values after one pass in training mode
-    NET.after.NAME           all of NET.parameters after five steps of SGD on this batch: rate 0.01, Nesterov momentum 0.9,
-                             weight decay 0.001 on what has more than one dimension
+    NET.after.NAME           all of NET.parameters after five steps of SGD on this batch: learning rate 0.01, Nesterov momentum 0.9,
+                             weight decay 0.001 on parameters with more than one dimension
     NET.predicted            outputs in evaluation mode after these steps
 
 For the ResNet-8 with 16, 32 and 64 channels:
 
     init.images              12 images of bytes, [images, height, width, channels]; each channel of each image has the same
-                             values in another order, so that any of them have the same mean and deviation
+                             values in another order, so that mean and standard deviation of any subset are the same
     init.latents             of these images, normalized by channel, before the linear layer, in evaluation mode
 """
 
@@ -50,7 +51,7 @@ def networks():
 
 
 def scatter(net):
-    """Nothing is special about any parameter; variances are positive; 32 bits hold them."""
+    """Random 32-bit values for all parameters, with positive variances."""
     import torch
 
     with torch.no_grad():

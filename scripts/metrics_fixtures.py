@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes crates/mcdd/tests/fixtures/metrics.json: what scikit-learn says about fixed cases.
+"""Writes crates/mcdd/tests/fixtures/metrics.json: reference values of scikit-learn for fixed cases.
 
     python3 scripts/metrics_fixtures.py [--venv FOLDER] [--out FILE]
 
-Makes a virtual environment with the pinned scikit-learn and NumPy in FOLDER (a temporary folder if not given), runs
-itself there and writes the file. Numbers are written with repr, which reads back to the same bits; the scores of a
-side are one string, separated by spaces, since JSON knows no infinities.
+Creates a virtual environment with the pinned scikit-learn and NumPy in FOLDER (a temporary folder if not given), runs
+itself there and writes the file. Numbers are written with repr, which reads back to the same bits. The scores of a
+side are one string, separated by spaces, because JSON has no infinities.
 """
 
 import json
@@ -95,7 +95,7 @@ def expected(id_scores, ood_scores):
     import numpy as np
     from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
-    # Ranks carry the order and the ties exactly, and scikit-learn takes no infinities.
+    # Ranks preserve order and ties exactly. scikit-learn does not accept infinities.
     both = np.r_[id_scores, ood_scores]
     if not np.isfinite(both).all():
         both = np.unique(both, return_inverse=True)[1].astype(np.float64)
@@ -103,7 +103,7 @@ def expected(id_scores, ood_scores):
 
     fpr, tpr, _ = roc_curve(is_id, both, drop_intermediate=False)
     fpr_ood, tpr_ood, _ = roc_curve(1 - is_id, -both, drop_intermediate=False)
-    # As OpenOOD calls it: points may be left out.
+    # As OpenOOD calls it: points may be dropped.
     fpr_open, tpr_open, _ = roc_curve(1 - is_id, -both)
     precision_in, recall_in, _ = precision_recall_curve(is_id, both)
     precision_out, recall_out, _ = precision_recall_curve(1 - is_id, -both)

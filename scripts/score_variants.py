@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Scores on the same networks, compared: the second half of the study of scores in docs/default.md.
+"""Compares scores on the same networks, for docs/default.md.
 
     cargo run --release -p mcdd-studies --bin latents -- STUDY/gas first batch*.dat
     python3 scripts/score_variants.py STUDY/gas STUDY/drive ...
 
-Needs NumPy and scikit-learn. Every score is fitted on training rows and standardized on held-out rows; test and left-out
-rows are scored and nothing else. The share of test rows that are clipped goes to stderr. Prints the mean and the worst AUROC of each score for each table, and its mean paired
-difference to the first score with the standard error over scenarios.
+Needs NumPy and scikit-learn. Every score is fitted on training rows and standardized on calibration rows. Test and left-out
+rows are only scored. Prints the mean and the worst AUROC of each score for each table, and its mean paired difference to the
+first score with the standard error over scenarios. The fraction of clipped test rows goes to stderr.
 """
 
 import json
@@ -41,7 +41,7 @@ def nearest(fit, rows, k=1):
 
 
 def variants(d):
-    """Score name -> one score for every row; higher is more known."""
+    """Score name -> one score per row; higher is more in-distribution."""
     fit, held, _, _ = d["parts"]
     x, members, y, p = d["x"], d["z"], d["y"], d["p"]
 
@@ -61,7 +61,7 @@ def variants(d):
     raw = standard(log(nearest(x[fit], x)[:, 0]))
     out = {"recipe": recipe}
 
-    # What is clipped: as much as it is, or as far as it goes beyond everything in training.
+    # The clipped part: all of it, or the part beyond the range of the training rows.
     most = np.maximum(5.0, np.abs(x[fit]).max(axis=0))
     excess = np.linalg.norm(x - np.clip(x, -5, 5), axis=1)
     beyond = np.linalg.norm(np.maximum(np.abs(x) - most, 0), axis=1)

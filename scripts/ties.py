@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What ties do to softmax: the same networks, scored and counted in three ways.
+"""The effect of ties on softmax: the same networks with three ways of scoring and counting.
 
     python3 scripts/ties.py MCDD DATA gas|shuttle|mnist [CLASS ...]
 
-MCDD is the executable, DATA the folder of the data sets. For each left-out class a fifth of the other rows is set apart,
+MCDD is the executable, DATA the folder of the data sets. For each left-out class a fifth of the other rows is the test set,
 softmax is trained on the rest with the paper's network, and the maximum softmax probability is scored as log-odds (no
-ties), as a float32 probability (1 for many rows), and as such with the counting of the authors' published code, where a
-tie is an error. Needs numpy.
+ties), as a float32 probability (1 for many rows), and as such with ties counted as errors, as in the authors' published
+code. Needs numpy.
 """
 
 import gzip
@@ -20,7 +20,7 @@ import numpy as np
 
 
 def read(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The rows and the labels of a data set, as its publisher lays it out."""
+    """The rows and the labels of a data set in the published files."""
     if name == "shuttle":
         rows = np.concatenate([np.loadtxt(folder / "shuttle" / f"shuttle.{part}") for part in ("trn", "tst")])
         return rows[:, :-1].astype(np.float32), rows[:, -1].astype(int)
@@ -64,7 +64,7 @@ def scenario(mcdd: str, x: np.ndarray, y: np.ndarray, out: int, here: Path) -> l
         lines = run(mcdd, "predict", model, here / "rows.npy", "--label", "none", "-q").splitlines()
         column = lines[0].split(",").index("confidence")
         scores.append(np.array([float(line.split(",")[column]) for line in lines[1:]]))
-    # Log-odds to a probability, in the precision that the authors' code has.
+    # Log-odds to a probability, in the precision of the authors' code.
     saturated = [(1 / (1 + np.exp(-s))).astype(np.float32) for s in scores]
     ones = 100 * float(np.mean(saturated[0] == 1))
     return [
@@ -81,7 +81,7 @@ def main() -> None:
     mcdd, folder, name = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     x, y = read(folder, name)
     chosen = [int(c) for c in sys.argv[4:]] or sorted(set(y.tolist()))
-    print("| left out | log-odds | float32, a tie is one half | float32, a tie is an error | known rows at exactly 1 |")
+    print("| left out | log-odds | float32, a tie counts one half | float32, a tie is an error | known rows at exactly 1 |")
     print("|---|---|---|---|---|", flush=True)
     rows = []
     for out in chosen:

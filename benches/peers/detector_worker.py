@@ -28,8 +28,8 @@ classes = int(labels.max()) + 1
 K = spec["k"]
 
 
-# Each maker returns (versions, fit, score): fit() gives a fitted something, score(it) the confidence of each test row,
-# higher for what is more in-distribution.
+# Each maker returns (versions, fit, score). fit() returns a fitted object. score(object) returns the confidence of each test
+# row, higher for more in-distribution rows.
 
 
 def versions(*modules):
@@ -70,7 +70,7 @@ def knn_sklearn():
 
 
 def knn_torch():
-    """Blocks of cdist and topk, as one would write it."""
+    """Blocks of cdist and topk, the straightforward way."""
     torch, x, q, _ = torch_data()
 
     def score(x):
@@ -93,7 +93,7 @@ def class_means():
 
 
 def mahalanobis_sklearn():
-    """Scikit-learn has no such detector: its covariance of the rows less their class means, asked once a class."""
+    """scikit-learn has no such detector. Its covariance of the rows minus their class means, evaluated once per class."""
     import sklearn
     from sklearn.covariance import EmpiricalCovariance
 
@@ -133,12 +133,12 @@ def whitener(rows):
 
 
 def nearest_mean(z, means):
-    """The smallest squared distance to a mean, from one product."""
+    """The smallest squared distance to a mean, by one matrix product."""
     return (z**2).sum(axis=1) + ((means**2).sum(axis=1) - 2 * z @ means.T).min(axis=1)
 
 
 def mahalanobis_numpy():
-    """Whiten once, then distances to the whitened means: what one would write for speed."""
+    """Whiten once, then compute distances to the whitened means: the fast way."""
     import scipy
 
     def fit():
@@ -179,7 +179,7 @@ def lof_sklearn():
 
 
 def ocsvm_sklearn():
-    """libsvm, which has one thread; a cache of 1 GB instead of 200 MB, in its favor."""
+    """libsvm, which uses one thread; with a cache of 1 GB instead of 200 MB, in its favor."""
     import sklearn
     from sklearn.svm import OneClassSVM
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Detectors on features: scikit-learn, pytorch-ood and others beside mcdd in one interleaved run.
+"""Compares detectors on features with scikit-learn, pytorch-ood and others in one interleaved run.
 
     python3 benches/peers/detectors.py
 
-Needs only the standard library; the others go into benches/peers/.venv (made if absent, as for mlp_step.py) and
-run in worker processes. See README.md next to this file.
+Needs only the standard library. The other libraries are installed in benches/peers/.venv (created if absent, as for
+mlp_step.py) and run in worker processes. See README.md next to this file.
 """
 
 import argparse
@@ -30,8 +30,8 @@ DEEP = (50_000, 128, 10)
 TABLE = (10_000, 20, 5)
 SHUTTLE = (58_000, 9, 7)
 
-# Our name with settings, the data, the peers, and how far apart scores may be: the largest difference relative to the
-# spread of the scores, or None where definitions differ by more than rounding and only the order can be compared.
+# Our name with settings, the data, the peers, and the tolerance of the scores: the largest difference relative to the
+# spread of the scores, or None if the definitions differ by more than rounding and only the order can be compared.
 COMPARISONS = {
     "knn": (f"knn:k={K}", DEEP, ["knn_sklearn", "knn_pytorch_ood", "knn_torch"], 1e-3),
     "knn-narrow": (f"knn:k={K}", SHUTTLE, ["knn_sklearn", "knn_pytorch_ood"], 1e-3),
@@ -61,7 +61,7 @@ for name in ("train", "test"):
 
 
 class Peer:
-    """A worker process that lives until close()."""
+    """A worker process that runs until close()."""
 
     def __init__(self, maker, data, options):
         self.name = maker
@@ -124,7 +124,7 @@ class Ours:
 
 
 def quietly(contender, scores, options):
-    """A measurement, repeated while other processes disturb it, as often as allowed; with "quiet"."""
+    """A measurement with "quiet", repeated while other processes disturb it, up to the allowed number of times."""
     for attempt in range(options.retries + 1):
         before, own, start = mlp_step.machine_cpu(), mlp_step.own_cpu(), time.monotonic()
         answer = contender.measure(scores)
@@ -177,7 +177,7 @@ def compare(name, executable, directory, options):
     results = {c.name: [] for c in contenders}
     try:
         for r in range(-1, options.rounds):
-            # Turn the order every round. Round -1 warms up and is not counted.
+            # Rotate the order every round. Round -1 is a warm-up and not counted.
             shift = r % len(contenders)
             for c in contenders[shift:] + contenders[:shift]:
                 if c.name not in results:
@@ -250,12 +250,12 @@ def arguments():
     p.add_argument("detectors", nargs="*", metavar="DETECTOR", help=f"of {', '.join(COMPARISONS)}; all by default")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--retries", type=int, default=3, help="of a measurement others disturbed")
+    p.add_argument("--retries", type=int, default=3, help="of a measurement that was disturbed")
     p.add_argument("--patience", type=float, default=10.0, help="seconds to wait for a quiet machine before each retry")
     p.add_argument("--timeout", type=float, default=600.0, help="seconds per measurement")
-    p.add_argument("--python", type=Path, help="an interpreter that has what requirements.txt names")
-    p.add_argument("--executable", help="the program detector_speed, if it is built already")
-    p.add_argument("--json", type=Path, metavar="FILE", help="write every figure there as well")
+    p.add_argument("--python", type=Path, help="an interpreter with the packages of requirements.txt")
+    p.add_argument("--executable", help="the program detector_speed, if already built")
+    p.add_argument("--json", type=Path, metavar="FILE", help="also write every number to this file")
     options = p.parse_args()
     unknown = [d for d in options.detectors if d not in COMPARISONS]
     if unknown or options.rounds < 1:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Cells of `mcdd bench` beside PyTorch, in one interleaved run.
+"""Compares cells of `mcdd bench` with PyTorch in one interleaved run.
 
     python3 benches/peers/grid.py FOLDER
 
-FOLDER is called gas and has GasSensor's batch*.dat. Needs only the standard library; PyTorch goes into
-benches/peers/.venv (made if absent, as for mlp_step.py) and runs in worker processes. See README.md next to this file.
+FOLDER is called gas and has GasSensor's batch*.dat. Needs only the standard library. PyTorch is installed in
+benches/peers/.venv (created if absent, as for mlp_step.py) and runs in worker processes. See README.md next to this file.
 """
 
 import json
@@ -34,7 +34,7 @@ VARIANTS = [
 
 
 class Ours:
-    """The command, one process per measurement, which reads the table and writes its results and tables as well."""
+    """The command, one process per measurement. It also reads the table and writes its results and tables."""
 
     name = "mcdd"
 
@@ -47,7 +47,7 @@ class Ours:
         ]
 
     def measure(self, _):
-        # It would go on from there, with nothing left to do.
+        # Otherwise it would continue from these results, with nothing left to do.
         shutil.rmtree(self.output, ignore_errors=True)
         start = time.monotonic()
         _, _, cpu = mlp_step.run_ours(self.command, self.timeout)
@@ -65,11 +65,11 @@ class Ours:
 
 
 class Torch:
-    """One or more PyTorch processes that share the cells: who is done takes the next."""
+    """One or more PyTorch processes that share the cells. A process that is done takes the next cell."""
 
     def __init__(self, name, spec, processes, options):
         self.name, self.options = name, options
-        # At the same time, as they would compile at the start of a grid.
+        # In parallel, as they would compile at the start of a grid.
         with ThreadPoolExecutor(processes) as pool:
             starts = [pool.submit(train_default.Network, name, spec, options, "grid_worker.py")
                       for _ in range(processes)]
@@ -116,12 +116,12 @@ def start_torch(files, scratch, options, failures):
     for processes, threads in sorted({(CPUS, 1), (1, CPUS)}, reverse=True):
         for variant, kind, adam in VARIANTS:
             name = f"{variant}, {processes} x {threads}"
-            # Plain eager is what others are compared with, once.
+            # Plain eager is the reference and runs once.
             if (started or variant != PLAIN) and not re.search(options.variants, name):
                 continue
             spec = {"task": "grid", "files": files, "threads": threads, "kind": kind, "adam": adam,
                     "epochs": options.epochs}
-            # Nobody finds there what another has compiled.
+            # An empty cache, so that no variant reuses what another has compiled.
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / f"inductor-cache-{len(started)}")
             try:
                 started.append(Torch(name, spec, processes, options))
@@ -152,7 +152,7 @@ def run(executable, files, scratch, options):
         raise Failed(failures[-1])
     rows = {n: sorted((c["method"], c["tested"]) for c in r[-1][0]["cells"]) for n, r in results.items()}
     for name in [n for n in rows if rows[n] != rows["mcdd"]]:
-        failures.append(f"{name}: it did not test as many rows of the same cells")
+        failures.append(f"{name}: it tested another number of rows in the same cells")
         del results[name]
     group = mlp_step.compared({n: [(a["seconds"], q) for a, q in rounds] for n, rounds in results.items()})
     for name, rounds in results.items():
@@ -173,7 +173,7 @@ def rate(group, seconds):
 
 
 def rate_of_whole(group, name, seconds):
-    """Of a whole grid that compiles once."""
+    """Throughput of a whole grid that compiles once."""
     whole = group["whole"]
     return 60 * whole / (seconds * whole / group["cells"] + group["compiling"].get(name, 0.0))
 

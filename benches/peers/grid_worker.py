@@ -2,23 +2,23 @@
 
 Started by grid.py with a JSON description as the only argument. It reads the data once, takes a few steps with each
 method (which compiles them, if asked to), writes one line {"ready": ...}, and then answers every line {"cell": [method,
-class, fold]} with one line of JSON: how well that cell went. It ends when standard input does.
+class, fold]} with one line of JSON: the results of that cell. It ends when standard input does.
 """
 
 import math
 import time
 
-# Threads, denormals and the way to answer are set up there, before PyTorch starts.
+# Threads, denormals and the output are set up there, before PyTorch starts.
 from torch_worker import BATCH, LR, TRACE, F, Net, loss_of, serve, spec, torch
 from train_worker import functional_step, make_step, read, scaled, split
 
 FOLDS = 5
-# A number would be compiled into the graph.
+# A Python number would be compiled into the graph as a constant.
 RATE = torch.tensor(LR) if spec["kind"].startswith("fullgraph") else LR
 
 
 class Softmax(Net):
-    """The same network; the head's parameters are a linear layer's."""
+    """The same network; the parameters of the head are those of a linear layer."""
 
     def forward(self, x):
         return F.linear(self.latent(x), self.mu, self.b)
@@ -29,10 +29,10 @@ def cross_entropy(logits, _, y):
 
 
 def compiled(step):
-    """For whole batches, and for what is left over at the end of an epoch, whose size is another in every cell."""
+    """For full batches, and for the last batch of an epoch, whose size differs from cell to cell."""
     options = {"fullgraph": True, "dynamic": False, "options": {"cpp_wrapper": spec["kind"] == "fullgraph-cpp"}}
 
-    # A function of its own, so that whole batches never meet the graph for any size, which is slower.
+    # A separate function, so that full batches never use the graph for dynamic sizes, which is slower.
     rest = torch.compile(lambda index, rate: step(index, rate), **options)
 
     def any_size(index, rate):
@@ -61,7 +61,7 @@ class Method:
             torch.nn.init.xavier_uniform_(p) if p.dim() == 2 else p.zero_()
 
     def epoch(self, rows):
-        """One pass over the rows in batches of 200; the last has what is left."""
+        """One pass over the rows in batches of 200; the last has the remaining rows."""
         losses = []
         for index in rows[torch.randperm(len(rows))].split(BATCH):
             losses.append((self.step if len(index) == BATCH else self.rest)(index, RATE))
@@ -69,14 +69,14 @@ class Method:
 
 
 def msp(logits):
-    """(confidence, class): the largest posterior as log-odds in f64, where a probability would saturate at 1."""
+    """(confidence, class): the largest posterior as log-odds in f64, because a probability would saturate at 1."""
     top, k = logits.double().max(1)
     others = logits.double().scatter(1, k.unsqueeze(1), -math.inf)
     return top - others.logsumexp(1), k
 
 
 def auroc(known, unknown):
-    """The share of pairs in the right order; ties count half."""
+    """The fraction of pairs in the right order; ties count half."""
     unknown = unknown.sort()[0]
     below = torch.searchsorted(unknown, known) + torch.searchsorted(unknown, known, right=True)
     return below.double().mean().item() / 2 / len(unknown)
@@ -86,7 +86,7 @@ class Grid:
     def __init__(self):
         self.table, self.labels = read(spec["files"])
         self.classes = int(self.labels.max()) + 1
-        # Every cell puts its own values here: graphs need the same tensors all the time.
+        # Every cell writes its values here, because graphs need the same tensors all the time.
         self.x, self.y = self.table.float(), self.labels.clone()
         nets = {"softmax+msp": (Softmax, cross_entropy), "deep-mcdd": (Net, loss_of)}
         self.methods = {
@@ -95,8 +95,8 @@ class Grid:
         }
 
     def split(self, unknown, fold):
-        """Row indices to train with, to test and of the class left out. Every fifth row of a class is in the fold; a
-        tenth of each class's other rows is held out and not used, as mcdd calibrates with it."""
+        """Row indices for training, for testing and of the left-out class. Every fifth row of a class is in the fold. A
+        tenth of the other rows of each class is not used, because mcdd uses it for calibration."""
         order = torch.Generator().manual_seed(0)
         kept = [k for k in range(self.classes) if k != unknown]
         rows = [(self.labels == k).nonzero()[:, 0] for k in kept]
@@ -133,7 +133,7 @@ class Grid:
                 "rows": [len(train), len(test), len(left_out)]}
 
     def try_out(self):
-        """Losses of the first steps of each method, and what the first pass over the rows took beyond the second."""
+        """Losses of the first steps of each method, and the extra time of the first pass over the rows."""
         train, *_ = self.prepare(0, 0)
         losses, compiling = [], 0.0
         for method in self.methods.values():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Training step and prediction of images: PyTorch beside mcdd in one interleaved run.
+"""Compares training steps and predictions of images with PyTorch in one interleaved run.
 
     python3 benches/peers/image_step.py [--rounds 5] [--seconds 4] [--cases resnet34,densenet100] [--python PYTHON]
 
-Needs only the standard library; PyTorch goes into benches/peers/.venv (made if absent) unless --python names an interpreter
-that has it. See README.md next to this file.
+Needs only the standard library. PyTorch is installed in benches/peers/.venv (created if absent) unless --python names an
+interpreter that has it. See README.md next to this file.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import subprocess
 
 from mlp_step import Failed, Torch, build_ours, ensure_venv, measure_quietly, run_ours, say
 
-# Network, batch, and what PyTorch's images per second are to be multiplied by.
+# Network, batch size, and the target ratio to PyTorch's images per second.
 CASES = [("resnet34", 64, 1.0), ("resnet18", 32, 1.0), ("densenet100", 32, 1.3)]
 FORMATS = {"channels last": True, "contiguous": False}
 
@@ -76,15 +76,15 @@ def table(rows, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement; a step is done in any case")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement; at least one step is done")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cases", default="", help="networks, e.g. resnet34,resnet18; all if not given")
     parser.add_argument("--tasks", default="train,predict")
     parser.add_argument("--formats", default="channels last,contiguous")
-    parser.add_argument("--retries", type=int, default=3, help="measurements repeated because others were busy")
+    parser.add_argument("--retries", type=int, default=3, help="of a measurement that was disturbed")
     parser.add_argument("--patience", type=float, default=10.0, help="seconds to wait for a quiet machine")
-    parser.add_argument("--python", help="an interpreter that has what requirements.txt pins")
-    parser.add_argument("--executable", help="our program, built already")
+    parser.add_argument("--python", help="an interpreter with the packages of requirements.txt")
+    parser.add_argument("--executable", help="our program, if already built")
     options = parser.parse_args()
     options.formats = options.formats.split(",")
     if not options.python:

@@ -1,4 +1,4 @@
-"""One PyTorch contender of image_step.py: reads a specification, then one request in a line, answers in a line."""
+"""One PyTorch contender of image_step.py. Reads a specification, then one request per line, and answers in one line each."""
 
 import gc
 import json
@@ -32,7 +32,7 @@ class Basic(nn.Module):
 
 
 class Resnet(nn.Module):
-    """Names as in the usual code for CIFAR-10; `first` channels in the first stage."""
+    """Names as in the common code for CIFAR-10; `first` channels in the first stage."""
 
     def __init__(self, blocks, first, channels=3, outputs=CLASSES):
         super().__init__()

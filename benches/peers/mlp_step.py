@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Training step and one-row prediction: PyTorch beside mcdd in one interleaved run.
+"""Compares a training step and a one-row prediction with PyTorch in one interleaved run.
 
     python3 benches/peers/mlp_step.py
 
-Needs only the standard library; PyTorch goes into benches/peers/.venv (made if absent) and runs
-in worker processes. See README.md next to this file.
+Needs only the standard library. PyTorch is installed in benches/peers/.venv (created if absent) and
+runs in worker processes. See README.md next to this file.
 """
 
 import argparse
@@ -27,7 +27,7 @@ BATCH, WIDTH = 200, 128
 SHAPES = [(128, 5), (784, 9)]
 PLAIN = "eager, broadcast, Adam default"
 CPUS = os.cpu_count() or 1
-# A measurement is disturbed when other processes used more than this share of one core.
+# A measurement is disturbed if other processes used more than this fraction of one core.
 DISTURBED = 0.05
 
 
@@ -40,7 +40,7 @@ def flops_per_step(inputs):
     return 2 * forward + 2 * BATCH * 2 * WIDTH * WIDTH
 
 
-# ---------------------------------------------------------------- setting up
+# ---------------------------------------------------------------- setup
 
 
 def venv_python():
@@ -52,7 +52,7 @@ def ensure_venv():
     stamp = VENV / "requirements.installed"
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    say("making the virtual environment (PyTorch is several GB, this takes minutes)")
+    say("creating the virtual environment (PyTorch is several GB, this takes minutes)")
     if not venv_python().exists():
         subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
     pip = [str(venv_python()), "-m", "pip", "install", "--disable-pip-version-check"]
@@ -77,11 +77,11 @@ def build_ours(name="step_speed", package="mcdd-benches"):
     sys.exit(f"cargo named no executable for the program {name}")
 
 
-# ---------------------------------------------------------------- who else uses the machine
+# ---------------------------------------------------------------- other processes on the machine
 
 
 def machine_cpu():
-    """Seconds that all cores together were busy or taken away, or None where it is not known."""
+    """Seconds that all cores together were busy or stolen, or None if unknown."""
     try:
         with open("/proc/stat") as stat:
             ticks = [int(t) for t in stat.readline().split()[1:9]]
@@ -96,7 +96,7 @@ def own_cpu():
 
 
 def wait_for_quiet(limit):
-    """Wait, at most limit seconds, until others use little for a while."""
+    """Wait, at most limit seconds, until other processes use little for a while."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
         before, start = machine_cpu(), time.monotonic()
@@ -115,7 +115,7 @@ class Failed(Exception):
 
 
 class Torch:
-    """A PyTorch configuration in a worker process that lives until close()."""
+    """A PyTorch configuration in a worker process that runs until close()."""
 
     def __init__(self, name, spec, timeout, worker="torch_worker.py", python=None):
         self.name, self.key = name, ("us" if spec["task"] != "peak" else "gflops")
@@ -162,7 +162,7 @@ class Torch:
 
 
 def run_ours(command, timeout):
-    """(stdout, stderr, CPU time) of a process that has to succeed."""
+    """(stdout, stderr, CPU time) of a process that must succeed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     if run.returncode:
@@ -172,7 +172,7 @@ def run_ours(command, timeout):
 
 
 class Ours:
-    """Our program, one process per measurement; it does its own warming up and timing."""
+    """Our program, one process per measurement. It does its own warm-up and timing."""
 
     def __init__(self, name, executable, arguments, key, flops=None):
         self.name, self.command, self.key, self.flops = name, [executable, *arguments], key, flops
@@ -193,7 +193,7 @@ class Ours:
 
 
 def measure_quietly(contender, seconds, options):
-    """(value, quiet): repeated while other processes disturb it, as often as allowed."""
+    """(value, quiet): repeated while other processes disturb it, up to the allowed number of times."""
     for attempt in range(options.retries + 1):
         before, own, start = machine_cpu(), own_cpu(), time.monotonic()
         value, cpu = contender.measure(seconds)
@@ -201,7 +201,7 @@ def measure_quietly(contender, seconds, options):
         if before is None:
             return value, True
         foreign = machine_cpu() - before - (own_cpu() - own) - cpu
-        # The kernel counts in ticks of 10 ms; one is allowed on every core.
+        # The kernel counts in ticks of 10 ms. One tick per core is allowed.
         if foreign <= DISTURBED * wall + 0.01 * CPUS:
             return value, True
         if attempt < options.retries:
@@ -210,12 +210,12 @@ def measure_quietly(contender, seconds, options):
 
 
 def interleave(label, contenders, options):
-    """{name: [(value, quiet) per round]}; who fails is dropped."""
+    """{name: [(value, quiet) per round]}; contenders that fail are dropped."""
     results = {c.name: [] for c in contenders}
     broken = set()
     for r in range(options.rounds):
         started = time.monotonic()
-        # Turn the order by some places every round, so that nobody always follows the same one.
+        # Rotate the order every round, so that no contender always follows the same one.
         shift = (r * 7) % len(contenders)
         for contender in contenders[shift:] + contenders[:shift]:
             if contender.name in broken:
@@ -242,7 +242,7 @@ def interleave(label, contenders, options):
 
 
 def summary(values):
-    """Median over the quiet rounds, over all if there is none; marked if fewer than 2 were quiet."""
+    """Median over the quiet rounds, or over all if none was quiet; marked if fewer than 2 were quiet."""
     quiet = [v for v, q in values if q]
     marked = len(quiet) < min(2, len(values))
     used = quiet or [v for v, _ in values]
@@ -254,7 +254,7 @@ def summary(values):
 
 
 def ratios(theirs, ours):
-    """How many times faster we are: per round, theirs / ours."""
+    """How many times faster mcdd is: theirs / ours, per round."""
     pairs = [(t / o, tq and oq) for (t, tq), (o, oq) in zip(theirs, ours)]
     return summary(pairs)
 
@@ -296,7 +296,7 @@ def start_torch(variants, common, options, failures, label):
 
 
 def compare_traces(contenders, failures, label):
-    """Every variant must do the same: same seed, same batches, same outputs to 1e-4."""
+    """Checks that every variant gives the same outputs to 1e-4 with the same seed and batches."""
     if not contenders:
         sys.exit(f"{label}: no PyTorch variant starts: {failures[-1] if failures else ''}")
     worst, kept = 0.0, []
@@ -347,8 +347,8 @@ def run_steps(inputs, classes, threads, executable, options, failures):
     finally:
         for contender in opened:
             contender.close()
-    # Disturbance can only make the peak smaller, so every round counts here. But a peak that was
-    # never measured quietly is too small, and the share of it too large: nothing is decided then.
+    # Disturbance can only make the peak smaller, so every round is used here. But a peak that was
+    # never measured quietly is too small, and the fraction of it too large: then no target is decided.
     peak_rounds = {n: results.pop(n) for n in list(results) if n.startswith("peak")}
     peak_each = {n: max(v for v, _ in values) for n, values in peak_rounds.items() if values}
     peak_quiet = bool(peak_rounds) and all(any(q for _, q in v) for v in peak_rounds.values())
@@ -392,8 +392,8 @@ def compared(results):
             if ours and name != "mcdd":
                 table[name]["times_faster"] = ratios(values, ours)
     peers = {n: s for n, s in table.items() if n != "mcdd"}
-    # Disturbance only slows down, so a disturbed variant that still wins is the best one. While any
-    # variant is disturbed, another could have won, and nothing is decided about the best.
+    # Disturbance only slows down, so a disturbed variant that still wins is the best one. But if any
+    # variant is disturbed, another one could have won, and the best is not decided.
     best = min(peers, key=lambda n: peers[n]["median"], default=None)
     undecided = any(s["marked"] for s in peers.values())
     return {"contenders": table, "best_torch": best, "best_undecided": undecided}
@@ -408,10 +408,10 @@ def print_steps(group):
           f"{group['threads']} thread{'s' * (group['threads'] > 1)}\n")
     shares = ", ".join(f"{n[6:-1]} {v:.1f}" for n, v in group["peaks"].items())
     if peak:
-        disturbed = "" if group["peak_quiet"] else " ! disturbed: too small, shares of it too large"
+        disturbed = "" if group["peak_quiet"] else " ! disturbed: too small, fractions of it too large"
         print(f"Peak matrix product: {peak:.1f} GFLOP/s (measured: {shares}){disturbed}. "
               f"{group['flops_per_step'] / 1e6:.1f} MFLOP per step.\n")
-    print("| contender | µs/step | min-max | share of peak | mcdd is faster (min-max) | quiet rounds |")
+    print("| contender | µs/step | min-max | fraction of peak | mcdd is faster (min-max) | quiet rounds |")
     print("|---|---:|---:|---:|---:|---:|")
     order = sorted(group["contenders"].items(), key=lambda item: item[1]["median"])
     for name, s in order:
@@ -447,11 +447,11 @@ def print_verdicts(steps, predictions):
                 got["marked"] |= name == g["best_torch"] and g["best_undecided"]
                 rows.append((f"{where}: against {what}", f">= {target}", times(got), got, got["median"] >= target))
         if g["peak_gflops"]:
-            # The best peak that any group saw with as many threads.
+            # The best peak of all groups with the same number of threads.
             same = [h for h in steps if h["threads"] == g["threads"] and h["peak_gflops"]]
             share = g["flops_per_step"] / ours["median"] / 1e3 / max(h["peak_gflops"] for h in same)
             source = {"marked": ours["marked"] or not any(h["peak_quiet"] for h in same)}
-            rows.append((f"{where}: share of peak", ">= 60%", f"{100 * share:.1f}%", source, share >= 0.6))
+            rows.append((f"{where}: fraction of peak", ">= 60%", f"{100 * share:.1f}%", source, share >= 0.6))
     for g in predictions:
         ours = g["contenders"].get("mcdd")
         if ours:
@@ -460,13 +460,13 @@ def print_verdicts(steps, predictions):
     if rows:
         print("\n### Targets\n\n| target | wanted | measured | reached |\n|---|---:|---:|---|")
         for what, wanted, got, source, reached in rows:
-            # A figure from a disturbed run proves nothing in either direction.
+            # A number from a disturbed run decides nothing.
             verdict = "not decided: disturbed" if source["marked"] else "yes" if reached else "no"
             print(f"| {what} | {wanted} | {got} | {verdict} |")
 
 
 def write_json(options, steps, predictions, failures):
-    """After every group, so that a run cut short keeps what it has."""
+    """Called after every group, so that an interrupted run keeps its results."""
     if options.json:
         figures = {"steps": steps, "predictions": predictions, "failures": failures}
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
@@ -474,7 +474,7 @@ def write_json(options, steps, predictions, failures):
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--torch-only", action="store_true", help="leave our own engine out")
+    p.add_argument("--torch-only", action="store_true", help="do not measure mcdd")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--seconds", type=float, default=0.7, help="per measurement")
     p.add_argument("--threads", type=int, nargs="+", default=[1, 2])
@@ -482,13 +482,13 @@ def arguments():
                    choices=[i for i, _ in SHAPES])
     p.add_argument("--variants", default="", metavar="REGEX",
                    help="only PyTorch variants whose name matches (plain eager always runs)")
-    p.add_argument("--no-steps", action="store_true", help="leave the training steps out")
-    p.add_argument("--no-predict", action="store_true", help="leave one-row prediction out")
-    p.add_argument("--retries", type=int, default=3, help="of a measurement others disturbed")
+    p.add_argument("--no-steps", action="store_true", help="skip the training steps")
+    p.add_argument("--no-predict", action="store_true", help="skip one-row prediction")
+    p.add_argument("--retries", type=int, default=3, help="of a measurement that was disturbed")
     p.add_argument("--patience", type=float, default=10.0,
                    help="seconds to wait for a quiet machine before each retry")
     p.add_argument("--compile-timeout", type=float, default=240.0, help="seconds per variant")
-    p.add_argument("--json", type=Path, metavar="FILE", help="write every figure there as well")
+    p.add_argument("--json", type=Path, metavar="FILE", help="also write every number to this file")
     options = p.parse_args()
     if options.rounds < 1 or options.seconds <= 0:
         p.error("--rounds and --seconds must be positive")

@@ -1,7 +1,7 @@
 """One PyTorch configuration in a process of its own.
 
 Started by mlp_step.py with a JSON description as the only argument (train_worker.py and
-grid_worker.py, which others start, take this setting up and more from here). It builds the
+grid_worker.py import this setup and more from here). It builds the
 configuration, compiles it if asked to, writes one line {"ready": ...}, and then answers
 every line {"seconds": S} on standard input with one line of JSON on standard output.
 It ends when standard input does.
@@ -21,7 +21,7 @@ TRACE = 10
 
 spec = json.loads(sys.argv[1])
 os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(spec["threads"])
-# Compile inside this process: no pool of processes is left that could take time from others.
+# Compile inside this process, so that no pool of processes remains that could disturb others.
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
 # Answers go to the original standard output; anything a library prints goes to standard error.
@@ -32,7 +32,7 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 # Moments of dead units decay into denormal numbers, which are slow. Threads inherit the
-# setting, so it has to come before the pool is started.
+# setting, so it must precede the start of the pool.
 torch.set_flush_denormal(True)
 torch.set_num_threads(spec["threads"])
 
@@ -40,8 +40,8 @@ torch.set_num_threads(spec["threads"])
 class Net(torch.nn.Module):
     """d -> 128 -> 128 -> 128 and the distances to the class centers.
 
-    sigma is held at 1, so D_k = ||z - mu_k||^2 / 2: the division and the logarithm are left
-    out altogether, which is to PyTorch's advantage.
+    sigma is fixed at 1, so D_k = ||z - mu_k||^2 / 2. The division and the logarithm are left
+    out, in PyTorch's favor.
     """
 
     def __init__(self, inputs, classes, distance):
@@ -78,7 +78,7 @@ def compile_options(kind):
 
 
 def make_step(net, x_all, y_all):
-    """A function from the indices of a batch to the loss of the step taken."""
+    """A function from the indices of a batch to the loss of the step."""
     kind, fused = spec["kind"], spec["adam"] == "fused"
     options = compile_options(kind)
     if kind.startswith("fullgraph"):
@@ -109,9 +109,9 @@ def make_step(net, x_all, y_all):
 def adam_in_graph(params):
     """update(gradients, rate) for a step that compiles to a single graph.
 
-    torch.optim's own update does not trace this way (the multi-tensor form and the fused operator
-    both fail to compile), so Adam is written out; the compiler then fuses it by itself. It also
-    returns its state, all of which is 0 at first.
+    The update of torch.optim cannot be traced this way (the multi-tensor form and the fused operator
+    both fail to compile), so Adam is written out, and the compiler fuses it. Also returns the state,
+    which is 0 at first.
     """
     first = [torch.zeros_like(p) for p in params.values()]
     second = [torch.zeros_like(p) for p in params.values()]
@@ -178,7 +178,7 @@ def build_step():
 
 
 def build_predict():
-    """One row to its class and its smallest distance, left as tensors."""
+    """A function from one row to its class and its smallest distance, as tensors."""
     torch.manual_seed(0)
     rows = torch.randn(ROWS, spec["input"]).split(1)
     net = Net(spec["input"], spec["classes"], spec["distance"]).eval().requires_grad_(False)
@@ -230,7 +230,7 @@ def build_peak():
 
 
 def build_check():
-    """Broadcast and matrix product give the same loss and gradients from the same weights."""
+    """Compares loss and gradients by broadcast and by matrix product, from the same weights."""
     torch.manual_seed(0)
     nets = [Net(spec["input"], spec["classes"], d) for d in ("broadcast", "matmul")]
     nets[1].load_state_dict(nets[0].state_dict())
@@ -247,9 +247,9 @@ def build_check():
 
 
 def serve(measure, trace, key="seconds"):
-    """Answers requests until there are no more, and ends the process."""
+    """Answers requests until the end of the input, then ends the process."""
     gc.collect()
-    # What is there by now stays, and need not be looked at again between requests.
+    # Existing objects stay alive, so the garbage collector need not examine them between requests.
     gc.freeze()
     gc.disable()
     print(json.dumps({"ready": torch.__version__, "trace": trace}), file=answers)
@@ -259,7 +259,7 @@ def serve(measure, trace, key="seconds"):
         result["cpu"] = time.process_time() - cpu
         print(json.dumps(result), file=answers)
         gc.collect()
-    # Nothing is left to save, and the orderly end takes seconds.
+    # There is nothing to save, and a normal exit takes seconds.
     os._exit(0)
 
 

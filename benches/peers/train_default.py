@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A whole training of mcdd's default beside PyTorch, in one interleaved run.
+"""Compares the whole training of mcdd's default with PyTorch in one interleaved run.
 
     python3 benches/peers/train_default.py FOLDER
 
-FOLDER has GasSensor's batch*.dat. Needs only the standard library; PyTorch goes into benches/peers/.venv (made if
-absent, as for mlp_step.py) and runs in worker processes. See README.md next to this file.
+FOLDER has GasSensor's batch*.dat. Needs only the standard library. PyTorch is installed in benches/peers/.venv (created
+if absent, as for mlp_step.py) and runs in worker processes. See README.md next to this file.
 """
 
 import argparse
@@ -33,7 +33,7 @@ VARIANTS = [
 
 
 class Network(mlp_step.Torch):
-    """One network in PyTorch; its worker trains it from the start for every measurement."""
+    """One network in PyTorch. Its worker trains it from the start for every measurement."""
 
     def __init__(self, name, spec, options, worker="train_worker.py"):
         super().__init__(name, spec, options.timeout, worker, options.python)
@@ -60,11 +60,11 @@ class Ours:
         start = time.monotonic()
         _, stderr, cpu = mlp_step.run_ours(self.command, self.timeout)
         wall = time.monotonic() - start
-        # The lines on progress before the summary have accuracies too.
+        # The progress lines before the summary contain accuracies too. The last one counts.
         seconds = re.findall(r"\bin ([\d.]+) s\b", stderr)
-        accuracy = re.findall(r"held-out accuracy ([\d.]+)%", stderr)
+        accuracy = re.findall(r"(?:held-out|calibration|validation) accuracy ([\d.]+)%", stderr)
         if not seconds:
-            raise Failed("it did not say how long training took")
+            raise Failed("the time of training was not reported")
         answer = {"seconds": float(seconds[-1]), "wall": wall, "cpu": cpu}
         return answer | ({"accuracy": float(accuracy[-1]) / 100} if accuracy else {}), cpu
 
@@ -91,10 +91,10 @@ def start_networks(files, options, failures):
 
 
 def interleave(contenders, options, failures, first=-1):
-    """{name: [(answer, quiet) per round]}; who fails is dropped. The round before 0 warms up and is not counted."""
+    """{name: [(answer, quiet) per round]}; contenders that fail are dropped. Round -1 is a warm-up and not counted."""
     results = {c.name: [] for c in contenders}
     for r in range(first, options.rounds):
-        # Turn the order every round, so that nobody always follows the same one.
+        # Rotate the order every round, so that no contender always follows the same one.
         shift = r % len(contenders)
         for c in contenders[shift:] + contenders[:shift]:
             if c.name not in results:
@@ -110,7 +110,7 @@ def interleave(contenders, options, failures, first=-1):
                 failures.append(f"{c.name}: {error}")
                 say(f"{c.name} failed: {error}")
                 del results[c.name]
-                # It may still be at work.
+                # It may still be running.
                 c.close()
     return results
 
@@ -144,12 +144,12 @@ def print_group(group):
     about = next(iter(group["about"].values()))
     compiled = {name: a for name, a in group["about"].items() if not name.startswith("eager")}
     process = group["process"]
-    print(f"\n### Training: GasSensor, {group['files']} files, {about['rows']:,} rows and {about['held']} held out, "
+    print(f"\n### Training: GasSensor, {group['files']} files, {about['rows']:,} training and {about['held']} validation rows, "
           f"{group['cores']} cores\n")
     print(f"mcdd: `mcdd {group['ours']}`; the whole process with reading takes {process['median']:.2f} s "
           f"({process['min']:.2f}-{process['max']:.2f}){mark(process)}. PyTorch {group['torch']}: one network, "
           f"{about['steps']:,} steps.\n")
-    print("| contender | s | min-max | PyTorch's time over mcdd's (min-max) | CPU s | held-out accuracy "
+    print("| contender | s | min-max | PyTorch's time over mcdd's (min-max) | CPU s | validation accuracy "
           "| quiet rounds |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name, s in sorted(group["contenders"].items(), key=lambda item: item[1]["median"]):
@@ -169,18 +169,18 @@ def print_group(group):
 
 
 def common_arguments(about, rounds):
-    """Those that every comparison on GasSensor takes."""
+    """Options of every comparison on GasSensor."""
     p = argparse.ArgumentParser(description=about.splitlines()[0])
     p.add_argument("folder", type=Path, help='with batch*.dat in "label index:value" format')
     p.add_argument("--rounds", type=int, default=rounds)
     p.add_argument("--variants", default="", metavar="REGEX",
                    help="only PyTorch variants whose name matches (plain eager always runs)")
-    p.add_argument("--retries", type=int, default=3, help="of a measurement others disturbed")
+    p.add_argument("--retries", type=int, default=3, help="of a measurement that was disturbed")
     p.add_argument("--patience", type=float, default=10.0, help="seconds to wait for a quiet machine before each retry")
     p.add_argument("--timeout", type=float, default=600.0, help="seconds per training, and to compile")
-    p.add_argument("--python", type=Path, help="an interpreter that has what requirements.txt names")
-    p.add_argument("--executable", help="the program mcdd, if it is built already")
-    p.add_argument("--json", type=Path, metavar="FILE", help="write every figure there as well")
+    p.add_argument("--python", type=Path, help="an interpreter with the packages of requirements.txt")
+    p.add_argument("--executable", help="the program mcdd, if already built")
+    p.add_argument("--json", type=Path, metavar="FILE", help="also write every number to this file")
     return p
 
 
@@ -195,9 +195,9 @@ def parse(p):
 def arguments():
     p = common_arguments(__doc__, 5)
     p.add_argument("--ours", default=OURS, metavar="COMMAND",
-                   help="what mcdd is asked to do; {data} stands for the files, {model} for the model [%(default)s]")
+                   help="arguments of mcdd; {data} is replaced by the files, {model} by the model [%(default)s]")
     p.add_argument("--threads", type=int, nargs="+", default=sorted({1, CPUS}, reverse=True),
-                   help="of PyTorch; mcdd takes what its command says [%(default)s]")
+                   help="of PyTorch; those of mcdd are in its arguments [%(default)s]")
     return parse(p)
 
 
@@ -207,7 +207,7 @@ def main(options, run, print_group):
         mlp_step.ensure_venv()
     executable = options.executable or mlp_step.build_ours("mcdd", "mcdd-cli")
     with tempfile.TemporaryDirectory() as scratch:
-        # Its own, so that the time of compiling does not depend on earlier runs.
+        # A separate cache, so that the time of compiling does not depend on earlier runs.
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(scratch) / "inductor-cache")
         try:
             group = run(executable, options.files, Path(scratch), options)

@@ -2,15 +2,15 @@
 
 Started by train_default.py with a JSON description as the only argument. It reads and scales the data, takes a few
 steps (which compiles them, if asked to), writes one line {"ready": ...}, and then answers every line on standard input
-with one line of JSON: the seconds of a whole training from the same first weights, and its accuracy on the held-out
-rows. It ends when standard input does.
+with one line of JSON: the seconds of a whole training from the same initial weights, and its accuracy on the
+validation rows. It ends when standard input does.
 """
 
 import math
 import time
 from pathlib import Path
 
-# Threads, denormals and the way to answer are set up there, before PyTorch starts.
+# Threads, denormals and the output are set up there, before PyTorch starts.
 from torch_worker import TRACE, adam_in_graph, loss_of, serve, spec, torch
 
 BATCH, WIDTH, LATENT = 200, 128, 32
@@ -21,7 +21,7 @@ HOLDOUT, CLIP = 0.1, 5.0
 class Net(torch.nn.Module):
     """d -> 128 -> BatchNorm -> ReLU -> 128 -> BatchNorm -> ReLU -> 32, and the distances to the class centers.
 
-    sigma is held at 1, so D_k = ||z - mu_k||^2 / 2 and nothing is divided.
+    sigma is fixed at 1, so D_k = ||z - mu_k||^2 / 2 and there is no division.
     """
 
     def __init__(self, inputs, classes):
@@ -58,7 +58,7 @@ def read(files):
 
 
 def split(y):
-    """Row indices for training and held out: a tenth of each class, as in mcdd; which rows, chance decides."""
+    """Row indices for training and validation: a random tenth of each class, as in mcdd, is for validation."""
     order = torch.Generator().manual_seed(0)
     train, held = [], []
     for k in range(int(y.max()) + 1):
@@ -71,16 +71,16 @@ def split(y):
 
 
 def scaled(x, train, clip=CLIP):
-    """z-scores by the training rows, cut off at +-clip, in f32."""
+    """Standardized on the training rows and clipped at +-clip, in f32."""
     mean, deviation = x[train].mean(0), x[train].std(0, correction=0)
     deviation[deviation == 0] = 1
     return ((x - mean) / deviation).clamp(-clip, clip).float()
 
 
 def make_step(net, x, y, loss_of=loss_of):
-    """(step, reset): a step from the indices of a batch and a rate to its loss; reset forgets what Adam knows."""
+    """(step, reset): step maps the indices of a batch and a learning rate to the loss; reset clears the state of Adam."""
     kind, fused = spec["kind"], spec["adam"] == "fused"
-    # Batches come in two sizes; a graph for each is faster than one for any size.
+    # Batches have two sizes. A graph for each is faster than one for dynamic sizes.
     options = {"dynamic": False, "options": {"cpp_wrapper": True} if kind == "fullgraph-cpp" else None}
     if kind.startswith("fullgraph"):
         step, state = functional_step(net, x, y, loss_of)
@@ -114,7 +114,7 @@ def functional_step(net, x, y, loss_of=loss_of):
     update, state = adam_in_graph(params)
 
     def loss_fn(p, x, y):
-        # What BatchNorm changes in place must be a copy here; it is copied back below.
+        # BatchNorm updates these in place, so they must be copies here. They are copied back below.
         moved = {name: b.clone() for name, b in buffers.items()}
         return loss_of(torch.func.functional_call(net, (p, moved), (x,)), p["b"], y), moved
 
@@ -144,7 +144,7 @@ class Training:
         steps = EPOCHS * self.batches
         self.rates = [LR * 0.5 * (1 + math.cos(math.pi * i / steps)) for i in range(steps)]
         if spec["kind"].startswith("fullgraph"):
-            # A number would be compiled into the graph.
+            # A Python number would be compiled into the graph as a constant.
             self.rates = list(torch.tensor(self.rates).unbind())
 
     def reset(self):
@@ -155,7 +155,7 @@ class Training:
         self.taken = 0
 
     def epoch(self):
-        """One pass over the rows; batches of 200, or a little less so that all have as many rows, up to one."""
+        """One pass over the rows in batches of 200 or a little less, whose sizes differ by at most one row."""
         losses = []
         for index in torch.randperm(self.rows, generator=self.order).tensor_split(self.batches):
             losses.append(self.step(index, self.rates[self.taken]))
@@ -185,7 +185,7 @@ if __name__ == "__main__":
     first_epoch = time.perf_counter() - begin
     begin = time.perf_counter()
     training.epoch()
-    # What the first pass over the rows took beyond the second.
+    # The extra time of the first pass over the rows.
     compiling = first_epoch - (time.perf_counter() - begin)
     serve(training.measure, {"losses": losses[:TRACE], "compiling": compiling, "rows": training.rows,
                              "held": len(training.held[1]), "steps": EPOCHS * training.batches})

@@ -25,9 +25,10 @@ pub fn dispatch<K: Kernel>(kernel: K) {
     kernel.run();
 }
 
-/// Whether this machine has AVX2 and FMA.
+/// Whether this machine has AVX2 and FMA. A build with `--cfg mcdd_portable` says that it has not, so that the portable
+/// kernels can be tested on any machine.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn has_avx2() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+    !cfg!(mcdd_portable) && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
