@@ -12,9 +12,9 @@
 use super::simd;
 
 /// Rows of a tile.
-pub const MR: usize = 6;
+pub(crate) const MR: usize = 6;
 /// Columns of a tile, and of a panel.
-pub const NR: usize = 16;
+pub(crate) const NR: usize = 16;
 /// Numbers that a whole vector is longer than a tile's column.
 const SPARE: usize = 8 - MR;
 /// Inner block: a panel of B takes 16 KB, half of the first-level cache.
@@ -71,7 +71,7 @@ pub fn pack(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
 }
 
 /// Packs the panels `first..` of the transpose of `b`, which is a matrix of `k` columns by rows.
-pub fn pack_transposed(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
+pub(crate) fn pack_transposed(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
     assert!(b.len() >= k * n);
     for (p, panel) in lines.chunks_mut(k.max(1)).enumerate() {
         let column = (first + p) * NR;
@@ -321,7 +321,7 @@ mod x86 {
     /// Needs AVX2 and FMA; every `a[r]` must be readable at `p * stride` for each `p < b.len()`.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    pub unsafe fn tile(a: [*const f32; MR], stride: usize, b: &[Line], acc: &mut Acc) {
+    pub(super) unsafe fn tile(a: [*const f32; MR], stride: usize, b: &[Line], acc: &mut Acc) {
         // SAFETY: `Line` is aligned to 64 bytes and 16 floats long; reads of A are the caller's promise.
         unsafe {
             let mut c: [[__m256; 2]; MR] = [[_mm256_setzero_ps(); 2]; MR];
@@ -345,7 +345,7 @@ mod x86 {
     /// As for [`tile`]; `c`, and `z` if `WHERE`, must reach to the end of the tile.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    pub unsafe fn whole_tile<const WHERE: bool>(
+    pub(super) unsafe fn whole_tile<const WHERE: bool>(
         a: [*const f32; MR],
         stride: usize,
         b: &[Line],
@@ -442,7 +442,7 @@ impl simd::Kernel for OneRow<'_> {
 }
 
 /// Looks at the tiles of a product that is never written out.
-pub trait Look {
+pub(crate) trait Look {
     /// Elements `row..row + rows` of the columns of panel `panel`; rows of the tile beyond that mean nothing. Mark it
     /// `#[inline(always)]`.
     fn look(&mut self, row: usize, rows: usize, panel: usize, tile: &[Line; MR]);
@@ -450,7 +450,7 @@ pub trait Look {
 
 /// `start + a b` on the calling thread, each tile handed to `look` when its sums are complete; `a` is m x k, by rows,
 /// and `start` is one line for each panel. For any row, panels come in ascending order.
-pub fn look(a: &[f32], b: Panels, start: &[Line], look: &mut impl Look) {
+pub(crate) fn look(a: &[f32], b: Panels, start: &[Line], look: &mut impl Look) {
     let m = a.len().checked_div(b.k).unwrap_or(0);
     assert!(a.len() == m * b.k && start.len() == b.n.div_ceil(NR));
     simd::dispatch(Looking { a, b, start, look, m });
@@ -494,7 +494,7 @@ impl<L: Look> simd::Kernel for Looking<'_, L> {
 }
 
 /// The column sums of packed panels of `rows` lines each: the gradient of a bias.
-pub fn column_sums(lines: &[Line], rows: usize, out: &mut [f32]) {
+pub(crate) fn column_sums(lines: &[Line], rows: usize, out: &mut [f32]) {
     for (panel, out) in lines.chunks(rows.max(1)).zip(out.chunks_mut(NR)) {
         let mut total = [0.0f32; NR];
         for line in panel {
@@ -507,11 +507,11 @@ pub fn column_sums(lines: &[Line], rows: usize, out: &mut [f32]) {
 }
 
 /// Input features whose gradients are computed together, four tiles of them.
-pub const WEIGHT_ROWS: usize = 4 * MR;
+pub(crate) const WEIGHT_ROWS: usize = 4 * MR;
 
 /// Room for the columns of x as the tiles of [`weight_gradient`] read them, six and six: 24 KB.
 #[derive(Clone, Debug)]
-pub struct Columns(Vec<f32>);
+pub(crate) struct Columns(Vec<f32>);
 
 /// A tile's part of [`Columns`].
 const COLUMN: usize = MR * KC + SPARE;
@@ -524,7 +524,14 @@ impl Default for Columns {
 
 /// Rows of the gradient of a linear layer's weight, `x^T dy`: those of the input features `first..`, as many as `dw`
 /// has (at most [`WEIGHT_ROWS`]). `x` has `inputs` columns, and `dy` is packed.
-pub fn weight_gradient(x: &[f32], inputs: usize, dy: Panels, first: usize, dw: &mut [f32], columns: &mut Columns) {
+pub(crate) fn weight_gradient(
+    x: &[f32],
+    inputs: usize,
+    dy: Panels,
+    first: usize,
+    dw: &mut [f32],
+    columns: &mut Columns,
+) {
     assert!(x.len() == dy.k * inputs && dw.len() <= WEIGHT_ROWS * dy.n);
     simd::dispatch(WeightGradient { x, inputs, dy, first, dw, columns: &mut columns.0 });
 }

@@ -5,12 +5,12 @@
 pub mod gemm;
 mod parallel;
 pub mod pool;
-pub mod simd;
-pub mod vector;
+pub(crate) mod simd;
+pub(crate) mod vector;
 
 pub(crate) use parallel::parallel_map;
 
 /// The index of the largest value; the first one if several are equal.
-pub fn argmax(values: &[f64]) -> usize {
+pub(crate) fn argmax(values: &[f64]) -> usize {
     (1..values.len()).fold(0, |best, k| if values[k] > values[best] { k } else { best })
 }

@@ -4,14 +4,14 @@
 //! everywhere.
 
 /// Work whose `run` is compiled for the best instruction set at hand; mark it `#[inline(always)]`.
-pub trait Kernel {
+pub(crate) trait Kernel {
     /// Does the work.
     fn run(self);
 }
 
 /// Runs `kernel`.
 #[inline]
-pub fn dispatch<K: Kernel>(kernel: K) {
+pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
         #[target_feature(enable = "avx2,fma")]
@@ -28,6 +28,6 @@ pub fn dispatch<K: Kernel>(kernel: K) {
 /// Whether this machine has AVX2 and FMA.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub fn has_avx2() -> bool {
+pub(crate) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }

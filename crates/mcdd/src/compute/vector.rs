@@ -12,7 +12,7 @@ const LANES: usize = 32;
 /// # Panics
 /// If the lengths differ.
 #[inline]
-pub fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
     assert!(a.len() == b.len());
     #[cfg(target_arch = "x86_64")]
     if simd::has_avx2() {
@@ -47,7 +47,7 @@ fn tree(v: [f32; 8]) -> f32 {
 /// # Panics
 /// If the lengths do not fit.
 #[inline]
-pub fn to_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]]) {
+pub(crate) fn to_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]]) {
     let n = out.len();
     assert!(a.len() == n && b.len() == n * weights.len());
     let pairs = Pairs { a, a_stride: 0, b, b_stride: n, weights, weight_stride: 1, count: weights.len() };
@@ -60,7 +60,7 @@ pub fn to_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]]) {
 /// # Panics
 /// If the lengths do not fit.
 #[inline]
-pub fn from_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]], first: usize, stride: usize) {
+pub(crate) fn from_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]], first: usize, stride: usize) {
     let n = out.len();
     let count = a.len().checked_div(n).unwrap_or(0);
     assert!(b.len() == n && a.len() == n * count && first < stride && weights.len() == count * stride);
@@ -74,7 +74,7 @@ pub fn from_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]], fi
 /// # Panics
 /// If the lengths differ.
 #[inline]
-pub fn add_scaled(out: &mut [f32], factor: f32, v: &[f32]) {
+pub(crate) fn add_scaled(out: &mut [f32], factor: f32, v: &[f32]) {
     assert!(out.len() == v.len());
     simd::dispatch(AddScaled { out, factor, v });
 }
@@ -137,7 +137,7 @@ mod x86 {
     /// Needs AVX2 and FMA; `a` and `b` must have the same length.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    pub unsafe fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
+    pub(super) unsafe fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
         let whole = a.len() / LANES * LANES;
         let mut sums = [_mm256_setzero_ps(); 4];
         // SAFETY: `at + 32` is within both vectors, and within the padded tails.
@@ -171,7 +171,7 @@ mod x86 {
     /// Needs AVX2 and FMA; `a`, `b` and `weights` must hold what the strides and the count say.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    pub unsafe fn sum(p: &Pairs, out: &mut [f32]) -> usize {
+    pub(super) unsafe fn sum(p: &Pairs, out: &mut [f32]) -> usize {
         let mut at = 0;
         // SAFETY: `at + width` is within every vector, by the caller's promise.
         unsafe {

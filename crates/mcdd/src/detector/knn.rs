@@ -17,8 +17,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::neighbors::{Index, Metric, unit};
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::neighbors::{Index, Metric, normalize_rows};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::seed::Stream;
@@ -43,13 +43,15 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "knn",
-        summary: "distance to the k-th nearest training row",
-        reference: "Sun, Ming, Zhu, Li: Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022",
-        needs: Needs { features: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "knn",
+            summary: "distance to the k-th nearest training row",
+            reference: "Sun, Ming, Zhu, Li: Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022",
+            needs: Needs { features: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         if self.rows == Some(0) {
@@ -66,18 +68,18 @@ impl Method for Config {
             }
             _ => rows.features.to_vec(),
         };
-        let features = if self.normalize { unit(&kept, rows.width()) } else { kept };
+        let features = if self.normalize { normalize_rows(&kept, rows.width()) } else { kept };
         let index = Index::new(Metric::Distance, features, rows.width(), self.k, pool);
         let floor = if self.log { floor(&index, self.k) } else { 0.0 };
         Ok(Box::new(Knn { config: self.clone(), index, floor }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let floor = if self.log { store.take_f64("floor", &[1])?[0] } else { 0.0 };
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let floor = if self.log { state.take_f64("floor", &[1])?[0] } else { 0.0 };
         if self.log && !(floor > 0.0 && floor.is_finite()) {
-            return Err(store.wrong("its least distance is no number above 0"));
+            return Err(state.invalid("its least distance is no number above 0"));
         }
-        Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, store, "rows", self.k)?, floor }))
+        Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, state, "rows", self.k)?, floor }))
     }
 }
 
@@ -120,7 +122,7 @@ fn floor(index: &Index, k: usize) -> f64 {
 const SAMPLE: usize = 500;
 
 /// The range of every `k`.
-pub fn check_k(k: usize) -> Result<()> {
+pub(super) fn check_k(k: usize) -> Result<()> {
     if (1..=10_000).contains(&k) { Ok(()) } else { Err(out_of_range("k", k, "between 1 and 10,000")) }
 }
 
@@ -135,7 +137,7 @@ impl Detector for Knn {
     fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
         let normalized;
         let queries = if self.config.normalize {
-            normalized = unit(rows.features, self.index.width());
+            normalized = normalize_rows(rows.features, self.index.width());
             &normalized
         } else {
             rows.features
@@ -146,10 +148,10 @@ impl Detector for Knn {
         });
     }
 
-    fn save(&self, store: &mut Store) {
-        self.index.save(store, "rows");
+    fn save(&self, state: &mut StateDict) {
+        self.index.save(state, "rows");
         if self.config.log {
-            store.put_f64("floor", &[1], &[self.floor]);
+            state.put_f64("floor", &[1], &[self.floor]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The linear layer between features and logits, for the detectors that work with its weights.
 //!
 //! Where it was not given, it is found from the features and logits of the training rows: the minimum-norm
-//! least-squares solution with an intercept. Both are centerd, the normal equations are summed and solved in f64 by
+//! least-squares solution with an intercept. Both are centered, the normal equations are summed and solved in f64 by
 //! the eigenvectors of the features' scatter, and directions in which the features do not vary (dead columns, copies,
 //! fewer rows than features) get no weight. Whether the logits really are linear in the features is then checked.
 
@@ -15,7 +15,7 @@ use crate::stats::{Eigen, moments};
 /// Eigenvalues below this part of the largest are rounding: the features are f32, so a column that is a combination of
 /// others is one up to 1e-7, squared.
 const RANK: f64 = 1e-11;
-/// The largest root mean square error, relative to that of the centerd logits, of a layer that explains them.
+/// The largest root mean square error, relative to that of the centered logits, of a layer that explains them.
 const MISFIT: f64 = 1e-3;
 /// How far f32 rounds, relative to the largest value.
 const ROUNDING: f64 = 1e-7;
@@ -26,13 +26,13 @@ const BLOCK: usize = 512;
 
 /// The layer, `logits = features weight^T + bias`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LastLayer {
+pub(super) struct LastLayer {
     /// Features.
-    pub width: usize,
+    pub(super) width: usize,
     /// `[classes, width]`.
-    pub weight: Vec<f32>,
+    pub(super) weight: Vec<f32>,
     /// `[classes]`.
-    pub bias: Vec<f64>,
+    pub(super) bias: Vec<f64>,
 }
 
 impl LastLayer {
@@ -41,7 +41,7 @@ impl LastLayer {
     /// # Errors
     /// If there are several layers of features, the given layer does not fit them, or the logits are not a linear
     /// function of the features.
-    pub fn of(training: &Training, pool: &Pool) -> Result<LastLayer> {
+    pub(super) fn of(training: &Training, pool: &Pool) -> Result<LastLayer> {
         if training.parts.len() > 1 {
             return Err(Error::setting("the features are of several layers, and this detector takes one")
                 .hint("give the features of the layer right before the logits alone"));
@@ -103,22 +103,22 @@ impl LastLayer {
     }
 
     /// Classes.
-    pub fn classes(&self) -> usize {
+    pub(super) fn classes(&self) -> usize {
         self.bias.len()
     }
 
     /// The weights of a class.
-    pub fn class(&self, k: usize) -> &[f32] {
+    pub(super) fn class(&self, k: usize) -> &[f32] {
         &self.weight[k * self.width..(k + 1) * self.width]
     }
 
     /// Whether weights and biases are of a size that keeps logits finite; those from training are.
-    pub fn is_sane(&self) -> bool {
+    pub(super) fn is_sane(&self) -> bool {
         self.weight.iter().all(|v| v.abs() <= HEAVY) && self.bias.iter().all(|v| v.abs() <= 1e100)
     }
 
     /// The layer made ready for [`Packed::logits`].
-    pub fn pack(&self) -> Packed {
+    pub(super) fn pack(&self) -> Packed {
         let mut lines = vec![ZERO; Panels::lines(self.width, self.classes())];
         pack_transposed(&mut lines, &self.weight, self.width, self.classes(), 0);
         Packed { lines, width: self.width, bias: self.bias.clone() }
@@ -126,7 +126,7 @@ impl LastLayer {
 }
 
 /// A layer in the form that products read.
-pub struct Packed {
+pub(super) struct Packed {
     lines: Vec<Line>,
     width: usize,
     bias: Vec<f64>,
@@ -134,7 +134,7 @@ pub struct Packed {
 
 impl Packed {
     /// The logits of some rows of features, `[count, classes]`.
-    pub fn logits(&self, features: &[f32], products: &mut Vec<f32>, out: &mut Vec<f64>) {
+    pub(super) fn logits(&self, features: &[f32], products: &mut Vec<f32>, out: &mut Vec<f64>) {
         let classes = self.bias.len();
         products.clear();
         products.resize(features.len() / self.width * classes, 0.0);
@@ -146,7 +146,7 @@ impl Packed {
     }
 }
 
-/// The sums of the normal equations, of centerd features and logits.
+/// The sums of the normal equations, of centered features and logits.
 struct Normal {
     /// `X^T X`, `[width, width]`.
     scatter: Vec<f64>,

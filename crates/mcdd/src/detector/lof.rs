@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::knn::check_k;
 use super::neighbors::{Index, Metric, Neighbor};
-use super::{About, BLOCK, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, BLOCK, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
 
@@ -38,13 +38,15 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "lof",
-        summary: "local outlier factor: density around a row against that around its neighbors",
-        reference: "Breunig, Kriegel, Ng, Sander: LOF: Identifying Density-Based Local Outliers, SIGMOD 2000",
-        needs: Needs { features: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "lof",
+            summary: "local outlier factor: density around a row against that around its neighbors",
+            reference: "Breunig, Kriegel, Ng, Sander: LOF: Identifying Density-Based Local Outliers, SIGMOD 2000",
+            needs: Needs { features: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         check_k(self.k)
@@ -56,14 +58,14 @@ impl Method for Config {
         Ok(Box::new(Lof::fit(index, self.k, pool, KEPT)))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let index = Index::load(Metric::Distance, store, "rows", self.k)?;
-        let reach = store.take_f64("reach", &[index.count()])?;
-        let density = store.take_f64("density", &[index.count()])?;
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let index = Index::load(Metric::Distance, state, "rows", self.k)?;
+        let reach = state.take_f64("reach", &[index.count()])?;
+        let density = state.take_f64("density", &[index.count()])?;
         if reach.iter().any(|&r| !(0.0..1e30).contains(&r))
             || density.iter().any(|&d| !(0.0..=1.1 / GUARD).contains(&d))
         {
-            return Err(store.wrong("a distance or a density cannot be what it is"));
+            return Err(state.invalid("a distance or a density cannot be what it is"));
         }
         Ok(Box::new(Lof { k: neighbors(self.k, &index), index, reach, density }))
     }
@@ -133,10 +135,10 @@ impl Detector for Lof {
         });
     }
 
-    fn save(&self, store: &mut Store) {
-        self.index.save(store, "rows");
-        store.put_f64("reach", &[self.reach.len()], &self.reach);
-        store.put_f64("density", &[self.density.len()], &self.density);
+    fn save(&self, state: &mut StateDict) {
+        self.index.save(state, "rows");
+        state.put_f64("reach", &[self.reach.len()], &self.reach);
+        state.put_f64("density", &[self.density.len()], &self.density);
     }
 }
 

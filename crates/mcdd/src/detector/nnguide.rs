@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
 use super::knn::check_k;
-use super::neighbors::{Index, Metric, unit};
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::neighbors::{Index, Metric, normalize_rows};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::seed::Stream;
@@ -38,13 +38,15 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "nnguide",
-        summary: "energy, guided by the likeness to the nearest training rows",
-        reference: "Park, Jung, Teoh: Nearest Neighbor Guidance for Out-of-Distribution Detection, ICCV 2023",
-        needs: Needs { features: true, logits: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "nnguide",
+            summary: "energy, guided by the likeness to the nearest training rows",
+            reference: "Park, Jung, Teoh: Nearest Neighbor Guidance for Out-of-Distribution Detection, ICCV 2023",
+            needs: Needs { features: true, logits: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         check_k(self.k)?;
@@ -60,14 +62,14 @@ impl Method for Config {
         let mut bank = Vec::new();
         for i in self.chosen(rows.count, training.seed) {
             let energy = log_sum_exp(rows.logit_row(i), 1.0);
-            let scaled = unit(rows.feature_row(i), rows.width());
+            let scaled = normalize_rows(rows.feature_row(i), rows.width());
             bank.extend(scaled.into_iter().map(|v| (energy * f64::from(v)) as f32));
         }
         Ok(Box::new(Nnguide { k: self.k, bank: Index::new(Metric::Inner, bank, rows.width(), self.k, pool) }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Box::new(Nnguide { k: self.k, bank: Index::load(Metric::Inner, store, "bank", self.k)? }))
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(Nnguide { k: self.k, bank: Index::load(Metric::Inner, state, "bank", self.k)? }))
     }
 }
 
@@ -92,14 +94,14 @@ struct Nnguide {
 
 impl Detector for Nnguide {
     fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
-        self.bank.nearest(&unit(rows.features, self.bank.width()), self.k, None, |i, found| {
+        self.bank.nearest(&normalize_rows(rows.features, self.bank.width()), self.k, None, |i, found| {
             let likeness = -found.iter().map(|n| n.value).sum::<f64>() / found.len() as f64;
             out[i] = log_sum_exp(rows.logit_row(i), 1.0) * likeness;
         });
     }
 
-    fn save(&self, store: &mut Store) {
-        self.bank.save(store, "bank");
+    fn save(&self, state: &mut StateDict) {
+        self.bank.save(state, "bank");
     }
 }
 

@@ -11,7 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::svm::{Machine, Settings};
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 
@@ -20,14 +20,16 @@ use crate::error::Result;
 #[serde(transparent)]
 pub struct Config(pub Settings);
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "ocsvm",
-        summary: "one-class support vector machine with a Gaussian kernel",
-        reference: "Schölkopf et al.: Estimating the Support of a High-Dimensional \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "ocsvm",
+            summary: "one-class support vector machine with a Gaussian kernel",
+            reference: "Schölkopf et al.: Estimating the Support of a High-Dimensional \
                     Distribution, Neural Computation 2001",
-        needs: Needs { features: true, ..Needs::NONE },
-    };
+            needs: Needs { features: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         self.0.check()
@@ -38,9 +40,9 @@ impl Method for Config {
         Ok(Box::new(Ocsvm { machine: solved.machine, rho: solved.level }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let machine = Machine::load(store)?;
-        let rho = store.take_f64("rho", &[1])?[0];
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let machine = Machine::load(state)?;
+        let rho = state.take_f64("rho", &[1])?[0];
         Ok(Box::new(Ocsvm { machine, rho }))
     }
 }
@@ -56,9 +58,9 @@ impl Detector for Ocsvm {
         out.iter_mut().for_each(|v| *v -= self.rho);
     }
 
-    fn save(&self, store: &mut Store) {
-        self.machine.save(store);
-        store.put_f64("rho", &[1], &[self.rho]);
+    fn save(&self, state: &mut StateDict) {
+        self.machine.save(state);
+        state.put_f64("rho", &[1], &[self.rho]);
     }
 }
 

@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::energy::check_temperature;
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
@@ -34,14 +34,16 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "odin",
-        summary: "maximum softmax probability at a high temperature, of a perturbed input",
-        reference: "Liang, Li, Srikant: Enhancing The Reliability of Out-of-distribution Image Detection in Neural \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "odin",
+            summary: "maximum softmax probability at a high temperature, of a perturbed input",
+            reference: "Liang, Li, Srikant: Enhancing The Reliability of Out-of-distribution Image Detection in Neural \
                     Networks, ICLR 2018",
-        needs: Needs { logits: true, ..Needs::NONE },
-    };
+            needs: Needs { logits: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         if !(0.0..=1000.0).contains(&self.epsilon) {
@@ -54,7 +56,7 @@ impl Method for Config {
         Ok(Box::new(Odin(self.clone())))
     }
 
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> {
+    fn load(&self, _state: &mut StateDict) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Odin(self.clone())))
     }
 }
@@ -64,19 +66,17 @@ struct Odin(Config);
 impl Detector for Odin {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         for (i, out) in out.iter_mut().enumerate() {
-            scratch.wide.clear();
-            scratch.wide.extend(rows.logit_row(i).iter().map(|v| v / self.0.temperature));
-            *out = log_odds(&scratch.wide);
+            scratch.f64s.clear();
+            scratch.f64s.extend(rows.logit_row(i).iter().map(|v| v / self.0.temperature));
+            *out = log_odds(&scratch.f64s);
         }
     }
-
-    fn save(&self, _store: &mut Store) {}
 
     fn epsilon(&self) -> f64 {
         self.0.epsilon
     }
 
-    fn ascent(&self, _part: usize, row: &Features, _features: &mut [f32], logits: &mut [f64]) {
+    fn perturbation_gradient(&self, _part: usize, row: &Features, _features: &mut [f32], logits: &mut [f64]) {
         log_posterior_gradient(row.logits, self.0.temperature, logits);
     }
 }

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
 use super::last_layer::{LastLayer, Packed};
-use super::{About, Detector, DetectorBuffers, FAR, Features, Method, Needs, Store, Training, out_of_range};
+use super::{
+    About, Detector, DetectorBuffers, Features, FitDetector, MAX_FEATURE, MAX_SQUARE_WIDTH, Needs, StateDict, Training,
+    out_of_range,
+};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 
@@ -26,13 +29,15 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "react",
-        summary: "energy of the logits after features are cut off at a percentile",
-        reference: "Sun, Guo, Li: ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021",
-        needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "react",
+            summary: "energy of the logits after features are cut off at a percentile",
+            reference: "Sun, Guo, Li: ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021",
+            needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         if self.percentile > 0.0 && self.percentile <= 1.0 {
@@ -41,23 +46,27 @@ impl Method for Config {
         Err(out_of_range("percentile", self.percentile, "above 0 and at most 1"))
     }
 
+    fn max_width(&self) -> usize {
+        MAX_SQUARE_WIDTH
+    }
+
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let layer = LastLayer::of(training, pool)?;
         let threshold = percentile(training.rows.features.to_vec(), self.percentile);
         Ok(Box::new(React { packed: layer.pack(), layer, threshold }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let [classes, width] = store.shape("weight")?;
-        if width != store.width() || classes != store.classes() {
-            return Err(store.wrong("the last layer is of other features"));
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let [classes, width] = state.shape("weight")?;
+        if width != state.width() || classes != state.classes() {
+            return Err(state.invalid("the last layer is of other features"));
         }
-        let weight = store.take_f32("weight", &[classes, width])?;
-        let bias = store.take_f64("bias", &[classes])?;
-        let threshold = store.take_f32("threshold", &[1])?[0];
+        let weight = state.take_f32("weight", &[classes, width])?;
+        let bias = state.take_f64("bias", &[classes])?;
+        let threshold = state.take_f32("threshold", &[1])?[0];
         let layer = LastLayer { width, weight, bias };
-        if threshold.abs() > FAR || !layer.is_sane() {
-            return Err(store.wrong("the threshold or the last layer is out of range"));
+        if threshold.abs() > MAX_FEATURE || !layer.is_sane() {
+            return Err(state.invalid("the threshold or the last layer is out of range"));
         }
         Ok(Box::new(React { packed: layer.pack(), layer, threshold }))
     }
@@ -81,20 +90,20 @@ struct React {
 
 impl Detector for React {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
-        let [cut, products] = &mut scratch.floats;
+        let [cut, products] = &mut scratch.f32s;
         cut.clear();
         cut.extend(rows.features.iter().map(|v| v.min(self.threshold)));
-        self.packed.logits(cut, products, &mut scratch.wide);
-        for (out, logits) in out.iter_mut().zip(scratch.wide.chunks_exact(self.layer.classes())) {
+        self.packed.logits(cut, products, &mut scratch.f64s);
+        for (out, logits) in out.iter_mut().zip(scratch.f64s.chunks_exact(self.layer.classes())) {
             *out = log_sum_exp(logits, 1.0);
         }
     }
 
-    fn save(&self, store: &mut Store) {
+    fn save(&self, state: &mut StateDict) {
         let classes = self.layer.classes();
-        store.put_f32("weight", &[classes, self.layer.width], &self.layer.weight);
-        store.put_f64("bias", &[classes], &self.layer.bias);
-        store.put_f32("threshold", &[1], &[self.threshold]);
+        state.put_f32("weight", &[classes, self.layer.width], &self.layer.weight);
+        state.put_f64("bias", &[classes], &self.layer.bias);
+        state.put_f32("threshold", &[1], &[self.threshold]);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
@@ -17,14 +17,16 @@ use crate::stats::moments;
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "she",
-        summary: "inner product of the features with the mean features of the predicted class",
-        reference: "Zhang et al.: Out-of-Distribution Detection based on \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "she",
+            summary: "inner product of the features with the mean features of the predicted class",
+            reference: "Zhang et al.: Out-of-Distribution Detection based on \
                     In-Distribution Data Patterns Memorization with Modern Hopfield Energy, ICLR 2023",
-        needs: Needs { features: true, logits: true, ..Needs::NONE },
-    };
+            needs: Needs { features: true, logits: true, ..Needs::NONE },
+        }
+    }
 
     fn fit(&self, training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
@@ -46,14 +48,14 @@ impl Method for Config {
         Ok(Box::new(She { width, patterns }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let [classes, width] = store.shape("patterns")?;
-        if width != store.width() || classes != store.classes() {
-            return Err(store.wrong("the patterns are of other features"));
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let [classes, width] = state.shape("patterns")?;
+        if width != state.width() || classes != state.classes() {
+            return Err(state.invalid("the patterns are of other features"));
         }
-        let patterns = store.take_f64("patterns", &[classes, width])?;
+        let patterns = state.take_f64("patterns", &[classes, width])?;
         if patterns.iter().any(|v| v.abs() > 1e100) {
-            return Err(store.wrong("a pattern is out of range"));
+            return Err(state.invalid("a pattern is out of range"));
         }
         Ok(Box::new(She { width, patterns }))
     }
@@ -73,8 +75,8 @@ impl Detector for She {
         }
     }
 
-    fn save(&self, store: &mut Store) {
-        store.put_f64("patterns", &[self.patterns.len() / self.width, self.width], &self.patterns);
+    fn save(&self, state: &mut StateDict) {
+        state.put_f64("patterns", &[self.patterns.len() / self.width, self.width], &self.patterns);
     }
 }
 

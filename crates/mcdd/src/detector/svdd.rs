@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::svm::{Machine, Settings};
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 
@@ -21,13 +21,15 @@ use crate::error::Result;
 #[serde(transparent)]
 pub struct Config(pub Settings);
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "svdd",
-        summary: "support vector data description: the smallest ball in the space of a Gaussian kernel",
-        reference: "Tax, Duin: Support Vector Data Description, Machine Learning 2004",
-        needs: Needs { features: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "svdd",
+            summary: "support vector data description: the smallest ball in the space of a Gaussian kernel",
+            reference: "Tax, Duin: Support Vector Data Description, Machine Learning 2004",
+            needs: Needs { features: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         self.0.check()
@@ -40,14 +42,14 @@ impl Method for Config {
         Ok(Box::new(Svdd { machine: solved.machine, radius, center }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let machine = Machine::load(store)?;
-        let ball = store.take_f64("ball", &[2])?;
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let machine = Machine::load(state)?;
+        let ball = state.take_f64("ball", &[2])?;
         let (radius, center) = (ball[0], ball[1]);
         // Distances are at most 2 and lengths at most 1 in this space, but for rounding.
         let possible = |v: f64, most: f64| (-1e-6..=most + 1e-6).contains(&v);
         if !(possible(radius, 4.0) && possible(center, 1.0)) {
-            return Err(store.wrong("its ball is no ball"));
+            return Err(state.invalid("its ball is no ball"));
         }
         Ok(Box::new(Svdd { machine, radius, center }))
     }
@@ -70,9 +72,9 @@ impl Detector for Svdd {
         out.iter_mut().for_each(|f| *f = 2.0 * (*f / total) - constant);
     }
 
-    fn save(&self, store: &mut Store) {
-        self.machine.save(store);
-        store.put_f64("ball", &[2], &[self.radius, self.center]);
+    fn save(&self, state: &mut StateDict) {
+        self.machine.save(state);
+        state.put_f64("ball", &[2], &[self.radius, self.center]);
     }
 }
 

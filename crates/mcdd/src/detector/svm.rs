@@ -1,7 +1,7 @@
 //! The one-class support vector machine with a Gaussian kernel, which `ocsvm` and `svdd` share.
 //!
 //! With `K(x, y) = exp(-gamma |x - y|^2)`, the weights `a` of the `n` training rows are the solution of
-//! `min 1/2 a'Ka` with `0 <= a_i <= 1` and `sum a = nu n`. Features are centerd and scaled by `sqrt(gamma)` beforehand.
+//! `min 1/2 a'Ka` with `0 <= a_i <= 1` and `sum a = nu n`. Features are centered and scaled by `sqrt(gamma)` beforehand.
 //! `solver` finds the weights, `rbf` computes kernels.
 
 mod rbf;
@@ -9,7 +9,7 @@ mod solver;
 
 use std::borrow::Cow;
 
-use super::{DetectorBuffers, FAR, Features, Store, Training, out_of_range};
+use super::{DetectorBuffers, Features, MAX_FEATURE, StateDict, Training, out_of_range};
 use crate::compute::gemm::NR;
 use crate::compute::pool::Pool;
 use crate::error::Result;
@@ -40,7 +40,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Checks the ranges.
-    pub fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if !(self.nu > 0.0 && self.nu <= 1.0) {
             return Err(out_of_range("nu", self.nu, "above 0 and at most 1"));
         }
@@ -56,7 +56,7 @@ impl Settings {
     }
 
     /// Finds the weights.
-    pub fn fit(&self, training: &Training, pool: &Pool) -> Solved {
+    pub(super) fn fit(&self, training: &Training, pool: &Pool) -> Solved {
         let rows = sample(&training.rows, self.rows, training.seed);
         let width = training.rows.width();
         let count = rows.len() / width;
@@ -75,13 +75,13 @@ impl Settings {
 }
 
 /// What a fit finds.
-pub struct Solved {
+pub(super) struct Solved {
     /// The support vectors.
-    pub machine: Machine,
+    pub(super) machine: Machine,
     /// `f` at the support vectors on the boundary.
-    pub level: f64,
+    pub(super) level: f64,
     /// `a'Ka` for weights that sum to 1.
-    pub norm: f64,
+    pub(super) norm: f64,
 }
 
 /// All rows, or as many of them as `most`, by the seed, in their order.
@@ -107,7 +107,7 @@ fn auto_gamma(x: &[f32], width: usize) -> f64 {
 }
 
 /// Support vectors with their weights: `f(x) = sum_j a_j K(x_j, x)`.
-pub struct Machine {
+pub(super) struct Machine {
     center: Vec<f64>,
     scale: f64,
     points: Points,
@@ -116,9 +116,9 @@ pub struct Machine {
     total: f64,
 }
 
-/// Features as the kernel takes them. Values beyond ±[`FAR`] are far from everything but each other either way.
+/// Features as the kernel takes them. Values beyond ±[`MAX_FEATURE`] are far from everything but each other either way.
 fn prepare(rows: &[f32], center: &[f64], scale: f64, out: &mut Vec<f32>) {
-    let far = f64::from(FAR);
+    let far = f64::from(MAX_FEATURE);
     out.clear();
     for row in rows.chunks_exact(center.len()) {
         let scaled = row.iter().zip(center).map(|(&x, c)| (f64::from(x) - c) * scale);
@@ -128,37 +128,37 @@ fn prepare(rows: &[f32], center: &[f64], scale: f64, out: &mut Vec<f32>) {
 
 impl Machine {
     /// The sum of all weights, which no `f` is above.
-    pub fn total(&self) -> f64 {
+    pub(super) fn total(&self) -> f64 {
         self.total
     }
 
     /// `f` of each row.
-    pub fn sums(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
-        prepare(rows.features, &self.center, self.scale, &mut scratch.floats[0]);
-        self.points.sums(&scratch.floats[0], &self.weights, out, &mut scratch.wide);
+    pub(super) fn sums(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
+        prepare(rows.features, &self.center, self.scale, &mut scratch.f32s[0]);
+        self.points.sums(&scratch.f32s[0], &self.weights, out, &mut scratch.f64s);
     }
 
     /// Stores it.
-    pub fn save(&self, store: &mut Store) {
+    pub(super) fn save(&self, state: &mut StateDict) {
         let (count, width) = (self.points.count(), self.points.width());
-        store.put_f64("center", &[width], &self.center);
-        store.put_f64("scale", &[1], &[self.scale]);
-        store.put_f32("support", &[count, width], &self.points.rows());
-        store.put_f64("weights", &[count], &self.weights[..count]);
+        state.put_f64("center", &[width], &self.center);
+        state.put_f64("scale", &[1], &[self.scale]);
+        state.put_f32("support", &[count, width], &self.points.rows());
+        state.put_f64("weights", &[count], &self.weights[..count]);
     }
 
     /// Takes it back.
-    pub fn load(store: &mut Store) -> Result<Machine> {
-        let [count, width] = store.shape("support")?;
-        if count == 0 || width == 0 || width != store.width() {
-            return Err(store.wrong("it has no support vectors of the right width"));
+    pub(super) fn load(state: &mut StateDict) -> Result<Machine> {
+        let [count, width] = state.shape("support")?;
+        if count == 0 || width == 0 || width != state.width() {
+            return Err(state.invalid("it has no support vectors of the right width"));
         }
-        let center = store.take_f64("center", &[width])?;
-        let scale = store.take_f64("scale", &[1])?[0];
-        let support = store.take_f32("support", &[count, width])?;
-        let mut weights = store.take_f64("weights", &[count])?;
+        let center = state.take_f64("center", &[width])?;
+        let scale = state.take_f64("scale", &[1])?[0];
+        let support = state.take_f32("support", &[count, width])?;
+        let mut weights = state.take_f64("weights", &[count])?;
         if scale <= 0.0 || weights.iter().any(|&w| !(w > 0.0 && w <= 1.0)) {
-            return Err(store.wrong("a weight or the scale is outside its range"));
+            return Err(state.invalid("a weight or the scale is outside its range"));
         }
         weights.resize(count.next_multiple_of(NR), 0.0);
         Ok(Machine { center, scale, points: Points::new(&support, width), total: weights.iter().sum(), weights })

@@ -158,13 +158,13 @@ fn threads_runs_and_company_change_nothing() {
 
 fn reload(fitted: &Fitted) -> Fitted {
     let mut container = Container::default();
-    fitted.save(&mut Store::new(&mut container, "d."));
+    fitted.save(&mut StateDict::new(&mut container, "d."));
     let bytes = container.to_bytes("mcdd test 1");
     let mut container = Container::from_bytes(&bytes, "mcdd test 1").unwrap();
     let json = serde_json::to_string(fitted.config()).unwrap();
     let config: DetectorConfig = serde_json::from_str(&json).unwrap();
     assert_eq!(&config, fitted.config());
-    let loaded = Fitted::load(&config, &mut Store::new(&mut container, "d.")).unwrap();
+    let loaded = Fitted::load(&config, &mut StateDict::new(&mut container, "d.")).unwrap();
     assert!(container.tensors.is_empty(), "{}: {:?} is left over", config.name(), container.tensors.keys());
     loaded
 }
@@ -189,7 +189,7 @@ fn a_damaged_file_is_no_panic() {
         let (data, test) = (Data::blobs(60, 4, 3, 1), Data::blobs(20, 4, 3, 3));
         let fitted = fit(&config, &data, 1);
         let mut whole = Container::default();
-        fitted.save(&mut Store::new(&mut whole, "d."));
+        fitted.save(&mut StateDict::new(&mut whole, "d."));
         for name in whole.tensors.keys() {
             for damage in 0..6 {
                 use crate::container::Values;
@@ -218,7 +218,7 @@ fn a_damaged_file_is_no_panic() {
                         *shape = vec![1.min(shape.iter().product())];
                     }
                 }
-                if let Ok(loaded) = Fitted::load(&config, &mut Store::new(&mut container, "d.")) {
+                if let Ok(loaded) = Fitted::load(&config, &mut StateDict::new(&mut container, "d.")) {
                     let look = |rows: &Features| {
                         let scores = loaded.score(rows, &Pool::new(1)).unwrap_or_default();
                         let logits = loaded.logits(rows, &Pool::new(1)).ok().flatten().unwrap_or_default();
@@ -376,7 +376,7 @@ fn ascent_raises_the_score() {
         for i in 0..20 {
             let row = Features { count: 1, features: rows.feature_row(i), logits: rows.logit_row(i) };
             let (mut df, mut dl) = (vec![0.0f32; 6], vec![0.0f64; 3]);
-            fitted.detector().ascent(0, &row, &mut df, &mut dl);
+            fitted.detector().perturbation_gradient(0, &row, &mut df, &mut dl);
             assert!(df.iter().any(|&v| v != 0.0) || dl.iter().any(|&v| v != 0.0), "{}", config.name());
             let size = dl.iter().fold(f64::from(df.iter().fold(0.0f32, |m, v| m.max(v.abs()))), |m, v| m.max(v.abs()));
             let moved: Vec<f32> = row.features.iter().zip(&df).map(|(x, d)| x + (1e-2 / size) as f32 * d).collect();

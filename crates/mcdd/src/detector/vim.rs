@@ -17,7 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
 use super::last_layer::LastLayer;
-use super::{About, BLOCK, Detector, DetectorBuffers, FAR, Features, Method, Needs, Store, Training, out_of_range};
+use super::{
+    About, BLOCK, Detector, DetectorBuffers, Features, FitDetector, MAX_FEATURE, MAX_SQUARE_WIDTH, Needs, StateDict,
+    Training, out_of_range,
+};
 use crate::compute::argmax;
 use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
 use crate::compute::pool::{Pool, chunks};
@@ -36,13 +39,19 @@ pub struct Config {
     pub dim: Option<usize>,
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "vim",
-        summary: "energy minus the features' part outside of the principal subspace, as a virtual logit",
-        reference: "Wang, Li, Feng, Zhang: ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022",
-        needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "vim",
+            summary: "energy minus the features' part outside of the principal subspace, as a virtual logit",
+            reference: "Wang, Li, Feng, Zhang: ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022",
+            needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE },
+        }
+    }
+
+    fn max_width(&self) -> usize {
+        MAX_SQUARE_WIDTH
+    }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
@@ -63,20 +72,20 @@ impl Method for Config {
         Ok(Box::new(vim))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let [count, width] = store.shape("residual")?;
-        if count == 0 || count > width || width != store.width() {
-            return Err(store.wrong("the subspace is of other features"));
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let [count, width] = state.shape("residual")?;
+        if count == 0 || count > width || width != state.width() {
+            return Err(state.invalid("the subspace is of other features"));
         }
-        let origin = store.take_f32("origin", &[width])?;
-        let residual = store.take_f32("residual", &[count, width])?;
-        let alpha = store.take_f64("alpha", &[1])?[0];
-        if !(0.0..=1e100).contains(&alpha) || origin.iter().any(|v| v.abs() > FAR) {
-            return Err(store.wrong("alpha or the origin is out of range"));
+        let origin = state.take_f32("origin", &[width])?;
+        let residual = state.take_f32("residual", &[count, width])?;
+        let alpha = state.take_f64("alpha", &[1])?[0];
+        if !(0.0..=1e100).contains(&alpha) || origin.iter().any(|v| v.abs() > MAX_FEATURE) {
+            return Err(state.invalid("alpha or the origin is out of range"));
         }
         // Directions have length 1, with some room for rounding.
         if residual.iter().any(|v| v.abs() > 1.001) {
-            return Err(store.wrong("a direction of the subspace is none"));
+            return Err(state.invalid("a direction of the subspace is none"));
         }
         Ok(Box::new(Vim::new(origin, residual, alpha)))
     }
@@ -105,7 +114,7 @@ fn origin(layer: &LastLayer) -> Vec<f32> {
         }
         u = solve(&gram, &right).into_iter().map(|v| -v).collect();
     }
-    let far = f64::from(FAR);
+    let far = f64::from(MAX_FEATURE);
     u.into_iter().map(|v| v.clamp(-far, far) as f32).collect()
 }
 
@@ -147,14 +156,14 @@ impl Vim {
     fn residuals(&self, features: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
         let width = self.origin.len();
         let count = self.residual.len() / width;
-        let [centerd, parts] = buffers;
-        centerd.clear();
+        let [centered, parts] = buffers;
+        centered.clear();
         for x in features.chunks_exact(width) {
-            centerd.extend(x.iter().zip(&self.origin).map(|(x, u)| x - u));
+            centered.extend(x.iter().zip(&self.origin).map(|(x, u)| x - u));
         }
         parts.clear();
         parts.resize(out.len() * count, 0.0);
-        product(centerd, Panels::new(&self.lines, width, count), parts, Then::Keep);
+        product(centered, Panels::new(&self.lines, width, count), parts, Then::Keep);
         for (out, part) in out.iter_mut().zip(parts.chunks_exact(count)) {
             *out = norm(part);
         }
@@ -187,17 +196,17 @@ fn norm(v: &[f32]) -> f64 {
 
 impl Detector for Vim {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
-        self.residuals(rows.features, out, &mut scratch.floats);
+        self.residuals(rows.features, out, &mut scratch.f32s);
         for (i, out) in out.iter_mut().enumerate() {
             *out = log_sum_exp(rows.logit_row(i), 1.0) - self.alpha * *out;
         }
     }
 
-    fn save(&self, store: &mut Store) {
+    fn save(&self, state: &mut StateDict) {
         let width = self.origin.len();
-        store.put_f32("origin", &[width], &self.origin);
-        store.put_f32("residual", &[self.residual.len() / width, width], &self.residual);
-        store.put_f64("alpha", &[1], &[self.alpha]);
+        state.put_f32("origin", &[width], &self.origin);
+        state.put_f32("residual", &[self.residual.len() / width, width], &self.residual);
+        state.put_f64("alpha", &[1], &[self.alpha]);
     }
 }
 
@@ -224,10 +233,10 @@ mod tests {
         let width = e.width;
         let layer = LastLayer::of(&e.training(true), &Pool::new(1)).unwrap();
         let u: Vec<f64> = origin(&layer).iter().map(|&v| f64::from(v)).collect();
-        let centerd = |e: &Example| -> Vec<Vec<f64>> {
+        let centered = |e: &Example| -> Vec<Vec<f64>> {
             e.features.chunks(width).map(|x| x.iter().zip(&u).map(|(&x, u)| f64::from(x) - u).collect()).collect()
         };
-        let x = centerd(e);
+        let x = centered(e);
         let covariance = square(width, |i, j| x.iter().map(|x| x[i] * x[j]).sum::<f64>() / e.count as f64);
         let eigen = Eigen::of(&covariance, width);
         let residual = |x: &Vec<f64>| {
@@ -242,7 +251,7 @@ mod tests {
         // The size of it: with one feature, most logits of this example are negative.
         let alpha = top.abs() / x.iter().map(residual).sum::<f64>();
         let energy = test.logits.chunks(e.classes).map(|l| l.iter().map(|v| v.exp()).sum::<f64>().ln());
-        energy.zip(centerd(test)).map(|(e, x)| e - alpha * residual(&x)).collect()
+        energy.zip(centered(test)).map(|(e, x)| e - alpha * residual(&x)).collect()
     }
 
     #[test]

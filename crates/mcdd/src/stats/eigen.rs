@@ -50,17 +50,17 @@ fn rotated(matrix: &[f64], n: usize) -> Eigen {
 
 /// The eigenvalues in descending order, each with its vector.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Eigen {
+pub(crate) struct Eigen {
     /// Descending.
-    pub values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
     /// The vectors, one after the other, in the order of the values; each has length 1, and its largest element (by
     /// size, the first of equals) is positive.
-    pub vectors: Vec<f64>,
+    pub(crate) vectors: Vec<f64>,
 }
 
 impl Eigen {
     /// Of a symmetric `n` x `n` matrix with finite elements.
-    pub fn of(matrix: &[f64], n: usize) -> Eigen {
+    pub(crate) fn of(matrix: &[f64], n: usize) -> Eigen {
         assert!(matrix.len() == n * n);
         if n == 0 {
             return Eigen { values: Vec::new(), vectors: Vec::new() };
@@ -90,13 +90,13 @@ impl Eigen {
     }
 
     /// The vector of the `i`-th value.
-    pub fn vector(&self, i: usize) -> &[f64] {
+    pub(crate) fn vector(&self, i: usize) -> &[f64] {
         let n = self.values.len();
         &self.vectors[i * n..(i + 1) * n]
     }
 
     /// How many values are positive and more than `relative` times the largest: the others are rounding.
-    pub fn rank(&self, relative: f64) -> usize {
+    pub(crate) fn rank(&self, relative: f64) -> usize {
         let floor = self.values.first().map_or(0.0, |v| v.max(0.0) * relative);
         self.values.iter().take_while(|&&v| v > floor && v > 0.0).count()
     }

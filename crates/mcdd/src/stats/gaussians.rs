@@ -17,7 +17,7 @@ use crate::compute::pool::Pool;
 use crate::compute::simd;
 
 /// The squared distance to a class without rows; no row is as far from any other.
-pub const NEVER: f64 = 1e60;
+pub(crate) const NEVER: f64 = 1e60;
 
 /// What the covariances of classes are like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,20 +34,20 @@ pub enum Covariance {
 
 /// Rows with classes.
 #[derive(Clone, Copy, Debug)]
-pub struct Labeled<'a> {
+pub(crate) struct Labeled<'a> {
     /// By rows.
-    pub x: &'a [f32],
+    pub(crate) x: &'a [f32],
     /// Features of each row.
-    pub width: usize,
+    pub(crate) width: usize,
     /// The class of each row.
-    pub labels: &'a [u32],
+    pub(crate) labels: &'a [u32],
     /// All labels are below.
-    pub classes: usize,
+    pub(crate) classes: usize,
 }
 
 /// A Gaussian for each class.
 #[derive(Clone, Debug)]
-pub struct Gaussians {
+pub(crate) struct Gaussians {
     covariance: Covariance,
     width: usize,
     counts: Vec<f64>,
@@ -62,7 +62,7 @@ pub struct Gaussians {
 impl Gaussians {
     /// Fits them. `shrinkage` is the weight of the identity, scaled to the same trace, in each covariance; without it
     /// that of Ledoit and Wolf, which is the best one in the mean for Gaussian rows.
-    pub fn fit(sample: &Labeled, covariance: Covariance, shrinkage: Option<f64>, pool: &Pool) -> Gaussians {
+    pub(crate) fn fit(sample: &Labeled, covariance: Covariance, shrinkage: Option<f64>, pool: &Pool) -> Gaussians {
         let moments = Moments::of(sample);
         let whitenings = match covariance {
             Covariance::Tied => vec![Whitening::full(&moments.tied(shrinkage, pool), sample.width)],
@@ -73,7 +73,7 @@ impl Gaussians {
     }
 
     /// Those of the classes, with a shared covariance, and the one of all rows together.
-    pub fn with_background(sample: &Labeled, pool: &Pool) -> (Gaussians, Gaussians) {
+    pub(crate) fn with_background(sample: &Labeled, pool: &Pool) -> (Gaussians, Gaussians) {
         let moments = Moments::of(sample);
         let (width, rows) = (sample.width, sample.labels.len() as f64);
         let mut covariance = moments.tied(Some(0.0), pool);
@@ -100,7 +100,12 @@ impl Gaussians {
     }
 
     /// From means, counts (or weights) and whitenings, which must fit together.
-    pub fn new(covariance: Covariance, means: Vec<f64>, counts: Vec<f64>, whitenings: Vec<Whitening>) -> Gaussians {
+    pub(crate) fn new(
+        covariance: Covariance,
+        means: Vec<f64>,
+        counts: Vec<f64>,
+        whitenings: Vec<Whitening>,
+    ) -> Gaussians {
         let width = means.len().checked_div(counts.len()).unwrap_or(0);
         let (mut center, mut whitened) = (Vec::new(), Vec::new());
         if let (Covariance::Tied, Some(shared)) = (covariance, whitenings.first()) {
@@ -114,7 +119,7 @@ impl Gaussians {
     }
 
     /// The same for parts from elsewhere: none if they make no sense together.
-    pub fn from_parts(
+    pub(crate) fn from_parts(
         covariance: Covariance,
         means: Vec<f64>,
         counts: Vec<f64>,
@@ -135,37 +140,37 @@ impl Gaussians {
     }
 
     /// What the covariances are like.
-    pub fn covariance(&self) -> Covariance {
+    pub(crate) fn covariance(&self) -> Covariance {
         self.covariance
     }
 
     /// Features of each row.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.width
     }
 
     /// How many classes there are.
-    pub fn classes(&self) -> usize {
+    pub(crate) fn classes(&self) -> usize {
         self.counts.len()
     }
 
     /// Rows of each class; for a mixture, their weight.
-    pub fn counts(&self) -> &[f64] {
+    pub(crate) fn counts(&self) -> &[f64] {
         &self.counts
     }
 
     /// The mean of each class, one after the other.
-    pub fn means(&self) -> &[f64] {
+    pub(crate) fn means(&self) -> &[f64] {
         &self.means
     }
 
     /// What makes each covariance the identity: one, or one for each class.
-    pub fn whitenings(&self) -> &[Whitening] {
+    pub(crate) fn whitenings(&self) -> &[Whitening] {
         &self.whitenings
     }
 
     /// The logarithm of each class's share of the rows; far below all others for a class without.
-    pub fn log_priors(&self) -> Vec<f64> {
+    pub(crate) fn log_priors(&self) -> Vec<f64> {
         let all: f64 = self.counts.iter().sum();
         self.counts.iter().map(|&n| if n > 0.0 { libm::log(n / all) } else { -NEVER }).collect()
     }
@@ -175,7 +180,7 @@ impl Gaussians {
     }
 
     /// The squared distance of each row to each class, `[count, classes]`.
-    pub fn distances(&self, x: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
+    pub(crate) fn distances(&self, x: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
         let classes = self.classes();
         let count = out.len() / classes.max(1);
         if self.covariance == Covariance::Tied {
@@ -217,7 +222,7 @@ impl Gaussians {
     }
 
     /// `log N(x | class)` of each row for each class, without the constant `-width/2 log(2 pi)`, `[count, classes]`.
-    pub fn log_densities(&self, x: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
+    pub(crate) fn log_densities(&self, x: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
         self.distances(x, out, buffers);
         let log_dets: Vec<f64> = (0..self.classes()).map(|k| self.whitening(k).log_det()).collect();
         for row in out.chunks_exact_mut(log_dets.len().max(1)) {
@@ -228,7 +233,7 @@ impl Gaussians {
     }
 
     /// The gradient of minus the squared distance to the nearest class, at one row.
-    pub fn ascent(&self, x: &[f32], out: &mut [f32]) {
+    pub(crate) fn confidence_gradient(&self, x: &[f32], out: &mut [f32]) {
         let mut distances = vec![0.0; self.classes()];
         self.distances(x, &mut distances, &mut Default::default());
         let nearest = (1..distances.len()).fold(0, |best, k| if distances[k] < distances[best] { k } else { best });
@@ -265,7 +270,7 @@ impl simd::Kernel for Distances<'_> {
 }
 
 /// The smallest of some distances.
-pub fn nearest(distances: &[f64]) -> f64 {
+pub(crate) fn nearest(distances: &[f64]) -> f64 {
     distances.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
@@ -481,7 +486,7 @@ mod tests {
         }
 
         /// Rows of one class, or of all, around their class's mean.
-        fn centerd(&self, class: Option<u32>) -> DMatrix<f64> {
+        fn centered(&self, class: Option<u32>) -> DMatrix<f64> {
             let row = |r: usize| DVector::from_fn(self.width, |j, _| f64::from(self.x[r * self.width + j]));
             let mut out = Vec::new();
             for k in (0..3).filter(|&k| class.is_none_or(|c| c == k)) {
@@ -539,7 +544,7 @@ mod tests {
                 let mut densities = vec![0.0; got.len()];
                 g.log_densities(&data.x, &mut densities, &mut Default::default());
                 for k in [0u32, 2] {
-                    let x = data.centerd((covariance != Covariance::Tied).then_some(k));
+                    let x = data.centered((covariance != Covariance::Tied).then_some(k));
                     let mut s = match shrinkage {
                         None => shrunk(&x),
                         Some(l) => {
@@ -572,7 +577,7 @@ mod tests {
         let data = Data::new(40, 5, 2);
         let g = Gaussians::fit(&data.sample(), Covariance::Diagonal, None, &Pool::new(1));
         for k in [0u32, 2] {
-            let x = data.centerd(Some(k));
+            let x = data.centered(Some(k));
             let n = x.nrows() as f64;
             let v: Vec<f64> = x.column_iter().map(|c| c.norm_squared() / n).collect();
             let mean = v.iter().sum::<f64>() / 5.0;
@@ -640,7 +645,7 @@ mod tests {
             for r in 0..20 {
                 let x = &data.x[r * 5..(r + 1) * 5];
                 let mut gradient = [0.0f32; 5];
-                g.ascent(x, &mut gradient);
+                g.confidence_gradient(x, &mut gradient);
                 for j in 0..5 {
                     let at = |step: f32| {
                         let mut x = x.to_vec();

@@ -16,7 +16,7 @@ const TILE: usize = PANEL / 2;
 const INNER: usize = 256;
 
 /// The mean of all rows of `width` features.
-pub fn mean(x: &[f32], width: usize) -> Vec<f64> {
+pub(crate) fn mean(x: &[f32], width: usize) -> Vec<f64> {
     let mut sums = vec![0.0; width];
     for row in x.chunks_exact(width.max(1)) {
         add(&mut sums, row);
@@ -27,7 +27,7 @@ pub fn mean(x: &[f32], width: usize) -> Vec<f64> {
 }
 
 /// The mean of each class, one after the other, and its number of rows; a class without rows has zeros.
-pub fn class_means(x: &[f32], width: usize, labels: &[u32], classes: usize) -> (Vec<f64>, Vec<usize>) {
+pub(crate) fn class_means(x: &[f32], width: usize, labels: &[u32], classes: usize) -> (Vec<f64>, Vec<usize>) {
     let mut sums = vec![0.0; classes * width];
     let mut counts = vec![0usize; classes];
     for (row, &y) in x.chunks_exact(width.max(1)).zip(labels) {
@@ -49,7 +49,7 @@ fn add(sums: &mut [f64], row: &[f32]) {
 
 /// `sum (x - c)(x - c)^T` over all rows, `width` x `width`; `center` fills in `c` for a row. Differences and sums are
 /// f64, so a covariance keeps its small directions beside large ones.
-pub fn scatter(x: &[f32], width: usize, center: &(dyn Fn(usize, &mut [f32]) + Sync), pool: &Pool) -> Vec<f64> {
+pub(crate) fn scatter(x: &[f32], width: usize, center: &(dyn Fn(usize, &mut [f32]) + Sync), pool: &Pool) -> Vec<f64> {
     let rows = x.len().checked_div(width).unwrap_or(0);
     let fill = |here: Range<usize>, out: &mut [f64]| {
         let mut c = vec![0.0f32; width];
@@ -65,7 +65,7 @@ pub fn scatter(x: &[f32], width: usize, center: &(dyn Fn(usize, &mut [f32]) + Sy
 
 /// `sum v v^T` over `rows` vectors of `width` numbers, which `fill` writes for a range of rows. Each element is one
 /// chain of fused multiply-adds over the rows in their order, so threads change nothing; the upper half is computed.
-pub fn scatter_of(
+pub(crate) fn scatter_of(
     rows: usize,
     width: usize,
     fill: &(dyn Fn(Range<usize>, &mut [f64]) + Sync),

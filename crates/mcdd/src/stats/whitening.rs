@@ -18,7 +18,7 @@ use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
 use crate::compute::simd;
 
 /// The least variance in any direction, for features of variance 1.
-pub const LEAST: f64 = 1e-8;
+pub(crate) const LEAST: f64 = 1e-8;
 /// No feature is further away than this many standard deviations, so that all sums stay finite.
 const FURTHEST: f64 = 1e12;
 /// No element of a matrix is larger: `LEAST^-1/2`, and some room for rounding.
@@ -26,7 +26,7 @@ const LARGEST: f32 = 2e4;
 
 /// Divides by standard deviations and takes correlations away.
 #[derive(Clone, Debug)]
-pub struct Whitening {
+pub(crate) struct Whitening {
     scale: Vec<f64>,
     matrix: Vec<f32>,
     lines: Vec<Line>,
@@ -35,7 +35,7 @@ pub struct Whitening {
 
 impl Whitening {
     /// For a covariance, `n` x `n`, finite. A feature of variance 0 counts as [`least_variances`] says.
-    pub fn full(covariance: &[f64], n: usize) -> Whitening {
+    pub(crate) fn full(covariance: &[f64], n: usize) -> Whitening {
         let own: Vec<f64> = (0..n).map(|j| covariance[j * n + j]).collect();
         let variances = least_variances(&own);
         let scale: Vec<f64> = variances.iter().map(|&v| 1.0 / libm::sqrt(v)).collect();
@@ -63,7 +63,7 @@ impl Whitening {
     }
 
     /// For features that are independent, of these variances, which must be positive.
-    pub fn diagonal(variances: &[f64]) -> Whitening {
+    pub(crate) fn diagonal(variances: &[f64]) -> Whitening {
         let scale = variances.iter().map(|&v| 1.0 / libm::sqrt(v)).collect();
         Whitening::of(scale, Vec::new(), variances.iter().map(|&v| libm::log(v)).sum())
     }
@@ -79,7 +79,7 @@ impl Whitening {
     }
 
     /// The same from its parts, or none if they make no sense.
-    pub fn from_parts(scale: Vec<f64>, matrix: Vec<f32>, log_det: f64) -> Option<Whitening> {
+    pub(crate) fn from_parts(scale: Vec<f64>, matrix: Vec<f32>, log_det: f64) -> Option<Whitening> {
         let n = scale.len();
         let fits = (matrix.is_empty() || n.checked_mul(n) == Some(matrix.len()))
             && scale.iter().all(|s| (1e-20..=1e80).contains(s))
@@ -89,22 +89,22 @@ impl Whitening {
     }
 
     /// One over the standard deviation of each feature.
-    pub fn scale(&self) -> &[f64] {
+    pub(crate) fn scale(&self) -> &[f64] {
         &self.scale
     }
 
     /// `L^-1`, by rows; empty if the features are independent.
-    pub fn matrix(&self) -> &[f32] {
+    pub(crate) fn matrix(&self) -> &[f32] {
         &self.matrix
     }
 
     /// The logarithm of the determinant of the covariance.
-    pub fn log_det(&self) -> f64 {
+    pub(crate) fn log_det(&self) -> f64 {
         self.log_det
     }
 
     /// `y = W (x - center)` for each row of `x`, into the second buffer; the first is for the work.
-    pub fn apply(&self, x: &[f32], center: &[f64], [z, y]: &mut [Vec<f32>; 2]) {
+    pub(crate) fn apply(&self, x: &[f32], center: &[f64], [z, y]: &mut [Vec<f32>; 2]) {
         let n = self.scale.len();
         z.resize(x.len(), 0.0);
         y.resize(x.len(), 0.0);
@@ -116,7 +116,7 @@ impl Whitening {
     }
 
     /// `y = W d` for one difference to the center, in f64.
-    pub fn apply_wide(&self, difference: &[f64]) -> Vec<f64> {
+    pub(crate) fn apply_wide(&self, difference: &[f64]) -> Vec<f64> {
         let z: Vec<f64> = difference.iter().zip(&self.scale).map(|(d, s)| standard(d * s)).collect();
         if self.matrix.is_empty() {
             return z;
@@ -126,7 +126,7 @@ impl Whitening {
     }
 
     /// `W^T y`: the way back of a gradient.
-    pub fn transposed(&self, y: &[f64]) -> Vec<f64> {
+    pub(crate) fn transposed(&self, y: &[f64]) -> Vec<f64> {
         let mut out = if self.matrix.is_empty() { y.to_vec() } else { vec![0.0; y.len()] };
         for (row, y) in self.matrix.chunks_exact(y.len().max(1)).zip(y) {
             out.iter_mut().zip(row).for_each(|(o, &w)| *o += f64::from(w) * y);
@@ -162,7 +162,7 @@ impl simd::Kernel for Standardize<'_> {
 
 /// The variances, with something positive for those that are 0: [`LEAST`] times the median of the others, or 1 if there
 /// are no others.
-pub fn least_variances(own: &[f64]) -> Vec<f64> {
+pub(crate) fn least_variances(own: &[f64]) -> Vec<f64> {
     let mut positive: Vec<f64> = own.iter().copied().filter(|&v| v > 0.0).collect();
     positive.sort_by(f64::total_cmp);
     let least = positive.get(positive.len() / 2).map_or(1.0, |median| LEAST * median);
@@ -204,7 +204,7 @@ fn invert(l: &[f64], n: usize) -> Vec<f64> {
 }
 
 /// `sum a b`, in a fixed order.
-pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut out = 0.0;
     simd::dispatch(Dot { a, b, out: &mut out });
     out
@@ -225,7 +225,7 @@ impl simd::Kernel for Dot<'_> {
 
 /// `sum (a - b)^2`, in a fixed order; to be inlined into a kernel.
 #[inline(always)]
-pub fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
     lanes(a, b, |a, b, sum| (a - b).mul_add(a - b, sum))
 }
 

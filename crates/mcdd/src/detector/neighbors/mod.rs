@@ -7,7 +7,7 @@
 //! at: for rows in no order some `k log2(n / k)` of `n`.
 //!
 //! # The bound
-//! With `u = 2^-24`, `gamma = (w + 1) u / (1 - (w + 1) u)` for width `w`, rows centerd on `c` and rounded to f32
+//! With `u = 2^-24`, `gamma = (w + 1) u / (1 - (w + 1) u)` for width `w`, rows centered on `c` and rounded to f32
 //! (`a' = a - c`, `b' = b - c`, each element off by at most `u` of itself), and `A = |a'|^2`, `B = |b'|^2`:
 //!
 //! - A chain of multiply-adds in f32 that begins with `s = B (1/2 - g)` and takes away each `a'_i b'_i` ends at an `x`
@@ -28,7 +28,7 @@ mod tree;
 use std::cmp::Ordering;
 
 use self::tree::Tree;
-use super::{FAR, Store};
+use super::{MAX_FEATURE, StateDict};
 use crate::compute::gemm::{self, Line, Look, MR, NR, Panels, ZERO};
 use crate::compute::pool::{Pool, chunks};
 use crate::compute::simd;
@@ -50,7 +50,7 @@ const TINY: f64 = 3e-45;
 
 /// What near means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
+pub(super) enum Metric {
     /// The smallest squared Euclidean distance.
     Distance,
     /// The largest inner product; queries must not be longer than 1 (but for rounding).
@@ -59,11 +59,11 @@ pub enum Metric {
 
 /// A neighbor.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Neighbor {
+pub(super) struct Neighbor {
     /// The squared distance, or minus the inner product.
-    pub value: f64,
+    pub(super) value: f64,
     /// Its number among the stored rows.
-    pub row: usize,
+    pub(super) row: usize,
 }
 
 impl Eq for Neighbor {}
@@ -83,12 +83,12 @@ impl Ord for Neighbor {
 
 /// Features among which neighbors are looked for.
 #[derive(Debug)]
-pub struct Index {
+pub(super) struct Index {
     metric: Metric,
     width: usize,
     rows: Vec<f32>,
     center: Vec<f32>,
-    /// The centerd rows with their signs turned, packed as columns.
+    /// The centered rows with their signs turned, packed as columns.
     lines: Vec<Line>,
     /// What the sum of each row begins with.
     starts: Vec<Line>,
@@ -100,7 +100,7 @@ pub struct Index {
 impl Index {
     /// Takes rows of `width` features, at least one of each, all finite; `k` is how many neighbors will be asked for, which
     /// changes the time and not the answers.
-    pub fn new(metric: Metric, rows: Vec<f32>, width: usize, k: usize, pool: &Pool) -> Index {
+    pub(super) fn new(metric: Metric, rows: Vec<f32>, width: usize, k: usize, pool: &Pool) -> Index {
         let count = rows.len() / width.max(1);
         assert!(width > 0 && count > 0 && rows.len() == count * width);
         let center = match metric {
@@ -139,35 +139,35 @@ impl Index {
     ///
     /// # Errors
     /// If there are none, or some that no fit can have left.
-    pub fn load(metric: Metric, store: &mut Store, name: &str, k: usize) -> Result<Index> {
-        let shape @ [count, width] = store.shape::<2>(name)?;
-        let rows = store.take_f32(name, &shape)?;
-        if count == 0 || width == 0 || width != store.width() {
-            return Err(store.wrong("it keeps no rows of the right width"));
+    pub(super) fn load(metric: Metric, state: &mut StateDict, name: &str, k: usize) -> Result<Index> {
+        let shape @ [count, width] = state.shape::<2>(name)?;
+        let rows = state.take_f32(name, &shape)?;
+        if count == 0 || width == 0 || width != state.width() {
+            return Err(state.invalid("it keeps no rows of the right width"));
         }
-        if metric == Metric::Distance && rows.iter().any(|v| v.abs() > FAR) {
-            return Err(store.wrong("a row is too far away"));
+        if metric == Metric::Distance && rows.iter().any(|v| v.abs() > MAX_FEATURE) {
+            return Err(state.invalid("a row is too far away"));
         }
         Ok(Index::new(metric, rows, width, k, &Pool::new(1)))
     }
 
     /// Stores the rows.
-    pub fn save(&self, store: &mut Store, name: &str) {
-        store.put_f32(name, &[self.count(), self.width], &self.rows);
+    pub(super) fn save(&self, state: &mut StateDict, name: &str) {
+        state.put_f32(name, &[self.count(), self.width], &self.rows);
     }
 
     /// How many rows there are.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.rows.len() / self.width
     }
 
     /// Features of each row.
-    pub fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.width
     }
 
     /// The rows, as they came.
-    pub fn rows(&self) -> &[f32] {
+    pub(super) fn rows(&self) -> &[f32] {
         &self.rows
     }
 
@@ -175,7 +175,13 @@ impl Index {
     /// With `own`, query `i` is the stored row `own + i`, which is no neighbor of itself.
     ///
     /// The answer to a query does not depend on the others.
-    pub fn nearest(&self, queries: &[f32], k: usize, own: Option<usize>, mut found: impl FnMut(usize, &[Neighbor])) {
+    pub(super) fn nearest(
+        &self,
+        queries: &[f32],
+        k: usize,
+        own: Option<usize>,
+        mut found: impl FnMut(usize, &[Neighbor]),
+    ) {
         assert!(queries.len().is_multiple_of(self.width));
         let k = k.min(self.count() - usize::from(own.is_some()));
         // Whole tiles, however large `k` is.
@@ -220,7 +226,7 @@ impl Index {
         }
     }
 
-    /// The sum above which a row is farther than `value` from a query whose centerd square is `squares`.
+    /// The sum above which a row is farther than `value` from a query whose centered square is `squares`.
     fn limit(&self, value: f64, squares: f64) -> f32 {
         let loss = loss(self.width);
         let (limit, size) = match self.metric {
@@ -276,7 +282,7 @@ struct Search<'a> {
     queries: &'a [f32],
     k: usize,
     asked: Vec<Asked>,
-    /// The squared length of each centerd query.
+    /// The squared length of each centered query.
     squares: Vec<f64>,
     /// What may be among the best of each query.
     best: Vec<Best>,
@@ -308,11 +314,11 @@ impl<'a> Search<'a> {
         if k == 0 {
             return vec![Vec::new(); count];
         }
-        let mut centerd = Vec::with_capacity(queries.len());
+        let mut centered = Vec::with_capacity(queries.len());
         for query in queries.chunks_exact(width) {
-            centerd.extend(query.iter().zip(&index.center).map(|(v, c)| v - c));
+            centered.extend(query.iter().zip(&index.center).map(|(v, c)| v - c));
         }
-        let squares: Vec<f64> = centerd.chunks_exact(width).map(|a| inner_product(a, a)).collect();
+        let squares: Vec<f64> = centered.chunks_exact(width).map(|a| inner_product(a, a)).collect();
         let room = (2 * k).min(index.count());
         let best = asked.iter().map(|a| Best { found: Vec::with_capacity(room), worst: a.worst }).collect();
         let limit = |(a, &squares): (&Asked, &f64)| {
@@ -321,7 +327,7 @@ impl<'a> Search<'a> {
         let limits = asked.iter().zip(&squares).map(limit).collect();
         let mut search = Search { index, queries, k, asked, squares, best, limits };
         let panels = Panels::new(&index.lines, width, index.count());
-        gemm::look(&centerd, panels, &index.starts, &mut search);
+        gemm::look(&centered, panels, &index.starts, &mut search);
         let sorted = |mut best: Best| {
             best.found.sort_unstable();
             best.found.truncate(k);
@@ -393,7 +399,7 @@ impl simd::Kernel for Closer<'_, '_> {
 }
 
 /// Features of `width` divided by their lengths; one of nothing but zeros stays.
-pub fn unit(rows: &[f32], width: usize) -> Vec<f32> {
+pub(super) fn normalize_rows(rows: &[f32], width: usize) -> Vec<f32> {
     let mut out = Vec::with_capacity(rows.len());
     for row in rows.chunks_exact(width) {
         let length = libm::sqrt(inner_product(row, row));

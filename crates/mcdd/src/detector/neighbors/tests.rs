@@ -115,8 +115,8 @@ proptest! {
     ) {
         let mut s = Stream::new(seed, "products");
         let index = Index::new(Metric::Inner, random(kind, count, width, &mut s), width, 1, &Pool::new(2));
-        let mut queries = unit(&random(kind, 15, width, &mut s), width);
-        queries.extend(unit(&random(0, 15, width, &mut s), width));
+        let mut queries = normalize_rows(&random(kind, 15, width, &mut s), width);
+        queries.extend(normalize_rows(&random(0, 15, width, &mut s), width));
         index.nearest(&queries, k, None, |i, found| {
             assert_eq!(found, naive(&index, &queries[i * width..(i + 1) * width], k, None));
         });
@@ -139,7 +139,7 @@ fn many_neighbors_and_wide_rows() {
 
 #[test]
 fn rows_get_length_one() {
-    let rows = unit(&[3.0, 4.0, 0.0, 0.0, 1e-30, 0.0, -3e38, 3e38], 2);
+    let rows = normalize_rows(&[3.0, 4.0, 0.0, 0.0, 1e-30, 0.0, -3e38, 3e38], 2);
     let half = std::f32::consts::FRAC_1_SQRT_2;
     assert_eq!(rows, [0.6, 0.8, 0.0, 0.0, 1.0, 0.0, -half, half]);
 }

@@ -41,7 +41,7 @@ const NONE: u32 = u32::MAX;
 
 /// The rows of an index, leaf by leaf, and the boxes around them.
 #[derive(Debug)]
-pub struct Tree {
+pub(super) struct Tree {
     /// The number of each row, 16 for each leaf.
     ids: Vec<[u32; NR]>,
     /// The rows of each leaf as columns.
@@ -61,11 +61,11 @@ struct Level {
 
 /// What a walk has found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub(super) struct Found {
     /// The best so far, nearest first.
-    pub best: Vec<Neighbor>,
+    pub(super) best: Vec<Neighbor>,
     /// Whether no other row can be among them.
-    pub all: bool,
+    pub(super) all: bool,
 }
 
 /// A leaf (level 0) or the group of boxes (of the level below) in a box, with the sum of the box.
@@ -78,7 +78,7 @@ struct Node {
 
 impl Tree {
     /// Boxes for the rows of an index by distance, if they pay.
-    pub fn of(index: &Index, pool: &Pool) -> Option<Tree> {
+    pub(super) fn of(index: &Index, pool: &Pool) -> Option<Tree> {
         if !(FEW..NONE as usize).contains(&index.count()) || index.width > WIDE {
             return None;
         }
@@ -114,12 +114,12 @@ impl Tree {
     }
 
     /// Whether a walk for so many neighbors may pay.
-    pub fn serves(k: usize) -> bool {
+    pub(super) fn serves(k: usize) -> bool {
         (1..=MANY).contains(&k)
     }
 
     /// The `k` nearest rows of each query, at least 1, as far as the budget goes.
-    pub fn walk(&self, index: &Index, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Found> {
+    pub(super) fn walk(&self, index: &Index, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Found> {
         let mut found = vec![Found::default(); queries.len() / index.width];
         simd::dispatch(Walk { tree: self, index, queries, k, own, found: &mut found });
         found

@@ -18,7 +18,7 @@ const WIDE: usize = 4;
 
 /// `exp(-t)` for `t >= 0` to about 1e-7 of the value, without a branch; 0 from 87.7 on, where f32 ends.
 #[inline(always)]
-pub fn exp_minus(t: f32) -> f32 {
+pub(super) fn exp_minus(t: f32) -> f32 {
     // Adding this rounds to an integer, which is then in the low bits.
     const ROUND: f32 = 1.5 * (1u32 << 23) as f32;
     // ln 2 in two parts; the first has few bits, so that its product with a small integer is exact.
@@ -39,7 +39,7 @@ pub fn exp_minus(t: f32) -> f32 {
 
 /// Points in panels of 16, feature by feature; the last panel is filled up with zeros.
 #[derive(Clone, Debug)]
-pub struct Points {
+pub(super) struct Points {
     lines: Vec<Line>,
     count: usize,
     width: usize,
@@ -47,7 +47,7 @@ pub struct Points {
 
 impl Points {
     /// From rows of `width` features, which must not be 0.
-    pub fn new(rows: &[f32], width: usize) -> Points {
+    pub(super) fn new(rows: &[f32], width: usize) -> Points {
         let count = rows.len() / width;
         let mut lines = vec![ZERO; Panels::lines(width, count)];
         pack_transposed(&mut lines, rows, width, count, 0);
@@ -55,23 +55,23 @@ impl Points {
     }
 
     /// How many.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 
     /// Features of each.
-    pub fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.width
     }
 
     /// The rows that they were made of.
-    pub fn rows(&self) -> Vec<f32> {
+    pub(super) fn rows(&self) -> Vec<f32> {
         let at = |i: usize, k: usize| self.lines[i / NR * self.width + k].0[i % NR];
         (0..self.count).flat_map(|i| (0..self.width).map(move |k| at(i, k))).collect()
     }
 
     /// The kernel of one row with the points of the panels from `first` on, as many as `out` has room for.
-    pub fn against(&self, row: &[f32], first: usize, out: &mut [f32]) {
+    pub(super) fn against(&self, row: &[f32], first: usize, out: &mut [f32]) {
         assert!(row.len() == self.width && out.len().is_multiple_of(NR));
         let lines = &self.lines[first * self.width..][..out.len() / NR * self.width];
         simd::dispatch(OneRow { row, lines, out });
@@ -79,7 +79,7 @@ impl Points {
 
     /// `sum_j w_j K(x, x_j)` for each of some rows; `weights` are filled up with zeros to whole panels, `lanes` is a
     /// buffer.
-    pub fn sums(&self, rows: &[f32], weights: &[f64], out: &mut [f64], lanes: &mut Vec<f64>) {
+    pub(super) fn sums(&self, rows: &[f32], weights: &[f64], out: &mut [f64], lanes: &mut Vec<f64>) {
         assert!(rows.len() == out.len() * self.width && weights.len() == self.count.next_multiple_of(NR));
         lanes.clear();
         lanes.resize(out.len() * NR, 0.0);

@@ -32,16 +32,16 @@ const LANES: usize = 8;
 
 /// Weights and `K a`.
 #[derive(Debug)]
-pub struct Solution {
-    pub weights: Vec<f64>,
-    pub gradient: Vec<f64>,
-    pub steps: usize,
+pub(super) struct Solution {
+    pub(super) weights: Vec<f64>,
+    pub(super) gradient: Vec<f64>,
+    pub(super) steps: usize,
 }
 
 impl Solution {
     /// The gradient at the boundary: that of the weights strictly between the bounds; where there are none, the middle
     /// of what the conditions allow.
-    pub fn level(&self) -> f64 {
+    pub(super) fn level(&self) -> f64 {
         let pairs = || self.weights.iter().zip(&self.gradient);
         let free = pairs().filter(|(a, _)| **a > 0.0 && **a < 1.0);
         let (count, sum) = free.fold((0usize, 0.0), |(n, s), (_, g)| (n + 1, s + g));
@@ -58,7 +58,7 @@ impl Solution {
 }
 
 /// Those of positive weight, and the weights, filled up with zeros to whole panels.
-pub fn support(rows: &[f32], width: usize, weights: &[f64]) -> (Points, Vec<f64>) {
+pub(super) fn support(rows: &[f32], width: usize, weights: &[f64]) -> (Points, Vec<f64>) {
     let chosen: Vec<usize> = (0..weights.len()).filter(|&i| weights[i] > 0.0).collect();
     let mut kept: Vec<f64> = chosen.iter().map(|&i| weights[i]).collect();
     kept.resize(chosen.len().next_multiple_of(NR), 0.0);
@@ -97,7 +97,7 @@ fn start(rows: &[f32], width: usize, total: f64, pool: &Pool) -> Vec<f64> {
 
 /// Solves `min 1/2 a'Ka`, `0 <= a <= 1`, `sum a = total`, for rows of `width` features and a total of at most their
 /// number.
-pub fn solve(rows: &[f32], width: usize, total: f64, pool: &Pool) -> Solution {
+pub(super) fn solve(rows: &[f32], width: usize, total: f64, pool: &Pool) -> Solution {
     let mut solver = Solver::new(rows, width, total, pool);
     let n = rows.len() / width;
     // Never reached by what is in its right mind; what there is then is still a description of the rows.
