@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::last_layer::LastLayer;
+use super::last_layer::LinearLayer;
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training};
 use crate::compute::argmax;
 use crate::compute::pool::{Pool, chunks};
@@ -41,7 +41,7 @@ impl FitDetector for Config {
     }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
-        let layer = LastLayer::of(training, pool)?;
+        let layer = LinearLayer::of(training, pool)?;
         let features = training.rows.features;
         let mean = moments::mean(features, layer.width);
         let squares: f64 = features.chunks_exact(layer.width).map(|x| squared_distance(x, &mean)).sum();
@@ -71,7 +71,7 @@ fn squared_distance(x: &[f32], mean: &[f64]) -> f64 {
 }
 
 /// The distance between the weights of each pair of classes; 0 for pairs without a boundary.
-fn between(layer: &LastLayer, pool: &Pool) -> Vec<f32> {
+fn between(layer: &LinearLayer, pool: &Pool) -> Vec<f32> {
     let classes = layer.classes();
     let mut table = vec![0.0f32; classes * classes];
     pool.split(chunks(&mut table, classes), |c, row| {
@@ -158,11 +158,11 @@ mod tests {
         e.weight = vec![1.0, 0.0, 1.0, 0.0, -1.0, 0.0];
         e.bias = vec![1.0, 0.0, 0.0];
         e.features = [[2.0, 1.0], [-2.0, -1.0]].concat().repeat(10);
-        e.relabel();
+        e.update_logits();
         // (3 - -2) / 2 over sqrt(5).
         assert!((scores(&e, &e, true)[0] - 2.5 / 5.0f64.sqrt()).abs() < 1e-9);
         e.weight.fill(0.5);
-        e.relabel();
+        e.update_logits();
         assert!(scores(&e, &e, true).iter().all(|&s| s == 0.0));
     }
 
@@ -170,7 +170,7 @@ mod tests {
     fn a_row_at_the_mean_is_finite() {
         let mut e = Example::new(20, 2, 3, 1);
         e.features.fill(1.0);
-        e.relabel();
+        e.update_logits();
         for given in [true, false] {
             assert!(scores(&e, &e, given).iter().all(|s| s.is_finite()));
         }

@@ -31,12 +31,12 @@ impl Data {
         let weight: Vec<f32> = means.iter().map(|&m| m as f32).collect();
         let bias = weight.chunks(width).map(|m| -0.5 * m.iter().map(|v| v * v).sum::<f32>()).collect();
         let mut data = Data { count, width, classes, features, logits: Vec::new(), labels, weight, bias };
-        data.relabel();
+        data.update_logits();
         data
     }
 
     /// Computes the logits anew.
-    fn relabel(&mut self) {
+    fn update_logits(&mut self) {
         let (weight, bias, width) = (&self.weight, &self.bias, self.width);
         self.logits = self
             .features
@@ -54,7 +54,7 @@ impl Data {
     fn map(mut self, f: impl Fn(usize, f32) -> f32) -> Data {
         let width = self.width;
         self.features.iter_mut().enumerate().for_each(|(i, v)| *v = f(i % width, *v));
-        self.relabel();
+        self.update_logits();
         self
     }
 
@@ -114,7 +114,7 @@ fn strange(config: &DetectorConfig, data: &Data) -> Data {
         let mut s = Stream::new(8, "small");
         far.features.iter_mut().for_each(|v| *v = 0.05 * s.normal() as f32);
         if !matches!(config.name(), "she" | "nnguide") {
-            far.relabel();
+            far.update_logits();
         }
     }
     far
@@ -273,7 +273,7 @@ fn awkward_rows_are_finite() {
             twice.labels[i] = twice.labels[from];
             twice.features.copy_within(from * 4..from * 4 + 4, i * 4);
         }
-        twice.relabel();
+        twice.update_logits();
         all_finite(&config, &twice, &test, "duplicated rows");
         // One class has no rows at all.
         let mut few = plain();
