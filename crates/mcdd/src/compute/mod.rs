@@ -1,6 +1,6 @@
-//! Shared compute: threads, matrix products and vector kernels.
+//! Shared numerical code: thread pool, matrix products and vector kernels.
 //!
-//! Everything numerical stands on this folder, and this folder stands on nothing else in the crate.
+//! All other modules may use this one. It uses nothing else in the crate.
 
 pub mod gemm;
 mod parallel;
@@ -10,7 +10,7 @@ pub(crate) mod vector;
 
 pub(crate) use parallel::parallel_map;
 
-/// The index of the largest value; the first one if several are equal.
+/// The index of the largest value; the first one in case of ties.
 pub(crate) fn argmax(values: &[f64]) -> usize {
     (1..values.len()).fold(0, |best, k| if values[k] > values[best] { k } else { best })
 }

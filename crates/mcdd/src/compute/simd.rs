@@ -1,15 +1,15 @@
-//! One way to compile a loop twice: with AVX2 and FMA where the machine has them, and portably.
+//! Compiles a loop twice, with AVX2 and FMA and portably, and chooses at run time.
 //!
-//! Both give the same bits: Rust never contracts a multiplication and an addition by itself, and `mul_add` is exact
-//! everywhere.
+//! Both give the same bits: Rust never fuses a multiplication and an addition by itself, and `mul_add` is exact on every
+//! machine.
 
-/// Work whose `run` is compiled for the best instruction set at hand; mark it `#[inline(always)]`.
+/// Work whose `run` is compiled for the best available instruction set. Mark `run` as `#[inline(always)]`.
 pub(crate) trait Kernel {
     /// Does the work.
     fn run(self);
 }
 
-/// Runs `kernel`.
+/// Runs the kernel with the best available instruction set.
 #[inline]
 pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     #[cfg(target_arch = "x86_64")]
@@ -18,7 +18,7 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) {
         fn with_avx2<K: Kernel>(kernel: K) {
             kernel.run();
         }
-        // SAFETY: the features were found on this machine.
+        // SAFETY: this machine has these instructions.
         unsafe { with_avx2(kernel) };
         return;
     }

@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::seed::Stream;
 use crate::stats::gaussians::{Covariance, Gaussians};
 use crate::stats::moments::{class_means, mean, scatter_of};
-use crate::stats::whitening::{LEAST, Whitening, least_variances};
+use crate::stats::whitening::{MIN_VARIANCE, Whitening, positive_variances};
 
 /// Smaller responsibilities are ignored: they would be lost to rounding.
 const MIN_RESPONSIBILITY: f64 = 1e-20;
@@ -245,10 +245,10 @@ impl<'a> Em<'a> {
                         }
                     }
                     // As for full covariances, a variance has a lower limit relative to that of the feature.
-                    let least = self.variances.iter().map(|v| LEAST * v);
+                    let least = self.variances.iter().map(|v| MIN_VARIANCE * v);
                     let variances: Vec<f64> =
                         sums.iter().zip(least).map(|(s, l)| (s / weights[c]).max(l) + self.regularization).collect();
-                    Whitening::diagonal(&least_variances(&variances))
+                    Whitening::diagonal(&positive_variances(&variances))
                 })
                 .collect(),
             Covariance::Tied => vec![self.tied(scatter.unwrap_or_default(), &means, &weights)],

@@ -89,8 +89,8 @@ fn initial_weights(rows: &[f32], width: usize, total: f64, pool: &Pool) -> Vec<f
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| density[i].total_cmp(&density[j]));
     let mut weights = vec![0.0; n];
-    for (slot, i) in order.into_iter().enumerate() {
-        weights[i] = (total - slot as f64).clamp(0.0, 1.0);
+    for (rank, i) in order.into_iter().enumerate() {
+        weights[i] = (total - rank as f64).clamp(0.0, 1.0);
     }
     weights
 }
