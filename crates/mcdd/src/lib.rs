@@ -36,7 +36,7 @@ pub mod protocol;
 pub mod report;
 pub mod seed;
 pub mod spec;
-pub mod stats;
+mod stats;
 pub mod train;
 
 pub use error::{Error, Result};

@@ -1,35 +1,47 @@
 //! Matrix products for batches of a few hundred rows.
 //!
-//! `C = A B` in tiles of 6 x 16: 12 vector accumulators of 8 lanes, as AVX2 has room for. B is packed into panels of
-//! 16 columns, so that the inner loop reads it in order; A is read where it lies. Each element of C is one chain of
-//! fused multiply-adds in ascending order of the inner index, whatever the tile, the number of rows or of threads and
-//! the instruction set. That is what makes a model the same, bit for bit, on any number of threads, and a row's
-//! prediction the same alone as in a batch.
+//! `C = A B` is computed in tiles of 6 x 16: 12 vector accumulators of 8 lanes, which fit into the registers of AVX2. B is
+//! packed into panels of 16 columns, so that the inner loop reads it in order; A is not copied. Each element of C is one
+//! chain of fused multiply-adds in ascending order of the inner index, for any tile, number of rows, number of threads and
+//! instruction set. So a model is the same, bit for bit, on any number of threads, and the prediction of a row is
+//! independent of the other rows in the batch.
+//!
+//! ```
+//! use mcdd::compute::gemm::{Panels, Then, ZERO, pack, product};
+//!
+//! let (a, b) = ([1.0, 2.0], [3.0, 4.0, 5.0, 6.0]); // 1 x 2 and 2 x 2
+//! let mut lines = vec![ZERO; Panels::lines(2, 2)];
+//! pack(&mut lines, &b, 2, 2, 0);
+//! let mut c = [0.0; 2];
+//! product(&a, Panels::new(&lines, 2, 2), &mut c, Then::Keep);
+//! assert_eq!(c, [13.0, 16.0]);
+//! ```
 
-// Loops over the lanes of several arrays at once read best, and compile best, with an index.
+// Loops over the lanes of several arrays are clearest, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
 use super::simd;
 
-/// Rows of a tile.
-pub const MR: usize = 6;
-/// Columns of a tile, and of a panel.
-pub const NR: usize = 16;
-/// Numbers that a whole vector is longer than a tile's column.
+/// The number of rows of a tile.
+pub(crate) const MR: usize = 6;
+/// The number of columns of a tile and of a panel.
+pub(crate) const NR: usize = 16;
+/// By how much a vector of 8 lanes is longer than a column of a tile.
 const SPARE: usize = 8 - MR;
-/// Inner block: a panel of B takes 16 KB, half of the first-level cache.
+/// The length of an inner block: a panel of B then takes 16 KB, half of the first-level cache.
 const KC: usize = 256;
 
-/// One row of a panel, on a cache line of its own.
+/// One row of a panel, aligned to a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Line(pub [f32; NR]);
 
+/// The accumulators of a tile.
 type Acc = [Line; MR];
 /// A line of zeros.
 pub const ZERO: Line = Line([0.0; NR]);
 
-/// A matrix of `k` x `n` in panels of 16 columns; the last is filled up with zeros.
+/// A packed `k` x `n` matrix: panels of 16 columns, the last one padded with zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Panels<'a> {
     lines: &'a [Line],
@@ -38,19 +50,25 @@ pub struct Panels<'a> {
 }
 
 impl<'a> Panels<'a> {
-    /// How many lines a `k` x `n` matrix takes.
+    /// The number of lines of a packed `k` x `n` matrix.
     pub fn lines(k: usize, n: usize) -> usize {
         n.div_ceil(NR) * k
     }
 
-    /// The matrix that was packed into `lines`.
+    /// The `k` x `n` matrix that was packed into `lines`.
+    ///
+    /// # Panics
+    /// If the number of lines is not that of the matrix.
     pub fn new(lines: &'a [Line], k: usize, n: usize) -> Panels<'a> {
         assert!(lines.len() == Self::lines(k, n));
         Panels { lines, k, n }
     }
 }
 
-/// Packs the panels `first..` of `b`, a matrix of `n` columns by rows; `lines` is their storage, `k` lines each.
+/// Packs the panels `first..` of `b`, a row-major `k` x `n` matrix, into `lines`, `k` lines per panel.
+///
+/// # Panics
+/// If `b` is too short.
 pub fn pack(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
     assert!(b.len() >= k * n);
     for (p, panel) in lines.chunks_mut(k.max(1)).enumerate() {
@@ -70,14 +88,14 @@ pub fn pack(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
     }
 }
 
-/// Packs the panels `first..` of the transpose of `b`, which is a matrix of `k` columns by rows.
-pub fn pack_transposed(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
+/// Packs the panels `first..` of the transpose of `b`, a row-major `n` x `k` matrix.
+pub(crate) fn pack_transposed(lines: &mut [Line], b: &[f32], k: usize, n: usize, first: usize) {
     assert!(b.len() >= k * n);
     for (p, panel) in lines.chunks_mut(k.max(1)).enumerate() {
         let column = (first + p) * NR;
         let rows = &b[column * k..(column + NR.min(n - column)) * k];
         if rows.len() == NR * k {
-            // Sixteen values of each of sixteen rows at a time, so that whole lines are read and written.
+            // Blocks of 16 x 16, so that whole cache lines are read and written.
             for (block, lines) in panel.chunks_mut(NR).enumerate() {
                 let from = block * NR;
                 for (j, row) in rows.chunks_exact(k).enumerate() {
@@ -96,20 +114,23 @@ pub fn pack_transposed(lines: &mut [Line], b: &[f32], k: usize, n: usize, first:
     }
 }
 
-/// What happens to an element of C when its sum is complete.
+/// The operation on each element of C after its sum is complete.
 #[derive(Clone, Copy)]
 pub enum Then<'a> {
-    /// Nothing.
+    /// No operation.
     Keep,
-    /// The bias is added.
+    /// Adds a bias, one number per column.
     Bias(&'a [f32]),
-    /// The bias is added and negatives become 0.
+    /// Adds a bias and applies a ReLU.
     BiasRelu(&'a [f32]),
-    /// Kept where the activation is positive, else 0: the way back through a ReLU. The activation has C's shape.
+    /// The backward pass of a ReLU: 0 where the activation, which has the shape of C, is not positive.
     Where(&'a [f32]),
 }
 
-/// `c = a b`, then `then`, on the calling thread; `a` is m x k and `c` is m x n, by rows.
+/// `c = a b`, followed by `then`, on the calling thread; `a` is m x k and `c` is m x n, both row-major.
+///
+/// # Panics
+/// If the shapes do not match.
 pub fn product(a: &[f32], b: Panels, c: &mut [f32], then: Then) {
     let (k, n) = (b.k, b.n);
     let m = c.len().checked_div(n).unwrap_or(0);
@@ -126,7 +147,7 @@ pub fn product(a: &[f32], b: Panels, c: &mut [f32], then: Then) {
     }
 }
 
-/// A product with more rows than one.
+/// A product with several rows.
 struct ManyRows<'a> {
     a: &'a [f32],
     b: Panels<'a>,
@@ -149,7 +170,7 @@ impl simd::Kernel for ManyRows<'_> {
                 for row in (0..m).step_by(MR) {
                     let rows = MR.min(m - row);
                     let mut tile = Tile { c, n, row, rows, column: panel * NR };
-                    // A tile at the lower edge repeats its last row and drops what comes of it.
+                    // A tile at the lower edge repeats its last row and drops the results.
                     let at = |r: usize| &a[(row + r.min(rows - 1)) * k + from..][..to - from];
                     let rows = [at(0), at(1), at(2), at(3), at(4), at(5)];
                     // SAFETY: each row is as long as the panel.
@@ -172,12 +193,12 @@ impl simd::Kernel for ManyRows<'_> {
     }
 }
 
-/// The length of equal inner blocks of at most about `KC`.
+/// The length of inner blocks of equal size, at most about `KC`.
 fn block(k: usize) -> usize {
     k.div_ceil(k.div_ceil(KC).max(1)).max(1)
 }
 
-/// Where a tile lies in C.
+/// A tile of C.
 struct Tile<'a> {
     c: &'a mut [f32],
     n: usize,
@@ -213,8 +234,8 @@ impl Tile<'_> {
         }
     }
 
-    /// The whole of a full tile without a detour through memory: the product of six rows of A, whose elements are `stride`
-    /// apart, and a panel of B. Returns false, and does nothing, where there is another way to go.
+    /// Computes a full tile in registers: the product of six rows of A, whose elements are `stride` apart, and a panel of
+    /// B. Returns false, and does nothing, if the tile is not full, `then` has a bias, or AVX2 is missing.
     ///
     /// # Safety
     /// Every `a[r]` must be readable at `p * stride` for each `p < b.len()`.
@@ -226,7 +247,8 @@ impl Tile<'_> {
             let whole = from..from + (MR - 1) * self.n + NR;
             let c = &mut self.c[whole.clone()];
             match then {
-                // SAFETY: the features are there, C and the activation hold a full tile; A is the caller's promise.
+                // SAFETY: the machine has AVX2 and FMA, and C and the activation contain a full tile; the caller
+                // guarantees the reads of A.
                 Then::Keep => unsafe { x86::whole_tile::<false>(a, stride, b, c, self.n, &[]) },
                 Then::Where(z) => unsafe { x86::whole_tile::<true>(a, stride, b, c, self.n, &z[whole]) },
                 Then::Bias(_) | Then::BiasRelu(_) => return false,
@@ -266,13 +288,13 @@ impl Tile<'_> {
     }
 }
 
-/// `acc += a b` for one tile: six rows of A, one panel of B, all of the same inner length.
+/// `acc += a b` for one tile: six rows of A and one panel of B, all of the same inner length.
 #[inline]
 fn multiply(a: [&[f32]; MR], b: &[Line], acc: &mut Acc) {
     assert!(a.iter().all(|row| row.len() == b.len()));
     #[cfg(target_arch = "x86_64")]
     if simd::has_avx2() {
-        // SAFETY: the features are there, and the lengths were just checked.
+        // SAFETY: the machine has AVX2 and FMA, and the lengths were just checked.
         unsafe { x86::tile(a.map(<[f32]>::as_ptr), 1, b, acc) };
         return;
     }
@@ -285,13 +307,14 @@ fn multiply(a: [&[f32]; MR], b: &[Line], acc: &mut Acc) {
     }
 }
 
-/// The same for columns of A, gathered six and six.
+/// As [`multiply`], for columns of A gathered in groups of six.
 #[inline]
 fn multiply_columns(a: &[f32], b: &[Line], acc: &mut Acc) {
     assert!(a.len() == MR * b.len());
     #[cfg(target_arch = "x86_64")]
     if simd::has_avx2() {
-        // SAFETY: the features are there; row r of the tile is the r-th of each six, and there are as many as in `b`.
+        // SAFETY: the machine has AVX2 and FMA; row r of the tile is the r-th element of each group of six, and there are
+        // as many groups as lines in `b`.
         unsafe {
             let at = |r| a.as_ptr().add(r);
             x86::tile([at(0), at(1), at(2), at(3), at(4), at(5)], MR, b, acc);
@@ -315,14 +338,14 @@ mod x86 {
         _mm256_loadu_ps, _mm256_setzero_ps, _mm256_store_ps, _mm256_storeu_ps,
     };
 
-    /// The 6 x 16 tile; `a[r] + p * stride` is element (r, p) of A.
+    /// Adds to a 6 x 16 tile; `a[r] + p * stride` is element (r, p) of A.
     ///
     /// # Safety
-    /// Needs AVX2 and FMA; every `a[r]` must be readable at `p * stride` for each `p < b.len()`.
+    /// The machine must have AVX2 and FMA; every `a[r]` must be readable at `p * stride` for each `p < b.len()`.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    pub unsafe fn tile(a: [*const f32; MR], stride: usize, b: &[Line], acc: &mut Acc) {
-        // SAFETY: `Line` is aligned to 64 bytes and 16 floats long; reads of A are the caller's promise.
+    pub(super) unsafe fn tile(a: [*const f32; MR], stride: usize, b: &[Line], acc: &mut Acc) {
+        // SAFETY: `Line` is aligned to 64 bytes and 16 floats long; the caller guarantees the reads of A.
         unsafe {
             let mut c: [[__m256; 2]; MR] = [[_mm256_setzero_ps(); 2]; MR];
             for (c, line) in c.iter_mut().zip(acc.iter()) {
@@ -338,14 +361,14 @@ mod x86 {
         }
     }
 
-    /// A tile from its first product to C, whose rows are `n` apart; what stands where `z`, of C's shape, is not positive
-    /// becomes 0, if `WHERE`.
+    /// Computes a whole tile and writes it to C, whose rows are `n` apart. If `WHERE`, elements become 0 where `z`, which
+    /// has the shape of C, is not positive.
     ///
     /// # Safety
-    /// As for [`tile`]; `c`, and `z` if `WHERE`, must reach to the end of the tile.
+    /// As for [`tile`]; `c`, and `z` if `WHERE`, must contain the whole tile.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    pub unsafe fn whole_tile<const WHERE: bool>(
+    pub(super) unsafe fn whole_tile<const WHERE: bool>(
         a: [*const f32; MR],
         stride: usize,
         b: &[Line],
@@ -355,7 +378,7 @@ mod x86 {
     ) {
         let zero = _mm256_setzero_ps();
         let mut sums = [[zero; 2]; MR];
-        // SAFETY: the caller's promises.
+        // SAFETY: as the caller guarantees.
         unsafe {
             add(a, stride, b, &mut sums);
             for (r, halves) in sums.into_iter().enumerate() {
@@ -370,7 +393,10 @@ mod x86 {
         }
     }
 
-    /// `c += a b`, all in registers.
+    /// `c += a b` in registers.
+    ///
+    /// # Safety
+    /// As for [`tile`].
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     unsafe fn add(a: [*const f32; MR], stride: usize, b: &[Line], c: &mut [[__m256; 2]; MR]) {
@@ -389,7 +415,7 @@ mod x86 {
     }
 }
 
-/// A product with a single row: four panels at a time, so that eight chains of additions run side by side.
+/// A product with a single row: four panels at a time, so that eight chains of additions run in parallel.
 struct OneRow<'a> {
     a: &'a [f32],
     b: Panels<'a>,
@@ -441,16 +467,16 @@ impl simd::Kernel for OneRow<'_> {
     }
 }
 
-/// Looks at the tiles of a product that is never written out.
-pub trait Look {
-    /// Elements `row..row + rows` of the columns of panel `panel`; rows of the tile beyond that mean nothing. Mark it
-    /// `#[inline(always)]`.
+/// A visitor of the tiles of a product that is not stored.
+pub(crate) trait Look {
+    /// Called with the rows `row..row + rows` of the columns of panel `panel`. Further rows of the tile are meaningless.
+    /// Mark it `#[inline(always)]`.
     fn look(&mut self, row: usize, rows: usize, panel: usize, tile: &[Line; MR]);
 }
 
-/// `start + a b` on the calling thread, each tile handed to `look` when its sums are complete; `a` is m x k, by rows,
-/// and `start` is one line for each panel. For any row, panels come in ascending order.
-pub fn look(a: &[f32], b: Panels, start: &[Line], look: &mut impl Look) {
+/// Computes `start + a b` on the calling thread and passes each complete tile to `look`. `a` is m x k and row-major, and
+/// `start` is one line per panel. For any row, panels come in ascending order.
+pub(crate) fn look(a: &[f32], b: Panels, start: &[Line], look: &mut impl Look) {
     let m = a.len().checked_div(b.k).unwrap_or(0);
     assert!(a.len() == m * b.k && start.len() == b.n.div_ceil(NR));
     simd::dispatch(Looking { a, b, start, look, m });
@@ -470,7 +496,7 @@ impl<L: Look> simd::Kernel for Looking<'_, L> {
         let Looking { a, b, start, look, m } = self;
         let k = b.k;
         let block = block(k);
-        // Sums that wait for the next inner block; one tile's worth where there is one block only.
+        // Sums between inner blocks; a single tile if there is only one block.
         let mut waiting = vec![[ZERO; MR]; if block < k { m.div_ceil(MR) } else { 1 }];
         for (panel, &start) in start.iter().enumerate() {
             for from in (0..k).step_by(block) {
@@ -493,8 +519,8 @@ impl<L: Look> simd::Kernel for Looking<'_, L> {
     }
 }
 
-/// The column sums of packed panels of `rows` lines each: the gradient of a bias.
-pub fn column_sums(lines: &[Line], rows: usize, out: &mut [f32]) {
+/// The column sums of packed panels of `rows` lines each, which are the gradient of a bias.
+pub(crate) fn column_sums(lines: &[Line], rows: usize, out: &mut [f32]) {
     for (panel, out) in lines.chunks(rows.max(1)).zip(out.chunks_mut(NR)) {
         let mut total = [0.0f32; NR];
         for line in panel {
@@ -506,14 +532,14 @@ pub fn column_sums(lines: &[Line], rows: usize, out: &mut [f32]) {
     }
 }
 
-/// Input features whose gradients are computed together, four tiles of them.
-pub const WEIGHT_ROWS: usize = 4 * MR;
+/// The number of input features whose gradients are computed together: four tiles.
+pub(crate) const WEIGHT_ROWS: usize = 4 * MR;
 
-/// Room for the columns of x as the tiles of [`weight_gradient`] read them, six and six: 24 KB.
+/// A buffer for the columns of x in groups of six, as the tiles of [`weight_gradient`] read them: 24 KB.
 #[derive(Clone, Debug)]
-pub struct Columns(Vec<f32>);
+pub(crate) struct Columns(Vec<f32>);
 
-/// A tile's part of [`Columns`].
+/// The size of one tile in [`Columns`].
 const COLUMN: usize = MR * KC + SPARE;
 
 impl Default for Columns {
@@ -522,9 +548,16 @@ impl Default for Columns {
     }
 }
 
-/// Rows of the gradient of a linear layer's weight, `x^T dy`: those of the input features `first..`, as many as `dw`
-/// has (at most [`WEIGHT_ROWS`]). `x` has `inputs` columns, and `dy` is packed.
-pub fn weight_gradient(x: &[f32], inputs: usize, dy: Panels, first: usize, dw: &mut [f32], columns: &mut Columns) {
+/// Computes rows of the gradient of a linear layer's weight, `x^T dy`: those of the input features `first..`, as many as
+/// `dw` has (at most [`WEIGHT_ROWS`]). `x` has `inputs` columns, and `dy` is packed.
+pub(crate) fn weight_gradient(
+    x: &[f32],
+    inputs: usize,
+    dy: Panels,
+    first: usize,
+    dw: &mut [f32],
+    columns: &mut Columns,
+) {
     assert!(x.len() == dy.k * inputs && dw.len() <= WEIGHT_ROWS * dy.n);
     simd::dispatch(WeightGradient { x, inputs, dy, first, dw, columns: &mut columns.0 });
 }
@@ -548,11 +581,11 @@ impl simd::Kernel for WeightGradient<'_> {
             let to = (from + length).min(batch);
             for (t, columns) in self.columns.chunks_exact_mut(COLUMN).enumerate().take(features.div_ceil(MR)) {
                 let first = self.first + t * MR;
-                // To the end of x, and not of the row: what a tile reads beyond its columns is dropped.
+                // To the end of x, not of the row: what a tile reads beyond its columns is dropped.
                 for (k, x) in self.x[from * inputs + first..].chunks(inputs).take(to - from).enumerate() {
                     let to = &mut columns[k * MR..k * MR + MR + SPARE];
                     if let (Some(x), Some(to)) = (x.first_chunk::<{ MR + SPARE }>(), to.first_chunk_mut()) {
-                        // Eight at once is one instruction; the two too many are overwritten by the next six.
+                        // Copying eight is one instruction; the last two are overwritten by the next six.
                         *to = *x;
                     } else {
                         let width = MR.min(x.len());
@@ -568,7 +601,7 @@ impl simd::Kernel for WeightGradient<'_> {
                     let columns = &columns[..MR * (to - from)];
                     let at = |r: usize| columns[r..].as_ptr();
                     let pointers = [at(0), at(1), at(2), at(3), at(4), at(5)];
-                    // SAFETY: there are six numbers for each line of the panel.
+                    // SAFETY: there are six numbers per line of the panel.
                     if length >= batch && unsafe { tile.multiply(pointers, MR, lines, Then::Keep) } {
                         continue;
                     }
@@ -592,7 +625,7 @@ mod tests {
         (0..n).map(|_| s.normal() as f32).collect()
     }
 
-    /// The definition, with the chain of multiply-adds that the kernels promise.
+    /// By definition, with the chain of multiply-adds that the kernels guarantee.
     fn naive(a: &[f32], b: &[f32], (m, k, n): (usize, usize, usize)) -> Vec<f32> {
         let mut c = vec![0.0f32; m * n];
         for i in 0..m {
@@ -605,7 +638,7 @@ mod tests {
 
     fn packed(b: &[f32], k: usize, n: usize, transposed: bool) -> Vec<Line> {
         let mut lines = vec![ZERO; Panels::lines(k, n)];
-        // In two parts, as two threads would.
+        // In two parts, as on two threads.
         let middle = n.div_ceil(NR) / 2;
         let (left, right) = lines.split_at_mut(middle * k);
         let pack = if transposed { pack_transposed } else { pack };
@@ -617,7 +650,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn products_are_the_promised_chain_for_any_shape(m in 1usize..40, k in 1usize..300, n in 1usize..70) {
+        fn products_match_definition_for_any_shape(m in 1usize..40, k in 1usize..300, n in 1usize..70) {
             let (a, b) = (random(m * k, "a"), random(k * n, "b"));
             let expected = naive(&a, &b, (m, k, n));
             let lines = packed(&b, k, n, false);
@@ -625,16 +658,16 @@ mod tests {
             let mut c = vec![f32::NAN; m * n];
             product(&a, panels, &mut c, Then::Keep);
             prop_assert_eq!(&c, &expected);
-            // One row alone gives the same bits as in the batch.
+            // A single row gives the same bits as in a batch.
             let mut row = vec![0.0; n];
             product(&a[..k], panels, &mut row, Then::Keep);
             prop_assert_eq!(&row[..], &expected[..n]);
-            // The transpose, packed from the other side.
+            // The transpose of the transpose.
             let transposed: Vec<f32> = (0..n * k).map(|i| b[i % k * n + i / k]).collect();
             let again = packed(&transposed, k, n, true);
             product(&a, Panels::new(&again, k, n), &mut c, Then::Keep);
             prop_assert_eq!(&c, &expected);
-            // Bias, ReLU and the way back.
+            // Bias, ReLU and the backward pass.
             let bias = random(n, "bias");
             product(&a, panels, &mut c, Then::BiasRelu(&bias));
             for (i, (&got, &e)) in c.iter().zip(&expected).enumerate() {
@@ -648,7 +681,7 @@ mod tests {
         }
 
         #[test]
-        fn tiles_that_are_looked_at_are_the_promised_chain(m in 1usize..40, k in 1usize..600, n in 1usize..70) {
+        fn visited_tiles_match_definition(m in 1usize..40, k in 1usize..600, n in 1usize..70) {
             struct Write<'a>(&'a mut [f32], usize);
             impl Look for Write<'_> {
                 fn look(&mut self, row: usize, rows: usize, panel: usize, tile: &[Line; MR]) {
@@ -672,7 +705,7 @@ mod tests {
         }
 
         #[test]
-        fn weight_gradients_are_the_promised_chain(batch in 1usize..600, inputs in 1usize..60, outputs in 1usize..40) {
+        fn weight_gradients_match_definition(batch in 1usize..600, inputs in 1usize..60, outputs in 1usize..40) {
             let (x, dy) = (random(batch * inputs, "x"), random(batch * outputs, "dy"));
             let xt: Vec<f32> = (0..inputs * batch).map(|i| x[i % batch * inputs + i / batch]).collect();
             let expected = naive(&xt, &dy, (inputs, batch, outputs));

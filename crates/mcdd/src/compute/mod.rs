@@ -1,16 +1,16 @@
-//! Shared compute: threads, matrix products and vector kernels.
+//! Shared numerical code: thread pool, matrix products and vector kernels.
 //!
-//! Everything numerical stands on this folder, and this folder stands on nothing else in the crate.
+//! All other modules may use this one. It uses nothing else in the crate.
 
 pub mod gemm;
 mod parallel;
 pub mod pool;
-pub mod simd;
-pub mod vector;
+pub(crate) mod simd;
+pub(crate) mod vector;
 
 pub(crate) use parallel::parallel_map;
 
-/// The index of the largest value; the first one if several are equal.
-pub fn argmax(values: &[f64]) -> usize {
+/// The index of the largest value; the first one in case of ties.
+pub(crate) fn argmax(values: &[f64]) -> usize {
     (1..values.len()).fold(0, |best, k| if values[k] > values[best] { k } else { best })
 }

@@ -1,8 +1,8 @@
-//! A parallel map over a few long tasks, each on a thread of its own.
+//! A parallel map over a few long tasks, on threads of their own.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// `work(0)` to `work(count - 1)`, up to `threads` at a time; the results are in order.
+/// Runs `work(0)` to `work(count - 1)`, up to `threads` at a time, and returns the results in order.
 pub(crate) fn parallel_map<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     if threads <= 1 || count <= 1 {
         return (0..count).map(work).collect();

@@ -1,34 +1,34 @@
-//! One way to compile a loop twice: with AVX2 and FMA where the machine has them, and portably.
+//! Compiles a loop twice, with AVX2 and FMA and portably, and chooses at run time.
 //!
-//! Both give the same bits: Rust never contracts a multiplication and an addition by itself, and `mul_add` is exact
-//! everywhere.
+//! Both give the same bits: Rust never fuses a multiplication and an addition by itself, and `mul_add` is exact on every
+//! machine.
 
-/// Work whose `run` is compiled for the best instruction set at hand; mark it `#[inline(always)]`.
-pub trait Kernel {
+/// Work whose `run` is compiled for the best available instruction set. Mark `run` as `#[inline(always)]`.
+pub(crate) trait Kernel {
     /// Does the work.
     fn run(self);
 }
 
-/// Runs `kernel`.
+/// Runs the kernel with the best available instruction set.
 #[inline]
-pub fn dispatch<K: Kernel>(kernel: K) {
+pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
         #[target_feature(enable = "avx2,fma")]
         fn with_avx2<K: Kernel>(kernel: K) {
             kernel.run();
         }
-        // SAFETY: the features were found on this machine.
+        // SAFETY: this machine has these instructions.
         unsafe { with_avx2(kernel) };
         return;
     }
     kernel.run();
 }
 
-/// Whether this machine has AVX2 and FMA. A build with `--cfg mcdd_portable` says that it has not, so that the portable
+/// Whether this machine has AVX2 and FMA. A build with `--cfg mcdd_portable` returns `false`, so that the portable
 /// kernels can be tested on any machine.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub fn has_avx2() -> bool {
+pub(crate) fn has_avx2() -> bool {
     !cfg!(mcdd_portable) && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }

@@ -1,10 +1,10 @@
-//! Sums over differences of vectors: what distance heads spend their time on.
+//! Sums over differences of vectors, where distance heads spend most of their time.
 //!
-//! Each has a portable form, which defines its bits, and one for AVX2 that gives the same.
+//! Each function has a portable version, which defines its bits, and a version for AVX2 with the same bits.
 
 use super::simd;
 
-/// Partial sums of a squared distance: element `i` goes to sum `i % 32`.
+/// The number of partial sums of a squared distance: element `i` is added to sum `i % 32`.
 const LANES: usize = 32;
 
 /// `sum (a - b)^2`.
@@ -12,11 +12,11 @@ const LANES: usize = 32;
 /// # Panics
 /// If the lengths differ.
 #[inline]
-pub fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
     assert!(a.len() == b.len());
     #[cfg(target_arch = "x86_64")]
     if simd::has_avx2() {
-        // SAFETY: the features are there, and the lengths are equal.
+        // SAFETY: the machine has these instructions, and the lengths are equal.
         return unsafe { x86::squared_distance(a, b) };
     }
     squared_distance_portable(a, b)
@@ -41,26 +41,26 @@ fn tree(v: [f32; 8]) -> f32 {
     ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
 }
 
-/// `out = sum_k w_k (a - b_k)`: one vector against several, which follow each other in `b`; `w_k` is the first of each
-/// pair, and a 0 skips its vector.
+/// `out = sum_k w_k (a - b_k)` for one vector `a` and several contiguous vectors in `b`. `w_k` is the first number of each
+/// pair; vectors of weight 0 are skipped.
 ///
 /// # Panics
 /// If the lengths do not fit.
 #[inline]
-pub fn to_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]]) {
+pub(crate) fn to_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]]) {
     let n = out.len();
     assert!(a.len() == n && b.len() == n * weights.len());
     let pairs = Pairs { a, a_stride: 0, b, b_stride: n, weights, weight_stride: 1, count: weights.len() };
     pairs.sum(out);
 }
 
-/// `out = sum_i w_i (a_i - b)`: several vectors, which follow each other in `a`, against one; `w_i` is the first of
-/// every `stride`-th pair, from the one at `first` on, and a 0 skips its vector.
+/// `out = sum_i w_i (a_i - b)` for several contiguous vectors in `a` and one vector `b`. `w_i` is the first number of every
+/// `stride`-th pair, starting at `first`; vectors of weight 0 are skipped.
 ///
 /// # Panics
 /// If the lengths do not fit.
 #[inline]
-pub fn from_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]], first: usize, stride: usize) {
+pub(crate) fn from_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]], first: usize, stride: usize) {
     let n = out.len();
     let count = a.len().checked_div(n).unwrap_or(0);
     assert!(b.len() == n && a.len() == n * count && first < stride && weights.len() == count * stride);
@@ -74,7 +74,7 @@ pub fn from_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]], fi
 /// # Panics
 /// If the lengths differ.
 #[inline]
-pub fn add_scaled(out: &mut [f32], factor: f32, v: &[f32]) {
+pub(crate) fn add_scaled(out: &mut [f32], factor: f32, v: &[f32]) {
     assert!(out.len() == v.len());
     simd::dispatch(AddScaled { out, factor, v });
 }
@@ -109,7 +109,7 @@ impl Pairs<'_> {
         let mut from = 0;
         #[cfg(target_arch = "x86_64")]
         if simd::has_avx2() {
-            // SAFETY: the features are there, and `to_many` and `from_many` have checked the lengths.
+            // SAFETY: the machine has these instructions, and `to_many` and `from_many` have checked the lengths.
             from = unsafe { x86::sum(self, out) };
         }
         for (j, o) in out.iter_mut().enumerate().skip(from) {
@@ -134,10 +134,10 @@ mod x86 {
     };
 
     /// # Safety
-    /// Needs AVX2 and FMA; `a` and `b` must have the same length.
+    /// The machine must have AVX2 and FMA; `a` and `b` must have the same length.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    pub unsafe fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
+    pub(super) unsafe fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
         let whole = a.len() / LANES * LANES;
         let mut sums = [_mm256_setzero_ps(); 4];
         // SAFETY: `at + 32` is within both vectors, and within the padded tails.
@@ -152,7 +152,7 @@ mod x86 {
                 add(a.as_ptr().add(at), b.as_ptr().add(at));
             }
             if whole < a.len() {
-                // The rest, filled up with zeros, which add nothing.
+                // The rest, padded with zeros.
                 let (mut ta, mut tb) = ([0.0f32; LANES], [0.0f32; LANES]);
                 ta[..a.len() - whole].copy_from_slice(&a[whole..]);
                 tb[..a.len() - whole].copy_from_slice(&b[whole..]);
@@ -165,15 +165,15 @@ mod x86 {
         }
     }
 
-    /// The sums of all whole vectors of 8; returns how many elements that are.
+    /// Computes the sums of all whole groups of 8 elements; returns the number of these elements.
     ///
     /// # Safety
-    /// Needs AVX2 and FMA; `a`, `b` and `weights` must hold what the strides and the count say.
+    /// The machine must have AVX2 and FMA; `a`, `b` and `weights` must be as long as the strides and the count require.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    pub unsafe fn sum(p: &Pairs, out: &mut [f32]) -> usize {
+    pub(super) unsafe fn sum(p: &Pairs, out: &mut [f32]) -> usize {
         let mut at = 0;
-        // SAFETY: `at + width` is within every vector, by the caller's promise.
+        // SAFETY: `at + width` is within every vector, as the caller guarantees.
         unsafe {
             while at + 32 <= out.len() {
                 block::<4>(p, out, at);
@@ -187,11 +187,14 @@ mod x86 {
         at
     }
 
-    /// `8 N` features, whose sums stay in registers over all pairs.
+    /// Computes `8 N` elements, whose sums stay in registers over all pairs.
+    ///
+    /// # Safety
+    /// As for [`sum`]; `at + 8 N` must be within `out`.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     unsafe fn block<const N: usize>(p: &Pairs, out: &mut [f32], at: usize) {
-        // SAFETY: the promise of `sum`.
+        // SAFETY: as the caller guarantees.
         unsafe {
             let mut sums: [__m256; N] = [_mm256_setzero_ps(); N];
             for i in 0..p.count {
@@ -221,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_form_gives_the_same_bits(n in 1usize..150, count in 1usize..7, stride in 1usize..4, seed in 0u64..99) {
+        fn all_versions_give_the_same_bits(n in 1usize..150, count in 1usize..7, stride in 1usize..4, seed in 0u64..99) {
             let mut s = Stream::new(seed, "vector");
             let mut random = |n: usize| (0..n).map(|_| s.normal() as f32).collect::<Vec<f32>>();
             let (one, many) = (random(n), random(n * count));

@@ -1,4 +1,4 @@
-//! Which detector gives a model's confidence, and on what.
+//! The choice of a model's detector and of the features that it is applied to.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,25 +7,25 @@ use crate::error::{Error, Result};
 use crate::head::HeadConfig;
 use crate::spec;
 
-/// What a detector looks at.
+/// The features that a detector is applied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
     /// The latent vectors.
     Latents,
-    /// The rows as the network gets them, before it clips them.
+    /// The inputs of the network, before clipping.
     Inputs,
-    /// Every layer's output.
+    /// The outputs of all layers, concatenated.
     Layers,
 }
 
-/// Which detector gives a model's confidence, and what it looks at.
+/// A model's detector and the features that it is applied to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Detect {
-    /// The detector; `distance` is the head's own score.
+    /// The detector, which gives the confidence; `distance` is the head's own score.
     #[serde(flatten)]
     pub detector: DetectorConfig,
-    /// Automatic: every layer for `mahalanobis-ensemble`, else the latents.
+    /// The features; `None` is automatic: all layers for `mahalanobis-ensemble`, otherwise the latents.
     pub on: Option<On>,
 }
 
@@ -36,10 +36,10 @@ impl Default for Detect {
 }
 
 impl Detect {
-    /// A detector as users type it, with `on` among its settings: `knn:k=10:on=inputs`.
+    /// Parses a detector as users type it, with `on` among its settings: `knn:k=10:on=inputs`.
     ///
     /// # Errors
-    /// If there is no such name or setting, with the nearest ones.
+    /// If there is no such name or setting, or a setting is out of range.
     pub fn parse(text: &str) -> Result<Detect> {
         let (name, settings) = spec::split(text)?;
         let on = settings.iter().rev().find(|(key, _)| *key == "on").map(|&(_, value)| value);
@@ -51,47 +51,49 @@ impl Detect {
             Some("inputs") => Some(On::Inputs),
             Some("layers") => Some(On::Layers),
             Some(other) => {
-                return Err(Error::setting(format!("a detector cannot look at {other:?}"))
-                    .hint("on is latents, inputs or layers"));
+                return Err(
+                    Error::setting(format!("on is {other:?}")).hint("on must be auto, latents, inputs or layers")
+                );
             }
         };
         Ok(Detect { detector: DetectorConfig::parse(&format!("{name}{others}"))?, on })
     }
 
-    /// Whether the head's own score is the confidence.
+    /// Whether the confidence is the head's own score.
     pub fn is_own(&self) -> bool {
         self.detector.about().needs.head
     }
 
-    /// Checks the ranges, and that it can look at what a method makes.
+    /// Checks the ranges of the settings, and that the detector can be used with a method.
     ///
     /// # Errors
-    /// If a setting is outside its range, or the detector needs what the method has not.
+    /// If a setting is out of range, or the detector needs an input that the method does not have.
     pub fn check(&self, method: &HeadConfig) -> Result<()> {
         self.detector.check()?;
-        let (name, needs, host) = (self.detector.name(), self.detector.about().needs, method.name());
+        let (name, needs, method_name) = (self.detector.name(), self.detector.about().needs, method.name());
         let refused = |what: String, hint: &str| Err(Error::setting(what).hint(hint));
         if self.on.is_some() && !needs.features {
-            return refused(format!("{name} looks at no features"), "leave on=… out");
+            return refused(format!("{name} does not use features"), "leave out on=…");
         }
         if needs.logits && !method.classifies() {
-            let hint = "take a detector that looks at features alone, or another --method";
-            return refused(format!("{name} needs logits, and {host} does not classify"), hint);
+            let hint = "choose a `detector` that needs features only, or another `method`";
+            return refused(format!("{name} needs logits, and {method_name} does not classify"), hint);
         }
         if needs.linear && *method != HeadConfig::Softmax {
-            return refused(format!("{name} needs a linear last layer, which {host} has not"), "give --method softmax");
+            let what = format!("{name} needs a linear last layer, and {method_name} does not have one");
+            return refused(what, "set `method` to softmax");
         }
         if needs.linear && self.on() != On::Latents {
-            return refused(format!("{name} looks at the latents, where the last layer begins"), "leave on=… out");
+            return refused(format!("{name} needs the latents, which the last layer takes"), "leave out on=…");
         }
         if let (DetectorConfig::MahalanobisEnsemble(_), HeadConfig::Alad { .. }) = (&self.detector, method) {
-            let what = format!("{name} follows gradients back to the input, which it cannot through {host}'s networks");
-            return refused(what, "take mahalanobis, or another --method");
+            let what = format!("{name} needs gradients of the input, and {method_name} does not have them");
+            return refused(what, "set `detector` to mahalanobis, or choose another `method`");
         }
         Ok(())
     }
 
-    /// What it looks at.
+    /// The features that it is applied to, with the automatic choice resolved.
     pub fn on(&self) -> On {
         match (self.on, &self.detector) {
             (Some(on), _) => on,

@@ -1,11 +1,10 @@
 //! Minus the free energy of the logits: `T log sum_k exp(l_k / T)`.
 //!
-//! It is the logarithm of the softmax's denominator, which the posterior loses. T is 1 unless given, as in the
-//! paper.
+//! It is the logarithm of the softmax's denominator, which posteriors do not contain. T is 1 by default, as in the paper.
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 
@@ -13,7 +12,7 @@ use crate::error::Result;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What logits are divided by: 1 unless given, from 1e-6 to 1e9.
+    /// The divisor of the logits, from 1e-6 to 1e9. Default: 1.
     pub temperature: f64,
 }
 
@@ -23,13 +22,15 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "energy",
-        summary: "minus the free energy: the log of the sum of the logits' exponentials",
-        reference: "Liu, Wang, Owens, Li: Energy-based Out-of-distribution Detection, NeurIPS 2020",
-        needs: Needs { logits: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "energy",
+            summary: "minus the free energy: log-sum-exp of the logits",
+            reference: "Liu, Wang, Owens, Li: Energy-based Out-of-distribution Detection, NeurIPS 2020",
+            needs: Needs { logits: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         check_temperature(self.temperature)
@@ -39,12 +40,12 @@ impl Method for Config {
         Ok(Box::new(Energy { temperature: self.temperature }))
     }
 
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> {
+    fn load(&self, _state: &mut StateDict) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Energy { temperature: self.temperature }))
     }
 }
 
-/// A temperature that keeps logits, divided by it, and logarithms, times it, finite.
+/// Checks that a temperature is in the range for which scores are finite.
 pub(super) fn check_temperature(value: f64) -> Result<()> {
     if (1e-6..=1e9).contains(&value) {
         return Ok(());
@@ -62,11 +63,9 @@ impl Detector for Energy {
             *out = log_sum_exp(rows.logit_row(i), self.temperature);
         }
     }
-
-    fn save(&self, _store: &mut Store) {}
 }
 
-/// `T log sum_k exp(v_k / T)`, without overflow; 0 of no values at all.
+/// `T log sum_k exp(v_k / T)`, without overflow; 0 if there are no values.
 pub(super) fn log_sum_exp(values: &[f64], temperature: f64) -> f64 {
     let Some(largest) = values.iter().copied().reduce(f64::max) else { return 0.0 };
     let sum: f64 = values.iter().map(|v| libm::exp((v - largest) / temperature)).sum();
@@ -79,7 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn by_definition() {
+    fn matches_definition() {
         let l = [1.0f64, -0.5, 2.5];
         for t in [0.5, 1.0, 10.0] {
             let expected = t * l.iter().map(|v| (v / t).exp()).sum::<f64>().ln();
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn temperatures_have_a_range() {
+    fn temperature_range() {
         for t in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e10] {
             assert!(Config { temperature: t }.check().is_err());
         }
@@ -100,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn adding_to_all_logits_adds_as_much(l in proptest::collection::vec(-50.0f64..50.0, 1..9), c in -9.0f64..9.0) {
+        fn shifts_with_the_logits(l in proptest::collection::vec(-50.0f64..50.0, 1..9), c in -9.0f64..9.0) {
             let moved: Vec<f64> = l.iter().map(|v| v + c).collect();
             prop_assert!((log_sum_exp(&moved, 1.0) - log_sum_exp(&l, 1.0) - c).abs() < 1e-9);
         }

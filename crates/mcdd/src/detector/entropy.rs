@@ -1,36 +1,38 @@
 //! Minus the entropy of the posterior: `sum_k p_k log p_k` of `p = softmax(logits)`.
 //!
-//! Computed from the distances of the logits to the largest one, `d_k = l_k - l_max`: with `s`, the sum of `exp(d_k)`
-//! over all classes but the best, the entropy is `log(1 + s) - sum_k d_k exp(d_k) / (1 + s)`. No term is negative, so
-//! nothing cancels, and rows whose largest posterior rounds to 1 still differ: up to a lead of some 740 over the second
-//! class, where `exp` itself vanishes. There is no floor under the posteriors as some other programs have it.
+//! It is computed from the differences to the largest logit, `d_k = l_k - l_max`. With `s`, the sum of `exp(d_k)` over
+//! all classes but the best, the entropy is `log(1 + s) - sum_k d_k exp(d_k) / (1 + s)`. No term is negative, so nothing
+//! cancels. Rows whose largest posterior rounds to 1 still differ, up to a margin of about 740 over the second class,
+//! where `exp` underflows. Posteriors are not clipped from below, as some other programs do.
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
 
-/// It has no settings.
+/// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "entropy",
-        summary: "minus the entropy of the posterior",
-        reference: "Lakshminarayanan, Pritzel, Blundell: Simple and Scalable Predictive Uncertainty Estimation using \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "entropy",
+            summary: "minus the entropy of the posterior",
+            reference: "Lakshminarayanan, Pritzel, Blundell: Simple and Scalable Predictive Uncertainty Estimation using \
                     Deep Ensembles, NeurIPS 2017",
-        needs: Needs { logits: true, ..Needs::NONE },
-    };
+            needs: Needs { logits: true, ..Needs::NONE },
+        }
+    }
 
     fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Entropy))
     }
 
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> {
+    fn load(&self, _state: &mut StateDict) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Entropy))
     }
 }
@@ -43,8 +45,6 @@ impl Detector for Entropy {
             *out = 0.0 - entropy(rows.logit_row(i));
         }
     }
-
-    fn save(&self, _store: &mut Store) {}
 }
 
 fn entropy(logits: &[f64]) -> f64 {
@@ -55,7 +55,7 @@ fn entropy(logits: &[f64]) -> f64 {
             let d = v - logits[best];
             let e = libm::exp(d);
             others += e;
-            // The exponential of a very distant one is 0, and so is the product.
+            // The exponential of a very low logit is 0, and so is the product.
             weighted -= d * e;
         }
     }
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn by_definition(l in proptest::collection::vec(-10.0f64..10.0, 2..9)) {
+        fn matches_definition(l in proptest::collection::vec(-10.0f64..10.0, 2..9)) {
             prop_assert!((entropy(&l) - naive(&l)).abs() < 1e-12 * l.len() as f64);
         }
     }

@@ -1,139 +1,87 @@
-//! A detector ready for use: what users call, with every input checked.
+//! A fitted detector with checked inputs: what users call.
 
 use std::borrow::Cow;
 
-use super::{BLOCK, Detector, DetectorBuffers, DetectorConfig, FAR, FAR_LOGIT, Features, Needs, Store, Training};
+use super::{
+    About, BLOCK, Detector, DetectorBuffers, DetectorConfig, Features, FitDetector, MAX_FEATURE, MAX_LOGIT, Needs,
+    StateDict, Training,
+};
 use crate::compute::pool::{Pool, chunks};
 use crate::error::{Error, Result};
 
-/// Features at the most where memory grows with their square: 2 GB for such a matrix.
-const MOST_SQUARED: usize = 16_384;
-
-/// Whether a detector has a matrix of features by features.
-fn squares(config: &DetectorConfig) -> bool {
-    use DetectorConfig::{Fdbd, Gda, Gmm, Mahalanobis, MahalanobisEnsemble, MahalanobisNormalized, React, Rmd, Vim};
-    matches!(
-        config,
-        Mahalanobis(_)
-            | MahalanobisEnsemble(_)
-            | MahalanobisNormalized(_)
-            | Rmd(_)
-            | Gda(_)
-            | Gmm(_)
-            | Vim(_)
-            | React(_)
-            | Fdbd(_)
-    )
-}
-
-/// A detector that was fitted, with the shape of the rows that it takes.
-pub struct Fitted {
-    config: DetectorConfig,
+/// A fitted detector with its settings and the shape of the rows that it takes.
+///
+/// `C` are the settings: one of the detectors of this crate unless given, or your own [`FitDetector`].
+pub struct Fitted<C = DetectorConfig> {
+    config: C,
     detector: Box<dyn Detector>,
     width: usize,
     classes: usize,
 }
 
-impl Fitted {
+impl<C: FitDetector> Fitted<C> {
     /// Fits a detector on in-distribution rows.
     ///
     /// # Errors
     /// If the settings or the rows cannot be used.
-    pub fn new(config: &DetectorConfig, training: &Training, pool: &Pool) -> Result<Fitted> {
+    pub fn new(config: &C, training: &Training, pool: &Pool) -> Result<Fitted<C>> {
         config.check()?;
-        let about = config.about();
-        let needs = about.needs;
         let rows = &training.rows;
-        let lacks = |what: &str| {
-            Error::setting(format!("{} needs {what}", about.name)).hint("mcdd methods lists what each detector needs")
-        };
-        if needs.head {
-            return Err(lacks("the head of a trained model"));
-        }
-        if rows.count == 0 {
-            return Err(Error::data("there are no rows to fit on"));
-        }
-        if needs.features && rows.width() == 0 {
-            return Err(lacks("features"));
-        }
-        if needs.logits && rows.classes() == 0 {
-            return Err(lacks("logits"));
-        }
-        if needs.labels && training.labels.is_none() {
-            return Err(lacks("the labels of the training rows"));
-        }
-        if !rows.logits.is_empty() && rows.classes() < 2 {
-            return Err(Error::data("the logits are of one class: there is nothing to compare")
-                .hint("give the logits of two or more classes"));
-        }
-        let labels = training.labels.unwrap_or_default();
-        if training.labels.is_some()
-            && (labels.len() != rows.count || labels.iter().any(|&y| y as usize >= training.classes))
-        {
-            return Err(Error::data("there must be one label for each row, below the number of classes"));
-        }
-        if !rows.logits.is_empty() && rows.classes() != training.classes {
+        check_training(&config.about(), training)?;
+        let max_width = config.max_width();
+        if rows.width() > max_width {
             return Err(Error::data(format!(
-                "there are logits of {} classes and labels of {}",
-                rows.classes(),
-                training.classes
-            )));
-        }
-        if !training.parts.is_empty() && training.parts.iter().sum::<usize>() != rows.width() {
-            return Err(Error::data("the widths of the layers do not add up to the width of the features"));
-        }
-        if squares(config) && rows.width() > MOST_SQUARED {
-            return Err(Error::data(format!(
-                "{} compares every feature with every other, and {} features are too many",
-                about.name,
+                "{} takes up to {max_width} features, and there are {}",
+                config.about().name,
                 rows.width()
             ))
-            .hint(format!("it takes up to {MOST_SQUARED}; knn, lof and isolation-forest take any number")));
+            .hint("knn, lof and isolation-forest take any number of features"));
         }
         let checked = Checked::new(rows, rows.width(), rows.classes())?;
         let training = Training { rows: checked.rows(), ..*training };
         let detector = config.fit(&training, pool)?;
-        Ok(Fitted::of(config, detector, rows.width(), rows.classes()))
+        Ok(Fitted::with_shape(config, detector, rows.width(), rows.classes()))
     }
 
-    /// Keeps of the shape only what the detector looks at.
-    fn of(config: &DetectorConfig, detector: Box<dyn Detector>, width: usize, classes: usize) -> Fitted {
+    /// Keeps the part of the shape that the detector uses.
+    fn with_shape(config: &C, detector: Box<dyn Detector>, width: usize, classes: usize) -> Fitted<C> {
         let Needs { features, logits, .. } = config.about().needs;
         let (width, classes) = (if features { width } else { 0 }, if logits { classes } else { 0 });
         Fitted { config: config.clone(), detector, width, classes }
     }
 
-    /// Its settings.
-    pub fn config(&self) -> &DetectorConfig {
+    /// The settings.
+    pub fn config(&self) -> &C {
         &self.config
     }
 
-    /// Features that each row must have; 0 if it looks at none.
+    /// The number of features that each row must have; 0 if the detector uses none.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Logits that each row must have; 0 if it looks at none.
+    /// The number of logits that each row must have; 0 if the detector uses none.
     pub fn logit_classes(&self) -> usize {
         self.classes
     }
 
-    /// The detector itself.
+    /// The detector itself, which does not check its inputs.
     pub fn detector(&self) -> &dyn Detector {
         self.detector.as_ref()
     }
 
-    /// The confidence of each row, on all threads of `pool`.
+    /// The confidence of each row, computed on all threads of `pool`.
     ///
     /// # Errors
-    /// If the rows have another shape than in training, or hold something that is not finite.
+    /// If the rows have another shape than in training, or contain a number that is not finite.
     pub fn score(&self, rows: &Features, pool: &Pool) -> Result<Vec<f64>> {
         let mut out = vec![0.0; rows.count];
-        self.blocks(rows, &mut out, 1, pool, |block, out, scratch| self.detector.score(block, out, scratch))?;
+        let detector = self.detector();
+        self.for_blocks(rows, &mut out, 1, pool, |block, out, scratch| detector.score(block, out, scratch))?;
         Ok(out)
     }
 
-    /// The logits of each row, `[count, classes]`, where the detector classifies.
+    /// The logits of each row, `[count, classes]`; `None` if the detector does not classify.
     ///
     /// # Errors
     /// As for [`Fitted::score`].
@@ -143,11 +91,13 @@ impl Fitted {
             return Ok(None);
         }
         let mut out = vec![0.0; rows.count * classes];
-        self.blocks(rows, &mut out, classes, pool, |block, out, scratch| self.detector.logits(block, out, scratch))?;
+        let detector = self.detector();
+        self.for_blocks(rows, &mut out, classes, pool, |block, out, scratch| detector.logits(block, out, scratch))?;
         Ok(Some(out))
     }
 
-    fn blocks(
+    /// Calls `work` for blocks of rows, on all threads; `out` has `each` numbers per row.
+    fn for_blocks(
         &self,
         rows: &Features,
         out: &mut [f64],
@@ -155,48 +105,93 @@ impl Fitted {
         pool: &Pool,
         work: impl Fn(&Features, &mut [f64], &mut DetectorBuffers) + Sync,
     ) -> Result<()> {
-        let checked = Checked::new(rows, self.width, self.classes)?;
+        let (width, classes) = (self.width, self.classes);
+        let checked = Checked::new(rows, width, classes)?;
         let all = checked.rows();
         pool.split(chunks(out, BLOCK * each), |i, out| {
             let (from, count) = (i * BLOCK, out.len() / each);
             let block = Features {
                 count,
-                features: &all.features[from * self.width..(from + count) * self.width],
-                logits: &all.logits[from * self.classes..(from + count) * self.classes],
+                features: &all.features[from * width..(from + count) * width],
+                logits: &all.logits[from * classes..(from + count) * classes],
             };
             work(&block, out, &mut DetectorBuffers::default());
         });
         Ok(())
     }
 
-    /// Stores it.
-    pub fn save(&self, store: &mut Store) {
-        store.put_f64("shape", &[2], &[self.width as f64, self.classes as f64]);
-        self.detector.save(store);
+    /// Stores the detector, without its settings.
+    pub fn save(&self, state: &mut StateDict) {
+        state.put_f64("shape", &[2], &[self.width as f64, self.classes as f64]);
+        self.detector.save(state);
     }
 
-    /// Takes it back.
+    /// Loads a detector with these settings.
     ///
     /// # Errors
-    /// If something is missing or makes no sense.
-    pub fn load(config: &DetectorConfig, store: &mut Store) -> Result<Fitted> {
+    /// If a tensor is missing or invalid.
+    pub fn load(config: &C, state: &mut StateDict) -> Result<Fitted<C>> {
         config.check()?;
-        let shape = store.take_f64("shape", &[2])?;
+        let shape = state.take_f64("shape", &[2])?;
         if shape.iter().any(|&v| v < 0.0 || v > f64::from(u32::MAX) || v.fract() != 0.0) {
-            return Err(store.wrong("its shape is no shape"));
+            return Err(state.invalid("invalid shape"));
         }
         let (width, classes) = (shape[0] as usize, shape[1] as usize);
         let needs = config.about().needs;
         if (needs.features && width == 0) || (needs.logits && classes < 2) {
-            return Err(store.wrong("there is nothing that it looks at"));
+            return Err(state.invalid("it has no inputs"));
         }
-        store.expect(width, classes);
-        let detector = config.load(store)?;
-        Ok(Fitted::of(config, detector, width, classes))
+        state.set_shape(width, classes);
+        let detector = config.load(state)?;
+        Ok(Fitted::with_shape(config, detector, width, classes))
     }
 }
 
-/// Features that were found finite and of the right shape, with far-away features brought in.
+/// Checks that everything a detector needs is present and that the shapes agree.
+fn check_training(about: &About, training: &Training) -> Result<()> {
+    let (needs, rows) = (about.needs, &training.rows);
+    let missing = |what: &str| {
+        Err(Error::setting(format!("{} needs {what}", about.name))
+            .hint("see the list of methods for what each detector needs"))
+    };
+    if needs.head {
+        return missing("the head of a trained model");
+    }
+    if rows.count == 0 {
+        return Err(Error::data("there are no rows to fit on"));
+    }
+    if needs.features && rows.width() == 0 {
+        return missing("features");
+    }
+    if needs.logits && rows.classes() == 0 {
+        return missing("logits");
+    }
+    if needs.labels && training.labels.is_none() {
+        return missing("the labels of the training rows");
+    }
+    if !rows.logits.is_empty() && rows.classes() < 2 {
+        return Err(Error::data("there are logits of one class only").hint("give the logits of two or more classes"));
+    }
+    let labels = training.labels.unwrap_or_default();
+    if training.labels.is_some()
+        && (labels.len() != rows.count || labels.iter().any(|&y| y as usize >= training.classes))
+    {
+        return Err(Error::data("there must be one label per row, below the number of classes"));
+    }
+    if !rows.logits.is_empty() && rows.classes() != training.classes {
+        return Err(Error::data(format!(
+            "there are logits of {} classes and labels of {}",
+            rows.classes(),
+            training.classes
+        )));
+    }
+    if !training.parts.is_empty() && training.parts.iter().sum::<usize>() != rows.width() {
+        return Err(Error::data("the widths of the layers do not add up to the width of the features"));
+    }
+    Ok(())
+}
+
+/// Rows whose shape and values were checked, with features and logits clamped.
 struct Checked<'a> {
     count: usize,
     features: Cow<'a, [f32]>,
@@ -219,13 +214,13 @@ impl<'a> Checked<'a> {
         if let Some(i) = logits.iter().position(|v| !v.is_finite()) {
             return Err(Error::data("a logit is not a finite number").at_row((i / classes + 1) as u64));
         }
-        let features = if features.iter().any(|v| v.abs() > FAR) {
-            features.iter().map(|v| v.clamp(-FAR, FAR)).collect()
+        let features = if features.iter().any(|v| v.abs() > MAX_FEATURE) {
+            features.iter().map(|v| v.clamp(-MAX_FEATURE, MAX_FEATURE)).collect()
         } else {
             Cow::Borrowed(features)
         };
-        let logits = if logits.iter().any(|v| v.abs() > FAR_LOGIT) {
-            logits.iter().map(|v| v.clamp(-FAR_LOGIT, FAR_LOGIT)).collect()
+        let logits = if logits.iter().any(|v| v.abs() > MAX_LOGIT) {
+            logits.iter().map(|v| v.clamp(-MAX_LOGIT, MAX_LOGIT)).collect()
         } else {
             Cow::Borrowed(logits)
         };
@@ -237,9 +232,16 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// Brings features within ±[`FAR`]; what a network has made of far-away input may even have overflowed.
-pub fn tame(features: &mut [f32]) {
+/// Clamps features to ±[`MAX_FEATURE`]. NaN, which a network returns where it overflows, becomes [`MAX_FEATURE`].
+pub(crate) fn clamp_features(features: &mut [f32]) {
     for v in features {
-        *v = if v.is_nan() { FAR } else { v.clamp(-FAR, FAR) };
+        *v = if v.is_nan() { MAX_FEATURE } else { v.clamp(-MAX_FEATURE, MAX_FEATURE) };
+    }
+}
+
+/// Clamps logits to ±[`MAX_LOGIT`]. NaN becomes 0.
+pub(crate) fn clamp_logits(logits: &mut [f64]) {
+    for v in logits {
+        *v = if v.is_nan() { 0.0 } else { v.clamp(-MAX_LOGIT, MAX_LOGIT) };
     }
 }

@@ -1,28 +1,30 @@
 //! Gaussian discriminant analysis: the log density of the most likely class.
 //!
 //! `confidence = max_k log N(x | mu_k, S_k)`, without the constant `-width/2 log(2 pi)`:
-//! `-1/2 (M_k(x) + log det S_k)`. It classifies by `log prior_k + log N(x | mu_k, S_k)`, where the prior is a class's share
-//! of the training rows.
+//! `-1/2 (M_k(x) + log det S_k)`. It classifies by `log prior_k + log N(x | mu_k, S_k)`, where the prior is the fraction of
+//! training rows in the class.
 //!
-//! Covariances may be shrunk towards a multiple of the identity: by a given weight, or by what Ledoit and Wolf's formula
-//! says (`shrinkage=auto`), which shrinks a lot where a class has fewer rows than there are features, and also where
-//! features have long tails. By default they are not shrunk (`head/gda.rs` has the figures).
+//! Covariances may be shrunk towards a multiple of the identity: by a given weight, or by Ledoit and Wolf's formula
+//! (`shrinkage=auto`). The formula shrinks strongly if a class has fewer rows than features, or if features have long
+//! tails. By default covariances are not shrunk (`head/gda.rs` has the measurements).
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{affordable, labeled, put, take};
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::mahalanobis::{check_covariance_memory, labeled, load_gaussians, save_gaussians};
+use super::{
+    About, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training, out_of_range,
+};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::stats::gaussians::{Covariance, Gaussians};
 
-/// Its settings.
+/// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// `tied` (one for all classes, the default), `diagonal` (independent features) or `full` (one for each class).
+    /// `tied` (one for all classes, the default), `diagonal` (independent features) or `full` (one per class).
     pub covariance: Covariance,
-    /// The weight of the identity in each covariance, from 0 (the default) to 1; auto for Ledoit and Wolf's.
+    /// The weight of the identity in each covariance, from 0 (the default) to 1; auto for Ledoit and Wolf's formula.
     pub shrinkage: Option<f64>,
 }
 
@@ -32,13 +34,15 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "gda",
-        summary: "log density of the nearest of the classes' Gaussians",
-        reference: "Hastie, Tibshirani, Friedman: The Elements of Statistical Learning, 2009 (section 4.3)",
-        needs: Needs { features: true, labels: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "gda",
+            summary: "log density of the most likely class, with one Gaussian per class",
+            reference: "Hastie, Tibshirani, Friedman: The Elements of Statistical Learning, 2009 (section 4.3)",
+            needs: Needs { features: true, labels: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         match self.shrinkage {
@@ -47,15 +51,19 @@ impl Method for Config {
         }
     }
 
+    fn max_width(&self) -> usize {
+        MAX_SQUARE_WIDTH
+    }
+
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         if self.covariance == Covariance::Full {
-            affordable(training.classes, training.rows.width())?;
+            check_covariance_memory(training.classes, training.rows.width())?;
         }
         Ok(Gda::boxed(Gaussians::fit(&labeled(training), self.covariance, self.shrinkage, pool)))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Gda::boxed(take(store, "", self.covariance, store.width())?))
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        Ok(Gda::boxed(load_gaussians(state, "", self.covariance, state.width())?))
     }
 }
 
@@ -74,15 +82,15 @@ impl Gda {
 impl Detector for Gda {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         let classes = self.log_priors.len();
-        scratch.wide.resize(out.len() * classes, 0.0);
-        self.gaussians.log_densities(rows.features, &mut scratch.wide, &mut scratch.floats);
-        for (o, densities) in out.iter_mut().zip(scratch.wide.chunks_exact(classes)) {
+        scratch.f64s.resize(out.len() * classes, 0.0);
+        self.gaussians.log_densities(rows.features, &mut scratch.f64s, &mut scratch.f32s);
+        for (o, densities) in out.iter_mut().zip(scratch.f64s.chunks_exact(classes)) {
             *o = densities.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         }
     }
 
-    fn save(&self, store: &mut Store) {
-        put(store, "", &self.gaussians);
+    fn save(&self, state: &mut StateDict) {
+        save_gaussians(state, "", &self.gaussians);
     }
 
     fn classes(&self) -> usize {
@@ -90,7 +98,7 @@ impl Detector for Gda {
     }
 
     fn logits(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
-        self.gaussians.log_densities(rows.features, out, &mut scratch.floats);
+        self.gaussians.log_densities(rows.features, out, &mut scratch.f32s);
         for row in out.chunks_exact_mut(self.log_priors.len()) {
             row.iter_mut().zip(&self.log_priors).for_each(|(o, p)| *o += p);
         }
@@ -106,25 +114,25 @@ mod tests {
     use crate::stats::gaussians::nearest;
 
     #[test]
-    fn a_shared_covariance_is_mahalanobis_with_priors() {
+    fn tied_covariance_is_mahalanobis_with_priors() {
         let (x, labels) = blobs(500, 12);
         let training = training(&x, &labels);
         let pool = Pool::new(2);
         let config = Config { shrinkage: Some(0.0), ..Config::default() };
-        let fitted = Fitted::new(&config.into(), &training, &pool).unwrap();
+        let fitted = Fitted::new(&config, &training, &pool).unwrap();
         let (expected, _) = naive(&x, &labels);
         let scores = fitted.score(&training.rows, &pool).unwrap();
         let logits = fitted.logits(&training.rows, &pool).unwrap().unwrap();
-        let share = |k: usize| labels.iter().filter(|&&y| y as usize == k).count() as f64 / 500.0;
+        let prior = |k: usize| labels.iter().filter(|&&y| y as usize == k).count() as f64 / 500.0;
         let constant = scores[0] + 0.5 * nearest(&expected[0]);
         for (r, expected) in expected.iter().enumerate() {
             close(scores[r], constant - 0.5 * nearest(expected));
-            (0..3).for_each(|k| close(logits[r * 3 + k], constant - 0.5 * expected[k] + share(k).ln()));
+            (0..3).for_each(|k| close(logits[r * 3 + k], constant - 0.5 * expected[k] + prior(k).ln()));
         }
     }
 
     #[test]
-    fn every_covariance_classifies_and_comes_back() {
+    fn every_covariance_classifies_and_reloads() {
         let (x, labels) = blobs(400, 6);
         let training = training(&x, &labels);
         let pool = Pool::new(1);
@@ -134,8 +142,8 @@ mod tests {
             let right = logits.chunks(3).zip(&labels).filter(|(l, y)| crate::compute::argmax(l) == **y as usize);
             assert!(right.count() > 280, "{text}");
             let mut container = Container::default();
-            fitted.save(&mut Store::new(&mut container, ""));
-            let loaded = Fitted::load(fitted.config(), &mut Store::new(&mut container, "")).unwrap();
+            fitted.save(&mut StateDict::new(&mut container, ""));
+            let loaded = Fitted::load(fitted.config(), &mut StateDict::new(&mut container, "")).unwrap();
             assert_eq!(loaded.score(&training.rows, &pool).unwrap(), fitted.score(&training.rows, &pool).unwrap());
         }
         assert!(DetectorConfig::parse("gda:shrinkage=1.5").is_err());

@@ -1,15 +1,15 @@
 //! Generalized entropy (GEN): minus `sum_k p_k^gamma (1 - p_k)^gamma` over the classes with the largest posteriors.
 //!
-//! With a small `gamma`, small deviations from a one-hot posterior count for much. Sums are taken as in the paper, not
-//! means, and posteriors have no floor. `log p` and `log(1 - p)` both come from the exponentials of the other classes'
-//! logits, so neither rounds to 0 when a class is all but certain: rows differ up to a lead of some 740 / `gamma` over
-//! the second class.
+//! With a small `gamma`, small deviations from a one-hot posterior have a large effect. Terms are summed as in the paper,
+//! not averaged, and posteriors are not clipped from below. `log p` and `log(1 - p)` are both computed from the
+//! exponentials of the other classes' logits, so neither rounds to 0 when a class is almost certain: rows differ up to a
+//! margin of about 740 / `gamma` over the second class.
 //!
-//! The defaults are the paper's: `gamma` 0.1 and the best 100 classes, or all where there are fewer.
+//! The defaults are the paper's: `gamma` 0.1 and the top 100 classes, or all if there are fewer.
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
@@ -18,9 +18,9 @@ use crate::error::Result;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The exponent: 0.1 unless given, above 0 and at most 10 (the paper looks at 0 to 1).
+    /// The exponent, above 0 and at most 10 (the paper studies 0 to 1). Default: 0.1.
     pub gamma: f64,
-    /// How many classes, by their posteriors: 100 unless given, 1 or more; all where there are fewer.
+    /// The number of classes with the largest posteriors, 1 or more; all if there are fewer. Default: 100.
     pub top: usize,
 }
 
@@ -30,14 +30,16 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "gen",
-        summary: "minus the generalized entropy of the largest posteriors",
-        reference: "Liu, Lochman, Zach: GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "gen",
+            summary: "minus the generalized entropy of the largest posteriors",
+            reference: "Liu, Lochman, Zach: GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, \
                     CVPR 2023",
-        needs: Needs { logits: true, ..Needs::NONE },
-    };
+            needs: Needs { logits: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         if !(self.gamma > 0.0 && self.gamma <= 10.0) {
@@ -53,7 +55,7 @@ impl Method for Config {
         Ok(Box::new(Gen(self.clone())))
     }
 
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> {
+    fn load(&self, _state: &mut StateDict) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Gen(self.clone())))
     }
 }
@@ -63,33 +65,31 @@ struct Gen(Config);
 impl Detector for Gen {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         for (i, out) in out.iter_mut().enumerate() {
-            *out = 0.0 - generalized(rows.logit_row(i), self.0.gamma, self.0.top, &mut scratch.wide);
+            *out = 0.0 - generalized_entropy(rows.logit_row(i), self.0.gamma, self.0.top, &mut scratch.f64s);
         }
     }
-
-    fn save(&self, _store: &mut Store) {}
 }
 
 /// The generalized entropy of the `top` largest posteriors.
-fn generalized(logits: &[f64], gamma: f64, top: usize, others: &mut Vec<f64>) -> f64 {
+fn generalized_entropy(logits: &[f64], gamma: f64, top: usize, others: &mut Vec<f64>) -> f64 {
     let best = argmax(logits);
     others.clear();
     others.extend(logits.iter().enumerate().filter(|&(k, _)| k != best).map(|(_, v)| v - logits[best]));
     let Some(second) = others.iter().copied().reduce(f64::max) else { return 0.0 };
-    // All posteriors are exp(d) / (1 + sum), where d is the distance to the best logit; the logs do not vanish.
+    // All posteriors are exp(d) / (1 + sum), where d is the difference to the best logit; the logs do not underflow.
     let log_sum = second + libm::log(others.iter().map(|d| libm::exp(d - second)).sum());
     let sum = libm::exp(log_sum);
     let log_all = libm::log1p(sum);
     let term = |log_p: f64, log_rest: f64| libm::exp(gamma * (log_p + log_rest));
     let mut total = term(-log_all, log_sum - log_all);
-    // The best has taken one of the places.
-    let places = top - 1;
-    if places == 0 {
+    // The best class is one of the top classes.
+    let remaining = top - 1;
+    if remaining == 0 {
         return total;
     }
-    if places < others.len() {
-        others.select_nth_unstable_by(places - 1, |a, b| b.total_cmp(a));
-        others.truncate(places);
+    if remaining < others.len() {
+        others.select_nth_unstable_by(remaining - 1, |a, b| b.total_cmp(a));
+        others.truncate(remaining);
     }
     for d in others.iter() {
         let rest = libm::log1p((sum - libm::exp(*d)).max(0.0));
@@ -112,8 +112,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn by_definition(l in proptest::collection::vec(-5.0f64..5.0, 2..12), top in 1usize..15, gamma in 0.05..2.0) {
-            let got = generalized(&l, gamma, top, &mut Vec::new());
+        fn matches_definition(l in proptest::collection::vec(-5.0f64..5.0, 2..12), top in 1usize..15, gamma in 0.05..2.0) {
+            let got = generalized_entropy(&l, gamma, top, &mut Vec::new());
             prop_assert!((got - naive(&l, gamma, top)).abs() < 1e-9, "{} {}", got, naive(&l, gamma, top));
         }
     }
@@ -122,17 +122,17 @@ mod tests {
     fn confident_rows_differ() {
         let mut last = f64::INFINITY;
         for lead in (1..7000).step_by(10) {
-            let g = generalized(&[f64::from(lead), 0.0, -1.0], 0.1, 100, &mut Vec::new());
+            let g = generalized_entropy(&[f64::from(lead), 0.0, -1.0], 0.1, 100, &mut Vec::new());
             assert!(g < last && g > 0.0, "{lead}");
             last = g;
         }
         for l in [[1e30, -1e30, 0.0], [1e30; 3], [-1e30; 3]] {
-            assert!(generalized(&l, 10.0, 2, &mut Vec::new()).is_finite());
+            assert!(generalized_entropy(&l, 10.0, 2, &mut Vec::new()).is_finite());
         }
     }
 
     #[test]
-    fn settings_have_ranges() {
+    fn setting_ranges() {
         for (gamma, top) in [(0.0, 5), (-1.0, 5), (f64::NAN, 5), (11.0, 5), (0.1, 0)] {
             assert!(Config { gamma, top }.check().is_err());
         }

@@ -1,45 +1,49 @@
-//! A mixture of Gaussians, fitted to all rows by expectation maximization; labels are not looked at.
+//! Gaussian mixture, fitted to all rows by expectation maximization; labels are not used.
 //!
 //! `confidence = log sum_c w_c N(x | mu_c, S_c)`, the log density with all its constants.
 //!
-//! The fit starts from clusters (k-means, started by k-means++ from the seed) and goes on until the mean log density of
-//! the rows changes by less than `tolerance`, or for `iterations` rounds. In each round `regularization` is added to the
-//! diagonal of each covariance, so that no component shrinks to a point; where the features are so small that it would
-//! drown them, a thousandth of their mean variance is added instead. Components that k-means leaves empty, as there are
-//! too few different rows, are left out. By default there are as many components as classes, or 8 where there are none.
+//! The fit is initialized by k-means (with k-means++ from the seed). It ends when the mean log density of the rows changes
+//! by less than `tolerance`, or after `iterations` iterations. In each iteration `regularization` is added to the diagonal
+//! of each covariance, so that no component shrinks to a point; if the features are so small that it would dominate, a
+//! thousandth of their mean variance is added instead. Components that k-means leaves empty, because there are too few
+//! distinct rows, are removed. By default there are as many components as classes, or 8 without classes.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{affordable, put, take};
-use super::{About, BLOCK, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::mahalanobis::{check_covariance_memory, load_gaussians, save_gaussians};
+use super::{
+    About, BLOCK, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training,
+    out_of_range,
+};
 use crate::compute::pool::{Pool, chunks};
 use crate::compute::vector::squared_distance;
 use crate::error::Result;
 use crate::seed::Stream;
 use crate::stats::gaussians::{Covariance, Gaussians};
 use crate::stats::moments::{class_means, mean, scatter_of};
-use crate::stats::whitening::{LEAST, Whitening, least_variances};
+use crate::stats::whitening::{MIN_VARIANCE, Whitening, positive_variances};
 
-/// A share below this is lost beside the others.
-const LITTLE: f64 = 1e-20;
-/// Components where nothing says how many.
+/// Smaller responsibilities are ignored: they would be lost to rounding.
+const MIN_RESPONSIBILITY: f64 = 1e-20;
+/// The default number of components without classes.
 const COMPONENTS: usize = 8;
 
-/// Its settings.
+/// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How many Gaussians, 1 to 10,000; auto for as many as there are classes, or 8 without classes, and no more than rows.
+    /// The number of Gaussians, 1 to 10,000. Default (auto): the number of classes, or 8 without classes; at most the
+    /// number of rows.
     pub components: Option<usize>,
     /// `full` (the default), `diagonal` (independent features) or `tied` (one for all components).
     pub covariance: Covariance,
-    /// What is added to each variance, 1e-6 by default; 0 or more.
+    /// Added to each variance; 0 or more. Default: 1e-6.
     pub regularization: f64,
-    /// Rounds at most, 100 by default; 1 to 100,000.
+    /// The largest number of iterations, 1 to 100,000. Default: 100.
     pub iterations: usize,
-    /// The change of the mean log density at which it ends, 0.001 by default; 0 or more.
+    /// The change of the mean log density below which the fit ends; 0 or more. Default: 0.001.
     pub tolerance: f64,
 }
 
@@ -50,14 +54,16 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "gmm",
-        summary: "log density of a mixture of Gaussians, fitted without labels",
-        reference: "Dempster, Laird, Rubin: Maximum Likelihood from Incomplete Data via the EM Algorithm, Journal of \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "gmm",
+            summary: "log density of a Gaussian mixture, fitted without labels",
+            reference: "Dempster, Laird, Rubin: Maximum Likelihood from Incomplete Data via the EM Algorithm, Journal of \
                     the Royal Statistical Society B 1977",
-        needs: Needs { features: true, ..Needs::NONE },
-    };
+            needs: Needs { features: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         if let Some(n) = self.components.filter(|n| !(1..=10_000).contains(n)) {
@@ -75,23 +81,27 @@ impl Method for Config {
         Ok(())
     }
 
+    fn max_width(&self) -> usize {
+        MAX_SQUARE_WIDTH
+    }
+
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
         let auto = if training.classes > 0 { training.classes } else { COMPONENTS };
         let components = self.components.unwrap_or(auto.min(rows.count));
         if components > rows.count {
-            let rule = format!("at most the number of rows, which is {}", rows.count);
+            let rule = format!("at most the number of rows, {}", rows.count);
             return Err(out_of_range("components", components, &rule));
         }
         if self.covariance == Covariance::Full {
-            affordable(components, rows.width())?;
+            check_covariance_memory(components, rows.width())?;
         }
         let em = Em::new(rows.features, rows.width(), self, pool);
         Ok(Mixture::boxed(em.run(components, training.seed)))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Mixture::boxed(take(store, "", self.covariance, store.width())?))
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        Ok(Mixture::boxed(load_gaussians(state, "", self.covariance, state.width())?))
     }
 }
 
@@ -109,21 +119,21 @@ impl Mixture {
 
 impl Detector for Mixture {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
-        scratch.wide.resize(out.len() * self.log_weights.len(), 0.0);
-        self.gaussians.log_densities(rows.features, &mut scratch.wide, &mut scratch.floats);
-        for (o, row) in out.iter_mut().zip(scratch.wide.chunks_exact_mut(self.log_weights.len())) {
-            *o = responsibilities(row, &self.log_weights, self.gaussians.width());
+        scratch.f64s.resize(out.len() * self.log_weights.len(), 0.0);
+        self.gaussians.log_densities(rows.features, &mut scratch.f64s, &mut scratch.f32s);
+        for (o, row) in out.iter_mut().zip(scratch.f64s.chunks_exact_mut(self.log_weights.len())) {
+            *o = to_responsibilities(row, &self.log_weights, self.gaussians.width());
         }
     }
 
-    fn save(&self, store: &mut Store) {
-        put(store, "", &self.gaussians);
+    fn save(&self, state: &mut StateDict) {
+        save_gaussians(state, "", &self.gaussians);
     }
 }
 
-/// Turns the log densities of a row under each component into each component's share in it; gives the log density under
-/// all together.
-fn responsibilities(row: &mut [f64], log_weights: &[f64], width: usize) -> f64 {
+/// Replaces the log densities of a row under each component by the responsibilities of the components; returns the log
+/// density of the mixture.
+fn to_responsibilities(row: &mut [f64], log_weights: &[f64], width: usize) -> f64 {
     row.iter_mut().zip(log_weights).for_each(|(l, w)| *l += w);
     let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     row.iter_mut().for_each(|l| *l = libm::exp(*l - largest));
@@ -132,7 +142,7 @@ fn responsibilities(row: &mut [f64], log_weights: &[f64], width: usize) -> f64 {
     largest + libm::log(sum) - 0.5 * width as f64 * libm::log(core::f64::consts::TAU)
 }
 
-/// Expectation maximization on some rows.
+/// Expectation maximization.
 struct Em<'a> {
     x: &'a [f32],
     width: usize,
@@ -144,8 +154,8 @@ struct Em<'a> {
     /// The variance of each feature, and the mean of them.
     variances: Vec<f64>,
     variance: f64,
-    /// What is added to the diagonals.
-    extra: f64,
+    /// Added to the diagonals of the covariances.
+    regularization: f64,
 }
 
 impl<'a> Em<'a> {
@@ -161,7 +171,8 @@ impl<'a> Em<'a> {
         }
         let variance = variances.iter().sum::<f64>() / width.max(1) as f64;
         let small = if variance > 0.0 { 1e-3 * variance } else { f64::INFINITY };
-        Em { x, width, rows, config, pool, center, variances, variance, extra: config.regularization.min(small) }
+        let regularization = config.regularization.min(small);
+        Em { x, width, rows, config, pool, center, variances, variance, regularization }
     }
 
     fn row(&self, r: usize) -> &[f32] {
@@ -170,15 +181,15 @@ impl<'a> Em<'a> {
 
     fn run(&self, components: usize, seed: u64) -> Gaussians {
         let (labels, components) = self.clusters(components, seed);
-        let mut shares = vec![0.0; self.rows * components];
-        shares.chunks_exact_mut(components).zip(&labels).for_each(|(row, &y)| row[y as usize] = 1.0);
-        // Around the mean of all rows; with that of the components around it, it gives a shared covariance at once.
+        let mut responsibilities = vec![0.0; self.rows * components];
+        responsibilities.chunks_exact_mut(components).zip(&labels).for_each(|(row, &y)| row[y as usize] = 1.0);
+        // The scatter around the mean of all rows. The tied covariance is this minus the scatter of the components' means.
         let scatter = (self.config.covariance == Covariance::Tied).then(|| self.scatter(&self.center, |_| 1.0));
-        let mut gaussians = self.maximize(&shares, components, scatter.as_deref());
+        let mut gaussians = self.maximize(&responsibilities, components, scatter.as_deref());
         let mut before = f64::NEG_INFINITY;
         for _ in 0..self.config.iterations {
-            let density = self.expect(&gaussians, &mut shares);
-            gaussians = self.maximize(&shares, components, scatter.as_deref());
+            let density = self.expect(&gaussians, &mut responsibilities);
+            gaussians = self.maximize(&responsibilities, components, scatter.as_deref());
             if (density - before).abs() <= self.config.tolerance {
                 break;
             }
@@ -187,57 +198,57 @@ impl<'a> Em<'a> {
         gaussians
     }
 
-    /// Finds each component's share in each row; gives the mean log density.
-    fn expect(&self, gaussians: &Gaussians, shares: &mut [f64]) -> f64 {
+    /// The E step: computes all responsibilities and returns the mean log density.
+    fn expect(&self, gaussians: &Gaussians, responsibilities: &mut [f64]) -> f64 {
         let log_weights = gaussians.log_priors();
         let components = log_weights.len();
         let mut densities = vec![0.0; self.rows];
-        let parts = (chunks(shares, BLOCK * components), chunks(&mut densities, BLOCK));
-        self.pool.split(parts, |i, (shares, densities)| {
+        let parts = (chunks(responsibilities, BLOCK * components), chunks(&mut densities, BLOCK));
+        self.pool.split(parts, |i, (responsibilities, densities)| {
             let x = &self.x[i * BLOCK * self.width..][..densities.len() * self.width];
-            gaussians.log_densities(x, shares, &mut Default::default());
-            for (row, d) in shares.chunks_exact_mut(components).zip(densities) {
-                *d = responsibilities(row, &log_weights, self.width);
+            gaussians.log_densities(x, responsibilities, &mut Default::default());
+            for (row, d) in responsibilities.chunks_exact_mut(components).zip(densities) {
+                *d = to_responsibilities(row, &log_weights, self.width);
             }
         });
         densities.iter().sum::<f64>() / self.rows as f64
     }
 
-    /// The Gaussians that fit these shares best.
-    fn maximize(&self, shares: &[f64], components: usize, scatter: Option<&[f64]>) -> Gaussians {
+    /// The M step: the most likely Gaussians given the responsibilities.
+    fn maximize(&self, responsibilities: &[f64], components: usize, scatter: Option<&[f64]>) -> Gaussians {
         let width = self.width;
-        let share = |r: usize, c: usize| shares[r * components + c];
-        // A little more than the sum, as a component may have lost all its rows.
+        let weight = |r: usize, c: usize| responsibilities[r * components + c];
+        // Slightly above the sum, as a component may have lost all its rows.
         let weights: Vec<f64> =
-            (0..components).map(|c| (0..self.rows).map(|r| share(r, c)).sum::<f64>() + 10.0 * f64::EPSILON).collect();
+            (0..components).map(|c| (0..self.rows).map(|r| weight(r, c)).sum::<f64>() + 10.0 * f64::EPSILON).collect();
         let mut means = vec![0.0; components * width];
         self.pool.split(chunks(&mut means, width), |c, mean| {
-            for r in (0..self.rows).filter(|&r| share(r, c) > LITTLE) {
-                let share = share(r, c);
-                mean.iter_mut().zip(self.row(r)).for_each(|(m, &x)| *m += share * f64::from(x));
+            for r in (0..self.rows).filter(|&r| weight(r, c) > MIN_RESPONSIBILITY) {
+                let weight = weight(r, c);
+                mean.iter_mut().zip(self.row(r)).for_each(|(m, &x)| *m += weight * f64::from(x));
             }
             mean.iter_mut().for_each(|m| *m /= weights[c]);
         });
         let narrow = |c: usize| -> Vec<f32> { means[c * width..(c + 1) * width].iter().map(|&m| m as f32).collect() };
         let whitenings = match self.config.covariance {
-            Covariance::Full => {
-                (0..components).map(|c| self.whitening(self.scatter(&narrow(c), |r| share(r, c)), weights[c])).collect()
-            }
+            Covariance::Full => (0..components)
+                .map(|c| self.whitening(self.scatter(&narrow(c), |r| weight(r, c)), weights[c]))
+                .collect(),
             Covariance::Diagonal => (0..components)
                 .map(|c| {
                     let mut sums = vec![0.0; width];
                     let center = narrow(c);
-                    for r in (0..self.rows).filter(|&r| share(r, c) > LITTLE) {
+                    for r in (0..self.rows).filter(|&r| weight(r, c) > MIN_RESPONSIBILITY) {
                         for ((s, &x), &m) in sums.iter_mut().zip(self.row(r)).zip(&center) {
                             let d = f64::from(x) - f64::from(m);
-                            *s += share(r, c) * d * d;
+                            *s += weight(r, c) * d * d;
                         }
                     }
-                    // As of a covariance matrix, no variance is less than a little of the feature's own.
-                    let least = self.variances.iter().map(|v| LEAST * v);
+                    // As for full covariances, a variance has a lower limit relative to that of the feature.
+                    let least = self.variances.iter().map(|v| MIN_VARIANCE * v);
                     let variances: Vec<f64> =
-                        sums.iter().zip(least).map(|(s, l)| (s / weights[c]).max(l) + self.extra).collect();
-                    Whitening::diagonal(&least_variances(&variances))
+                        sums.iter().zip(least).map(|(s, l)| (s / weights[c]).max(l) + self.regularization).collect();
+                    Whitening::diagonal(&positive_variances(&variances))
                 })
                 .collect(),
             Covariance::Tied => vec![self.tied(scatter.unwrap_or_default(), &means, &weights)],
@@ -245,14 +256,14 @@ impl<'a> Em<'a> {
         Gaussians::new(self.config.covariance, means, weights, whitenings)
     }
 
-    /// The covariance of `scatter`, which belongs to rows of `weight` in all.
+    /// The whitening of the covariance `scatter / weight`, with the regularization added.
     fn whitening(&self, mut scatter: Vec<f64>, weight: f64) -> Whitening {
         scatter.iter_mut().for_each(|s| *s /= weight);
-        scatter.iter_mut().step_by(self.width + 1).for_each(|s| *s += self.extra);
+        scatter.iter_mut().step_by(self.width + 1).for_each(|s| *s += self.regularization);
         Whitening::full(&scatter, self.width)
     }
 
-    /// All scatter less that of the means.
+    /// The tied covariance: the scatter of all rows minus that of the components' means.
     fn tied(&self, scatter: &[f64], means: &[f64], weights: &[f64]) -> Whitening {
         let fill = |here: Range<usize>, out: &mut [f64]| {
             for (c, out) in here.zip(out.chunks_exact_mut(self.width)) {
@@ -266,12 +277,12 @@ impl<'a> Em<'a> {
         self.whitening(scatter.iter().zip(between).map(|(s, b)| s - b).collect(), self.rows as f64)
     }
 
-    /// `sum share (x - center)(x - center)^T` over the rows that have a share.
-    fn scatter(&self, center: &[f32], share: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
-        let own: Vec<usize> = (0..self.rows).filter(|&r| share(r) > LITTLE).collect();
+    /// `sum weight (x - center)(x - center)^T` over the rows.
+    fn scatter(&self, center: &[f32], weight: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
+        let own: Vec<usize> = (0..self.rows).filter(|&r| weight(r) > MIN_RESPONSIBILITY).collect();
         let fill = |here: Range<usize>, out: &mut [f64]| {
             for (&r, out) in own[here].iter().zip(out.chunks_exact_mut(self.width)) {
-                let root = libm::sqrt(share(r));
+                let root = libm::sqrt(weight(r));
                 for ((o, &x), &c) in out.iter_mut().zip(self.row(r)).zip(center) {
                     *o = root * (f64::from(x) - f64::from(c));
                 }
@@ -280,15 +291,15 @@ impl<'a> Em<'a> {
         scatter_of(own.len(), self.width, &fill, self.pool)
     }
 
-    /// A cluster for each row, and how many there are.
+    /// The cluster of each row, and the number of clusters.
     fn clusters(&self, wanted: usize, seed: u64) -> (Vec<u32>, usize) {
-        // All features times one number, which changes no cluster and keeps squares within f32.
+        // All features are scaled by one number, which changes no cluster and keeps squares within f32.
         let scale = if self.variance > 0.0 { 1.0 / libm::sqrt(self.variance) } else { 1.0 };
         let z: Vec<f32> = (0..self.x.len())
             .map(|i| ((f64::from(self.x[i]) - f64::from(self.center[i % self.width])) * scale) as f32)
             .collect();
         let mut labels = KMeans { z: &z, width: self.width, pool: self.pool }.run(wanted, seed);
-        // Numbers without gaps.
+        // Renumber the clusters without gaps.
         let mut number = vec![None; wanted];
         let mut count = 0;
         for y in &mut labels {
@@ -301,7 +312,7 @@ impl<'a> Em<'a> {
     }
 }
 
-/// Clusters of rows.
+/// K-means clustering.
 struct KMeans<'a> {
     z: &'a [f32],
     width: usize,
@@ -309,15 +320,15 @@ struct KMeans<'a> {
 }
 
 impl KMeans<'_> {
-    const ROUNDS: usize = 100;
+    const ITERATIONS: usize = 100;
 
     fn run(&self, wanted: usize, seed: u64) -> Vec<u32> {
         let mut centers = self.start(wanted, seed);
         let mut labels = self.nearest(&centers);
-        for _ in 0..Self::ROUNDS {
+        for _ in 0..Self::ITERATIONS {
             let (means, counts) = class_means(self.z, self.width, &labels, centers.len() / self.width);
             let moved = centers.chunks_exact_mut(self.width).zip(means.chunks_exact(self.width)).zip(&counts);
-            // One without rows stays where it is.
+            // An empty cluster keeps its center.
             for ((center, mean), _) in moved.filter(|(_, n)| **n > 0) {
                 center.iter_mut().zip(mean).for_each(|(c, &m)| *c = m as f32);
             }
@@ -330,7 +341,7 @@ impl KMeans<'_> {
         labels
     }
 
-    /// Squared distances of all rows to one point.
+    /// The squared distance of each row to a point.
     fn distances(&self, point: &[f32]) -> Vec<f64> {
         let mut out = vec![0.0; self.z.len() / self.width];
         self.pool.split(chunks(&mut out, 1024), |i, out| {
@@ -341,7 +352,7 @@ impl KMeans<'_> {
         out
     }
 
-    /// The nearest center of each row, the first of equals.
+    /// The nearest center of each row; the first one in case of ties.
     fn nearest(&self, centers: &[f32]) -> Vec<u32> {
         let mut out = vec![0; self.z.len() / self.width];
         self.pool.split(chunks(&mut out, 1024), |i, out| {
@@ -358,8 +369,9 @@ impl KMeans<'_> {
         out
     }
 
-    /// k-means++: each next center is a row drawn with its squared distance to the nearest one so far for its weight;
-    /// of a few such draws, the one that leaves the least to do. Ends early when every row is a center.
+    /// Greedy k-means++: each next center is a row, drawn with a probability proportional to its squared distance to the
+    /// nearest center. Of a few such draws, the one with the lowest remaining sum is taken. Ends early when every row is a
+    /// center.
     fn start(&self, wanted: usize, seed: u64) -> Vec<f32> {
         let mut s = Stream::new(seed, "gmm");
         let row = |r: usize| &self.z[r * self.width..(r + 1) * self.width];
@@ -379,7 +391,7 @@ impl KMeans<'_> {
                     at -= w;
                     at < 0.0
                 };
-                // Rounding may leave the last bit of the way uncovered.
+                // Rounding may leave a small rest at the end.
                 let drawn = open.iter().position(passed);
                 let drawn = drawn.or_else(|| open.iter().rposition(|&w| w > 0.0)).unwrap_or(0);
                 let left: Vec<f64> = self.distances(row(drawn)).iter().zip(&open).map(|(a, b)| a.min(*b)).collect();
@@ -403,7 +415,7 @@ mod tests {
     use crate::detector::{DetectorConfig, Fitted};
     use nalgebra::{DMatrix, DVector};
 
-    /// Three groups, one of them wide.
+    /// Three groups, one of them with a larger variance.
     fn groups(rows: usize, width: usize) -> Vec<f32> {
         let mut s = Stream::new(4, "groups");
         let mut x = Vec::new();
@@ -421,11 +433,11 @@ mod tests {
     }
 
     #[test]
-    fn separate_groups_are_found() {
+    fn finds_separate_groups() {
         let (rows, width) = (600, 4);
         let x = groups(rows, width);
         let pool = Pool::new(2);
-        // Groups so far apart that each component has one, and nothing of the others.
+        // The groups are so far apart that each component belongs to one of them.
         let all: Vec<DVector<f64>> =
             x.chunks(width).map(|r| DVector::from_iterator(width, r.iter().map(|&v| f64::from(v)))).collect();
         let groups: Vec<_> = (0..3)
@@ -460,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn every_round_raises_the_density_where_groups_overlap() {
+    fn every_iteration_increases_the_density() {
         let mut s = Stream::new(5, "overlap");
         let x: Vec<f32> = (0..1200).map(|i| (s.normal() + if i % 6 < 2 { 1.5 } else { 0.0 }) as f32).collect();
         let pool = Pool::new(2);
@@ -469,13 +481,13 @@ mod tests {
             let em = Em::new(&x, 2, &config, &pool);
             let (labels, count) = em.clusters(3, 1);
             assert_eq!(count, 3);
-            let mut shares: Vec<f64> =
+            let mut responsibilities: Vec<f64> =
                 labels.iter().flat_map(|&y| (0..3).map(move |k| f64::from(u8::from(k == y)))).collect();
             let scatter = em.scatter(&em.center, |_| 1.0);
             let mut before = f64::NEG_INFINITY;
             for _ in 0..30 {
-                let gaussians = em.maximize(&shares, 3, Some(&scatter));
-                let density = em.expect(&gaussians, &mut shares);
+                let gaussians = em.maximize(&responsibilities, 3, Some(&scatter));
+                let density = em.expect(&gaussians, &mut responsibilities);
                 assert!(density > before - 1e-6, "{covariance:?}: {density} after {before}");
                 before = density;
             }
@@ -483,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn k_means_finds_groups_and_bears_copies() {
+    fn k_means_finds_groups_and_accepts_duplicates() {
         let x = groups(90, 2);
         let pool = Pool::new(2);
         let labels = KMeans { z: &x, width: 2, pool: &pool }.run(3, 7);
@@ -498,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn features_of_any_size_do() {
+    fn features_of_any_scale() {
         let pool = Pool::new(1);
         let x = groups(120, 2);
         let ranks = |scores: &[f64]| {
@@ -516,7 +528,7 @@ mod tests {
             found.push(ranks(&scores));
         }
         assert_eq!(found[0], found[2]);
-        // Regularization is relatively larger there.
+        // Regularization is relatively larger for small features.
         assert!(found[1].iter().filter(|r| found[0].contains(r)).count() >= 15);
         let few = training(&x[..4], 2);
         assert!(Fitted::new(&config, &few, &pool).is_err());

@@ -1,34 +1,34 @@
-//! Isolation forest: rows that random splits separate from the others early are strange. The confidence is
+//! Isolation forest: outliers are separated from other rows by few random splits. The confidence is
 //! `-2^(-E[h(x)] / c(m))`, between -1 and 0, as scikit-learn's `score_samples`.
 //!
-//! Each tree is grown on `m` rows, drawn without replacement: a node takes a random feature that is not constant in it
-//! and a random threshold between its smallest and largest value, until a row is alone, rows are equal, or the depth is
-//! `ceil(log2 m)`. `h(x)` is the depth of the leaf that `x` falls into, plus `c(k)` for the `k` rows that were not told
-//! apart there; `c(k) = 2 (ln(k - 1) + 0.5772...) - 2 (k - 1) / k` is the mean depth of an unsuccessful search in a
-//! binary tree of `k` rows, with `c(1) = 0` and `c(2) = 1`. Each tree has a random stream of its own, so the forest is
-//! the same on any number of threads. The score of a forest of one row is -0.5 everywhere, as nothing can be split.
+//! Each tree is grown on `m` rows, drawn without replacement. A node is split at a random feature that is not constant in
+//! it, and a random threshold between its smallest and largest value, until it has one row, all rows are equal, or the
+//! depth is `ceil(log2 m)`. `h(x)` is the depth of the leaf of `x`, plus `c(k)` for the `k` training rows in that leaf.
+//! `c(k) = 2 (ln(k - 1) + 0.5772...) - 2 (k - 1) / k` is the mean depth of an unsuccessful search in a binary tree of `k`
+//! rows, with `c(1) = 0` and `c(2) = 1`. Each tree has its own random stream, so the forest is the same on any number of
+//! threads. A forest of one row cannot be split: its score is -0.5 everywhere.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
 use crate::seed::Stream;
 
 /// The Euler-Mascheroni constant.
 const EULER: f64 = 0.577_215_664_901_532_9;
-/// Features that go down a tree side by side.
+/// Rows that descend a tree together.
 const GROUP: usize = 8;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Trees, 1 to 10,000. Default 100, as in the paper.
+    /// The number of trees, 1 to 10,000. Default: 100, as in the paper.
     pub trees: usize,
-    /// Features for each tree, 2 to 1,000,000; all rows where there are fewer. Default 256, as in the paper.
+    /// Training rows per tree, 2 to 1,000,000; all rows if there are fewer. Default: 256, as in the paper.
     pub sample: usize,
 }
 
@@ -38,13 +38,15 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "isolation-forest",
-        summary: "isolation forest: how many random splits it takes to separate a row",
-        reference: "Liu, Ting, Zhou: Isolation Forest, ICDM 2008",
-        needs: Needs { features: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "isolation-forest",
+            summary: "isolation forest: the number of random splits that separate a row from the others",
+            reference: "Liu, Ting, Zhou: Isolation Forest, ICDM 2008",
+            needs: Needs { features: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         if !(1..=10_000).contains(&self.trees) {
@@ -66,29 +68,29 @@ impl Method for Config {
         Ok(Box::new(Forest { trees, sample }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let sample = store.take_f64("sample", &[1])?[0];
-        let sizes = store.take_f64("trees", &[self.trees])?;
-        let [count] = store.shape("child")?;
-        let features = store.take_f64("feature", &[count])?;
-        let children = store.take_f64("child", &[count])?;
-        let thresholds = store.take_f32("threshold", &[count])?;
-        let lengths = store.take_f64("length", &[count])?;
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let sample = state.take_f64("sample", &[1])?[0];
+        let sizes = state.take_f64("trees", &[self.trees])?;
+        let [count] = state.shape("child")?;
+        let features = state.take_f64("feature", &[count])?;
+        let children = state.take_f64("child", &[count])?;
+        let thresholds = state.take_f32("threshold", &[count])?;
+        let lengths = state.take_f64("length", &[count])?;
         let whole = |v: &f64, least: f64, most: f64| (least..=most).contains(v) && v.fract() == 0.0;
         if !whole(&sample, 1.0, self.sample as f64)
             || !sizes.iter().all(|v| whole(v, 1.0, count as f64))
             || sizes.iter().sum::<f64>() != count as f64
         {
-            return Err(store.wrong("its trees do not add up"));
+            return Err(state.invalid("the sizes of the trees do not match"));
         }
-        let (most, width) = (f64::from(u32::MAX), store.width() as f64);
+        let (most, width) = (f64::from(u32::MAX), state.width() as f64);
         if !children.iter().all(|v| whole(v, 0.0, most)) || !features.iter().all(|v| whole(v, 0.0, width - 1.0)) {
-            return Err(store.wrong("a feature or a node is no number of one"));
+            return Err(state.invalid("the index of a feature or of a node is out of range"));
         }
         let sample = sample as usize;
         let longest = depth_limit(sample) as f64 + average_path(sample);
         if !lengths.iter().all(|v| (0.0..=longest).contains(v)) {
-            return Err(store.wrong("a path is longer than a tree is deep"));
+            return Err(state.invalid("a path length is out of range"));
         }
         let mut from = 0;
         let mut trees = Vec::with_capacity(self.trees);
@@ -97,7 +99,7 @@ impl Method for Config {
             from = part.end;
             let nodes = part.clone().map(|i| (features[i] as u32, children[i] as u32, thresholds[i]));
             let tree = Tree::new(nodes.collect(), lengths[part].to_vec(), depth_limit(sample));
-            trees.push(tree.ok_or_else(|| store.wrong("a tree is no tree"))?);
+            trees.push(tree.ok_or_else(|| state.invalid("the nodes do not form a tree"))?);
         }
         Ok(Box::new(Forest { trees, sample }))
     }
@@ -120,8 +122,8 @@ fn depth_limit(n: usize) -> usize {
     n.max(2).next_power_of_two().trailing_zeros() as usize
 }
 
-/// A split has its children at `child` (up to the threshold) and `child + 1` (above it). A leaf has itself for a child
-/// and a threshold that nothing is above, so that walking on stays there.
+/// A node of a tree. The children of a split are `child` (values up to the threshold) and `child + 1` (above). A leaf is
+/// its own child, with an infinite threshold, so that descending from it stays there.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     feature: u32,
@@ -129,31 +131,32 @@ struct Node {
     threshold: f32,
 }
 
+/// The threshold of a leaf.
 const LEAF: f32 = f32::INFINITY;
 
 #[derive(Clone, Debug, Default)]
 struct Tree {
     /// The root is the first; children come after their parents.
     nodes: Vec<Node>,
-    /// Of each leaf: its depth and what the rows in it would take further.
+    /// The path length of each leaf: its depth plus `c` of its number of rows.
     lengths: Vec<f64>,
-    /// Of the deepest leaf.
+    /// The depth of the deepest leaf.
     depth: usize,
 }
 
-/// A node that is still to be grown.
+/// A node that is not split yet.
 struct Open {
     node: usize,
     depth: usize,
-    /// Its part of the rows.
+    /// Its rows are `from..to`.
     from: usize,
     to: usize,
-    /// The first so many of the features have not been seen to be constant.
+    /// The first `live` features are not known to be constant.
     live: usize,
 }
 
 impl Tree {
-    /// On `sample` of the rows.
+    /// Grows a tree on `sample` of the rows.
     fn grow(all: &Features, sample: usize, stream: &mut Stream) -> Tree {
         let mut rows = draw(all.count, sample, stream);
         let mut features: Vec<usize> = (0..all.width()).collect();
@@ -172,15 +175,15 @@ impl Tree {
             nodes.extend([(0, 0, 0.0); 2]);
             lengths.extend([0.0; 2]);
             let middle = from + partition(rows, |&r| all.feature_row(r)[feature] <= threshold);
-            // The second child only moves features among those that are live here, so the first finds them too.
+            // The second child only permutes the features that are live here, so the first finds them as well.
             open.push(Open { node: child, depth: depth + 1, from, to: middle, live });
             open.push(Open { node: child + 1, depth: depth + 1, from: middle, to, live });
         }
         Tree::new(nodes, lengths, limit).unwrap_or_default()
     }
 
-    /// From nodes of `(feature, child, threshold)`, where leaves have a child of 0. `None` unless children come after
-    /// their parents, within the tree, and no path is longer than `limit`.
+    /// Builds a tree from nodes `(feature, child, threshold)`, where leaves have child 0. `None` unless children come
+    /// after their parents, are within the tree, and no path is longer than `limit`.
     fn new(nodes: Vec<(u32, u32, f32)>, lengths: Vec<f64>, limit: usize) -> Option<Tree> {
         let mut depths = vec![0usize; nodes.len()];
         let mut deepest = 0;
@@ -203,7 +206,7 @@ impl Tree {
         Some(Tree { nodes: out, lengths, depth: deepest })
     }
 
-    /// Adds the lengths of the paths of a few rows, which go down together: each step is a load that waits for the last.
+    /// Adds the path lengths of a few rows. They descend together, as each step is a load that depends on the last one.
     fn add(&self, rows: &Features, from: usize, out: &mut [f64]) {
         let mut at = [0usize; GROUP];
         for _ in 0..self.depth {
@@ -219,9 +222,9 @@ impl Tree {
     }
 }
 
-/// `sample` of the numbers below `count`, each set of them as likely as any other.
+/// A uniformly random subset of `sample` of the numbers below `count`, sorted.
 fn draw(count: usize, sample: usize, stream: &mut Stream) -> Vec<usize> {
-    // Floyd's method: the i-th draw is from i more numbers, and the new one stands in for what was drawn before.
+    // Floyd's method: each draw has one more number to choose from, which replaces a number that was drawn before.
     let mut drawn = BTreeSet::new();
     for most in count - sample..count {
         let i = stream.below(most + 1);
@@ -232,7 +235,8 @@ fn draw(count: usize, sample: usize, stream: &mut Stream) -> Vec<usize> {
     drawn.into_iter().collect()
 }
 
-/// A random feature that is not constant in these rows and a threshold; features found constant go behind the live ones.
+/// A random feature that is not constant in these rows, and a threshold. Features that turn out to be constant are moved
+/// behind the live ones.
 fn split(
     all: &Features,
     rows: &[usize],
@@ -260,7 +264,7 @@ fn split(
     None
 }
 
-/// Brings what fulfils the condition to the front and counts it.
+/// Moves the items that satisfy the condition to the front and returns their number.
 fn partition<T>(items: &mut [T], condition: impl Fn(&T) -> bool) -> usize {
     let mut front = 0;
     for i in 0..items.len() {
@@ -274,7 +278,7 @@ fn partition<T>(items: &mut [T], condition: impl Fn(&T) -> bool) -> usize {
 
 struct Forest {
     trees: Vec<Tree>,
-    /// Features that each was grown on.
+    /// Training rows per tree.
     sample: usize,
 }
 
@@ -293,7 +297,7 @@ impl Detector for Forest {
         }
     }
 
-    fn save(&self, store: &mut Store) {
+    fn save(&self, state: &mut StateDict) {
         let nodes = || self.trees.iter().flat_map(|t| t.nodes.iter().enumerate());
         let leaf = |(i, n): &(usize, &Node)| n.child as usize == *i;
         let sizes: Vec<f64> = self.trees.iter().map(|t| t.nodes.len() as f64).collect();
@@ -301,12 +305,12 @@ impl Detector for Forest {
         let children: Vec<f64> = nodes().map(|n| if leaf(&n) { 0.0 } else { f64::from(n.1.child) }).collect();
         let thresholds: Vec<f32> = nodes().map(|n| if leaf(&n) { 0.0 } else { n.1.threshold }).collect();
         let lengths: Vec<f64> = self.trees.iter().flat_map(|t| t.lengths.iter().copied()).collect();
-        store.put_f64("sample", &[1], &[self.sample as f64]);
-        store.put_f64("trees", &[sizes.len()], &sizes);
-        store.put_f64("feature", &[features.len()], &features);
-        store.put_f64("child", &[children.len()], &children);
-        store.put_f32("threshold", &[thresholds.len()], &thresholds);
-        store.put_f64("length", &[lengths.len()], &lengths);
+        state.put_f64("sample", &[1], &[self.sample as f64]);
+        state.put_f64("trees", &[sizes.len()], &sizes);
+        state.put_f64("feature", &[features.len()], &features);
+        state.put_f64("child", &[children.len()], &children);
+        state.put_f32("threshold", &[thresholds.len()], &thresholds);
+        state.put_f64("length", &[lengths.len()], &lengths);
     }
 }
 
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_path_is_that_of_a_search_tree() {
+    fn average_path_matches_a_search_tree() {
         assert_eq!([0, 1, 2].map(average_path), [0.0, 0.0, 1.0]);
         // 2 H(n-1) - 2 (n-1)/n, with the harmonic number summed up.
         for n in [50usize, 256, 10_000] {
@@ -347,16 +351,16 @@ mod tests {
         assert_eq!([1, 2, 3, 4, 5, 256, 257].map(depth_limit), [1, 1, 2, 2, 3, 8, 9]);
     }
 
-    /// Walks down one by one and counts the rows that came the same way.
+    /// The path length by definition: counts the training rows that take the same path.
     fn naive(tree: &Tree, features: &[f32], width: usize, sampled: &[usize], x: &[f32]) -> f64 {
-        let (mut at, mut depth, mut company) = (0, 0.0, sampled.to_vec());
+        let (mut at, mut depth, mut same_path) = (0, 0.0, sampled.to_vec());
         loop {
             let node = tree.nodes[at];
             if node.child as usize == at {
-                return depth + average_path(company.len());
+                return depth + average_path(same_path.len());
             }
             let right = |x: &[f32]| x[node.feature as usize] > node.threshold;
-            company.retain(|&r| right(&features[r * width..(r + 1) * width]) == right(x));
+            same_path.retain(|&r| right(&features[r * width..(r + 1) * width]) == right(x));
             at = node.child as usize + usize::from(right(x));
             depth += 1.0;
         }
@@ -365,7 +369,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_tree_separates_its_rows(count in 1usize..200, width in 1usize..5, levels in 1u32..40, seed in 0u64..100) {
-            // Few different values, so that there are equal rows and constant features.
+            // Few distinct values, so that there are equal rows and constant features.
             let mut s = Stream::new(seed, "levels");
             let features: Vec<f32> = (0..count * width).map(|_| s.below(levels as usize) as f32).collect();
             let sample = count.min(64);
@@ -398,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_is_found_and_ordinary_rows_are_near_a_half() {
+    fn finds_an_outlier_and_scores_inliers_near_a_half() {
         let mut x = uniform(2000, 3);
         x.extend([4.0, -3.0, 5.0]);
         let detector = fit(&Config::default(), &x, 3);
@@ -407,7 +411,7 @@ mod tests {
         let lowest = scores[..2000].iter().copied().fold(0.0, f64::min);
         assert!(lowest > outlier, "{outlier} {lowest}");
         let mean = scores.iter().sum::<f64>() / 2001.0;
-        // scikit-learn has -0.508 to -0.512 for such data, and -0.66 to -0.70 for the outlier, by the seed.
+        // scikit-learn has -0.508 to -0.512 for such data, and -0.66 to -0.70 for the outlier, depending on the seed.
         assert!((mean + 0.51).abs() < 0.01, "{mean}");
         assert!((outlier + 0.68).abs() < 0.04, "{outlier}");
     }
@@ -422,19 +426,19 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_split_is_a_half() {
+    fn rows_that_cannot_be_split_score_a_half() {
         for x in [vec![2.0f32; 3], vec![2.0; 900]] {
             let detector = fit(&Config::default(), &x, 3);
             assert!(score(&*detector, &[0.0, 1.0, 2.0], 3).iter().all(|s| (s + 0.5).abs() < 1e-12));
         }
-        // Neighboring numbers: the threshold cannot be between them, and both sides still have one.
+        // Adjacent numbers: no threshold is between them, and both sides still have one row.
         let next = f32::from_bits(1.0f32.to_bits() + 1);
         let s = score(&*fit(&Config::default(), &[1.0, next], 1), &[1.0, next], 1);
         assert_eq!(s, [-0.5, -0.5]);
     }
 
     #[test]
-    fn nodes_that_make_no_tree_are_refused() {
+    fn invalid_trees_are_rejected() {
         let new = |nodes: &[(u32, u32, f32)]| Tree::new(nodes.to_vec(), vec![0.0; nodes.len()], 2);
         let leaf = (0, 0, 0.0);
         assert!(new(&[leaf]).is_some());

@@ -1,61 +1,63 @@
-//! KL matching: minus the smallest divergence of the posterior from a class's typical one, `-min_k KL(p || d_k) =
+//! KL matching: minus the smallest divergence of the posterior from the template of a class, `-min_k KL(p || d_k) =
 //! -min_k sum_j p_j (log p_j - log d_kj)`.
 //!
 //! The template `d_k` is the mean posterior of the training rows that are *predicted* as class k, so labels are not
-//! needed; a class that no row is predicted as has no template and is left out. The paper takes held-out rows; these
-//! are the training rows, as for every detector here.
+//! needed. A class that is predicted for no row has no template and is left out. The paper computes templates on
+//! validation rows; here they are computed on the training rows, as for every detector.
 //!
-//! Templates are averaged and kept as logarithms: a class whose posterior vanishes in every row still has a finite
-//! one, and no floor has to be chosen. Some programs compare with the template of the predicted class only, which is
-//! usually the nearest. Templates take 16 bytes for each pair of classes while they are fitted, and a row is compared
-//! with all of them.
+//! Templates are averaged and stored as logarithms: a posterior that underflows in every row still has a finite
+//! logarithm, and posteriors need not be clipped. Some programs compare with the template of the predicted class only,
+//! which is usually the nearest. Templates take 16 bytes per pair of classes during the fit, and a row is compared with
+//! all of them.
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
 
-/// It has no settings.
+/// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "kl-matching",
-        summary: "minus the divergence of the posterior from the nearest class's mean posterior",
-        reference: "Hendrycks et al.: Scaling Out-of-Distribution \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "kl-matching",
+            summary: "minus the divergence of the posterior from the nearest class's mean posterior",
+            reference: "Hendrycks et al.: Scaling Out-of-Distribution \
                     Detection for Real-World Settings, ICML 2022",
-        needs: Needs { logits: true, ..Needs::NONE },
-    };
+            needs: Needs { logits: true, ..Needs::NONE },
+        }
+    }
 
     fn fit(&self, training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
         let classes = training.rows.classes();
         Ok(Box::new(KlMatching { classes, templates: templates(&training.rows) }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let [count, classes] = store.shape("templates")?;
-        if count == 0 || classes != store.classes() {
-            return Err(store.wrong("the templates are of other classes"));
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let [count, classes] = state.shape("templates")?;
+        if count == 0 || classes != state.classes() {
+            return Err(state.invalid("the templates have the wrong number of classes"));
         }
-        let templates = store.take_f64("templates", &[count, classes])?;
-        // The logarithms of probabilities, with some room for rounding.
+        let templates = state.take_f64("templates", &[count, classes])?;
+        // Logarithms of probabilities, with a tolerance for rounding.
         if templates.iter().any(|&v| v > 1e-9) {
-            return Err(store.wrong("a template is no distribution"));
+            return Err(state.invalid("a template is not a distribution"));
         }
         Ok(Box::new(KlMatching { classes, templates }))
     }
 }
 
-/// The logarithms of the mean posteriors, one row for each class that some row is predicted as.
+/// The logarithms of the mean posteriors, one row per class that is predicted for some row.
 fn templates(rows: &Features) -> Vec<f64> {
     let classes = rows.classes();
     let mut posterior = vec![0.0; classes];
     let mut counts = vec![0usize; classes];
-    // The largest logarithm of each element first, so that the mean can be taken relative to it.
+    // First the largest logarithm of each element, so that the mean can be computed relative to it.
     let mut tops = vec![f64::NEG_INFINITY; classes * classes];
     for i in 0..rows.count {
         let k = log_posterior(rows.logit_row(i), &mut posterior);
@@ -80,7 +82,7 @@ fn templates(rows: &Features) -> Vec<f64> {
     kept
 }
 
-/// The logarithm of each posterior; returns the best class.
+/// Writes the logarithm of each posterior and returns the best class.
 fn log_posterior(logits: &[f64], out: &mut [f64]) -> usize {
     let best = argmax(logits);
     let mut others = 0.0;
@@ -97,15 +99,15 @@ fn log_posterior(logits: &[f64], out: &mut [f64]) -> usize {
 
 struct KlMatching {
     classes: usize,
-    /// Logarithms, `[with rows, classes]`.
+    /// Logarithms, `[templates, classes]`.
     templates: Vec<f64>,
 }
 
 impl Detector for KlMatching {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
-        scratch.wide.clear();
-        scratch.wide.resize(2 * self.classes, 0.0);
-        let (logs, p) = scratch.wide.split_at_mut(self.classes);
+        scratch.f64s.clear();
+        scratch.f64s.resize(2 * self.classes, 0.0);
+        let (logs, p) = scratch.f64s.split_at_mut(self.classes);
         for (i, out) in out.iter_mut().enumerate() {
             log_posterior(rows.logit_row(i), logs);
             p.iter_mut().zip(logs.iter()).for_each(|(p, &log)| *p = libm::exp(log));
@@ -116,8 +118,8 @@ impl Detector for KlMatching {
         }
     }
 
-    fn save(&self, store: &mut Store) {
-        store.put_f64("templates", &[self.templates.len() / self.classes, self.classes], &self.templates);
+    fn save(&self, state: &mut StateDict) {
+        state.put_f64("templates", &[self.templates.len() / self.classes, self.classes], &self.templates);
     }
 }
 
@@ -143,10 +145,10 @@ mod tests {
     }
 
     #[test]
-    fn by_definition() {
+    fn matches_definition() {
         let classes = 4;
         let mut s = Stream::new(1, "kl");
-        // Nobody is predicted as class 3.
+        // Class 3 is never predicted.
         let logits: Vec<f64> = (0..200 * classes).map(|i| s.normal() - if i % 4 == 3 { 20.0 } else { 0.0 }).collect();
         let p: Vec<Vec<f64>> = logits.chunks(classes).map(softmax).collect();
         let mut templates = Vec::new();
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn posteriors_that_vanish_are_finite() {
+    fn scores_are_finite_if_posteriors_underflow() {
         let detector = fit(&[1e30, -1e30, 0.0, 2000.0, 0.0, -2000.0], 3);
         let scores = score(detector.as_ref(), &[-1e30, 1e30, 1e30, 0.0, 0.0, 0.0, 2000.0, 0.0, 1.0], 3);
         assert!(scores.iter().all(|s| s.is_finite()), "{scores:?}");

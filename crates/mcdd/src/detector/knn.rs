@@ -1,24 +1,25 @@
-//! The distance to the k-th nearest training row (Sun et al., after Ramaswamy et al. for outliers in tables):
+//! Distance to the k-th nearest training row (Sun et al., after Ramaswamy et al. for outliers in tables):
 //! `confidence = -|x - x_(k)|`.
 //!
-//! Neighbors are exact. All training rows are kept unless `rows` says how many at the most: then large classes lose
-//! rows, chosen by the seed, until all fit, and those with less than their share stay whole. The paper divides deep features by their length first, which
-//! helps features whose length says more about a network's sureness than about the input. Here that is a setting, off
-//! by default: in tables, and in features trained with distances, the length is information. With it, a row of
-//! nothing but zeros stays what it is.
+//! Neighbors are exact. All training rows are kept unless `rows` limits their number. Then random rows of the large
+//! classes are dropped, and small classes stay complete.
 //!
-//! With `log` the confidence is minus the logarithm of that distance. The order is the same, but differences between
-//! near rows count as much as those between far ones, which is what an average over several networks needs. A distance of
-//! 0 has no logarithm: distances below a tenth of what is usual between training rows are taken
-//! for that, so that copies of training rows do not decide what is a usual confidence.
+//! The paper normalizes deep features first. This helps if the norm depends more on the network's certainty than on the
+//! input. Here it is a setting, off by default: in tables, and in features trained with distances, the norm is
+//! informative. A row of zeros is not normalized.
 //!
-//! The default of `k` is 5. The paper takes 50 and more, for 50,000 images and more; tables are smaller, and classes in
-//! them may have a few dozen rows.
+//! With `log` the confidence is minus the logarithm of the distance. The order is the same, but differences between near
+//! rows count as much as those between far ones, which an average over several networks needs. Distances below a tenth of
+//! the median distance between training rows are raised to that value. Otherwise 0 would have no logarithm, and
+//! duplicates of training rows would dominate the scale of the confidences.
+//!
+//! The default of `k` is 5. The paper uses 50 and more, for 50,000 images and more; tables are smaller, and their classes
+//! may have a few dozen rows.
 
 use serde::{Deserialize, Serialize};
 
-use super::neighbors::{Index, Metric, unit};
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::neighbors::{Index, Metric, normalize_rows};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::seed::Stream;
@@ -27,13 +28,13 @@ use crate::seed::Stream;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Which neighbor, 1 to 10,000; the farthest one where there are fewer rows. Default: 5.
+    /// The rank of the neighbor, 1 to 10,000; the farthest row if there are fewer. Default: 5.
     pub k: usize,
-    /// Whether rows are divided by their length first. Default: no.
+    /// Whether rows are divided by their norm first. Default: no.
     pub normalize: bool,
     /// Whether the confidence is minus the logarithm of the distance. Default: no.
     pub log: bool,
-    /// Training rows kept at the most, 1 or more. Default: all.
+    /// The largest number of training rows to keep, 1 or more. Default: all.
     pub rows: Option<usize>,
 }
 
@@ -43,13 +44,15 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "knn",
-        summary: "distance to the k-th nearest training row",
-        reference: "Sun, Ming, Zhu, Li: Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022",
-        needs: Needs { features: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "knn",
+            summary: "minus the distance to the k-th nearest training row",
+            reference: "Sun, Ming, Zhu, Li: Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022",
+            needs: Needs { features: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         if self.rows == Some(0) {
@@ -61,73 +64,74 @@ impl Method for Config {
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
         let kept: Vec<f32> = match self.rows {
-            Some(most) if most < rows.count => {
-                coreset(training, most).into_iter().flat_map(|i| rows.feature_row(i)).copied().collect()
+            Some(limit) if limit < rows.count => {
+                balanced_subset(training, limit).into_iter().flat_map(|i| rows.feature_row(i)).copied().collect()
             }
             _ => rows.features.to_vec(),
         };
-        let features = if self.normalize { unit(&kept, rows.width()) } else { kept };
+        let features = if self.normalize { normalize_rows(&kept, rows.width()) } else { kept };
         let index = Index::new(Metric::Distance, features, rows.width(), self.k, pool);
-        let floor = if self.log { floor(&index, self.k) } else { 0.0 };
+        let floor = if self.log { smallest_distance(&index, self.k) } else { 0.0 };
         Ok(Box::new(Knn { config: self.clone(), index, floor }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let floor = if self.log { store.take_f64("floor", &[1])?[0] } else { 0.0 };
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let floor = if self.log { state.take_f64("floor", &[1])?[0] } else { 0.0 };
         if self.log && !(floor > 0.0 && floor.is_finite()) {
-            return Err(store.wrong("its least distance is no number above 0"));
+            return Err(state.invalid("the smallest distance is not a positive number"));
         }
-        Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, store, "rows", self.k)?, floor }))
+        Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, state, "rows", self.k)?, floor }))
     }
 }
 
-/// `most` of the training rows, in their order: no class keeps more than another that has lost rows, but for one.
-fn coreset(training: &Training, most: usize) -> Vec<usize> {
+/// `limit` of the training rows, in their order. Only the largest classes lose rows, and these end up equally large up to
+/// one row.
+fn balanced_subset(training: &Training, limit: usize) -> Vec<usize> {
     let mut classes = vec![Vec::new(); training.classes.max(1)];
     for row in 0..training.rows.count {
         classes[training.labels.map_or(0, |l| l[row] as usize)].push(row);
     }
-    // The smallest first: what they leave of their share goes to the larger ones.
+    // The smallest class first: what it does not use of its quota goes to the larger ones.
     classes.sort_by_key(|rows| (rows.len(), rows.first().copied()));
-    let (mut left, mut kept) = (most, Vec::with_capacity(most));
+    let (mut left, mut kept) = (limit, Vec::with_capacity(limit));
     let count = classes.len();
     for (i, rows) in classes.iter_mut().enumerate() {
-        let share = rows.len().min(left / (count - i));
-        if share < rows.len() {
+        let quota = rows.len().min(left / (count - i));
+        if quota < rows.len() {
             Stream::new(training.seed, &format!("knn/rows/{i}")).shuffle(rows);
         }
-        kept.extend_from_slice(&rows[..share]);
-        left -= share;
+        kept.extend_from_slice(&rows[..quota]);
+        left -= quota;
     }
     kept.sort_unstable();
     kept
 }
 
-/// A tenth of the usual distance of a training row to its neighbors; 1e-6 where all are the same.
-fn floor(index: &Index, k: usize) -> f64 {
+/// A tenth of the median distance of training rows to their k-th neighbor; 1e-6 if all rows are equal.
+fn smallest_distance(index: &Index, k: usize) -> f64 {
     let (rows, width) = (index.count(), index.width());
-    let mut usual = Vec::new();
+    let mut distances = Vec::new();
     for row in (0..rows).step_by(rows.div_ceil(SAMPLE)) {
         index.nearest(&index.rows()[row * width..(row + 1) * width], k, Some(row), |_, found| {
-            usual.extend(found.last().map(|n| libm::sqrt(n.value)).filter(|&d| d > 0.0));
+            distances.extend(found.last().map(|n| libm::sqrt(n.value)).filter(|&d| d > 0.0));
         });
     }
-    usual.sort_by(f64::total_cmp);
-    usual.get(usual.len() / 2).map_or(1e-6, |d| 0.1 * d)
+    distances.sort_by(f64::total_cmp);
+    distances.get(distances.len() / 2).map_or(1e-6, |d| 0.1 * d)
 }
 
-/// Training rows that are asked for what is usual.
+/// Training rows that the median distance is computed from.
 const SAMPLE: usize = 500;
 
-/// The range of every `k`.
-pub fn check_k(k: usize) -> Result<()> {
-    if (1..=10_000).contains(&k) { Ok(()) } else { Err(out_of_range("k", k, "between 1 and 10,000")) }
+/// Checks the range of a number of neighbors.
+pub(super) fn check_k(k: usize) -> Result<()> {
+    if (1..=10_000).contains(&k) { Ok(()) } else { Err(out_of_range("k", k, "from 1 to 10,000")) }
 }
 
 struct Knn {
     config: Config,
     index: Index,
-    /// With `log`, the least distance.
+    /// With `log`, the smallest distance.
     floor: f64,
 }
 
@@ -135,7 +139,7 @@ impl Detector for Knn {
     fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
         let normalized;
         let queries = if self.config.normalize {
-            normalized = unit(rows.features, self.index.width());
+            normalized = normalize_rows(rows.features, self.index.width());
             &normalized
         } else {
             rows.features
@@ -146,10 +150,10 @@ impl Detector for Knn {
         });
     }
 
-    fn save(&self, store: &mut Store) {
-        self.index.save(store, "rows");
+    fn save(&self, state: &mut StateDict) {
+        self.index.save(state, "rows");
         if self.config.log {
-            store.put_f64("floor", &[1], &[self.floor]);
+            state.put_f64("floor", &[1], &[self.floor]);
         }
     }
 }
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn by_definition() {
+    fn matches_definition() {
         let width = 7;
         let (train, test) = (rows(400, width, "train"), rows(250, width, "test"));
         for normalize in [false, true] {
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn small_classes_stay_whole_when_rows_are_left_out() {
+    fn small_classes_stay_complete() {
         // Three classes of 10, 100 and 1000 rows.
         let labels: Vec<u32> = (0..1110).map(|i| if i < 10 { 0 } else { 1 + u32::from(i >= 110) }).collect();
         let features = rows(1110, 2, "coreset");
@@ -207,27 +211,27 @@ mod tests {
             classes: 3,
             ..Training::default()
         };
-        let sizes = |most: usize| {
-            let kept = coreset(&training, most);
-            assert!(kept.len() == most && kept.is_sorted_by(|a, b| a < b));
+        let sizes = |limit: usize| {
+            let kept = balanced_subset(&training, limit);
+            assert!(kept.len() == limit && kept.is_sorted_by(|a, b| a < b));
             [0, 1, 2].map(|c| kept.iter().filter(|&&r| labels[r] == c).count())
         };
         assert_eq!(sizes(300), [10, 100, 190]);
         assert_eq!(sizes(101), [10, 45, 46]);
         assert_eq!(sizes(2), [0, 1, 1]);
-        let blind = Training { labels: None, classes: 0, ..training };
-        assert_eq!(coreset(&blind, 50).len(), 50);
-        assert_ne!(coreset(&blind, 50), coreset(&Training { seed: 1, ..blind }, 50));
-        // What is kept is its own nearest neighbor.
+        let unlabeled = Training { labels: None, classes: 0, ..training };
+        assert_eq!(balanced_subset(&unlabeled, 50).len(), 50);
+        assert_ne!(balanced_subset(&unlabeled, 50), balanced_subset(&Training { seed: 1, ..unlabeled }, 50));
+        // A kept row is its own nearest neighbor.
         let pool = Pool::new(1);
-        let fitted = Fitted::new(&DetectorConfig::parse("knn:k=1:rows=50").unwrap(), &blind, &pool).unwrap();
-        let scores = fitted.score(&blind.rows, &pool).unwrap();
-        assert!(coreset(&blind, 50).iter().all(|&r| scores[r] == 0.0));
+        let fitted = Fitted::new(&DetectorConfig::parse("knn:k=1:rows=50").unwrap(), &unlabeled, &pool).unwrap();
+        let scores = fitted.score(&unlabeled.rows, &pool).unwrap();
+        assert!(balanced_subset(&unlabeled, 50).iter().all(|&r| scores[r] == 0.0));
         assert_eq!(scores.iter().filter(|&&s| s == 0.0).count(), 50);
     }
 
     #[test]
-    fn a_logarithm_keeps_the_order_and_has_a_floor() {
+    fn logarithm_keeps_the_order_and_has_a_floor() {
         let (train, test) = (rows(300, 4, "train"), rows(100, 4, "test"));
         let (plain, log) = (score("knn:k=1", &train, &test, 4), score("knn:k=1:log=true", &train, &test, 4));
         let near = score("knn:k=1:log=true", &train, &train, 4);
@@ -235,17 +239,23 @@ mod tests {
         for (p, l) in plain.iter().zip(&log) {
             assert!((l + (-p).ln()).abs() < 1e-12 || *l == near[0]);
         }
-        // Features that are there: as near as can be told, and finite.
+        // Training rows have the highest score, which is finite.
         assert!(near.iter().all(|s| s.is_finite() && *s == near[0] && log.iter().all(|l| l <= s)));
         let same = score("knn:k=1:log=true", &[1.0; 40], &[1.0, 1.0, 2.0, 2.0], 2);
         assert!(same.iter().all(|s| s.is_finite()) && same[0] > same[1]);
     }
 
     #[test]
-    fn k_has_a_range() {
-        for wrong in
-            ["knn:k=0", "knn:rows=0", "knn:k=10001", "lof:k=0", "nnguide:k=0", "nnguide:share=0", "nnguide:share=1.1"]
-        {
+    fn setting_ranges() {
+        for wrong in [
+            "knn:k=0",
+            "knn:rows=0",
+            "knn:k=10001",
+            "lof:k=0",
+            "nnguide:k=0",
+            "nnguide:fraction=0",
+            "nnguide:fraction=1.1",
+        ] {
             assert!(DetectorConfig::parse(wrong).is_err(), "{wrong}");
         }
         assert!(DetectorConfig::parse("knn:k=10000").is_ok());

@@ -1,9 +1,9 @@
-//! The linear layer between features and logits, for the detectors that work with its weights.
+//! The linear layer between features and logits, for detectors that use its weights.
 //!
-//! Where it was not given, it is found from the features and logits of the training rows: the minimum-norm
-//! least-squares solution with an intercept. Both are centerd, the normal equations are summed and solved in f64 by
-//! the eigenvectors of the features' scatter, and directions in which the features do not vary (dead columns, copies,
-//! fewer rows than features) get no weight. Whether the logits really are linear in the features is then checked.
+//! If it is not given, it is estimated from the features and logits of the training rows: the minimum-norm least-squares
+//! solution with an intercept. Both are centered, and the normal equations are solved in f64 by the eigenvectors of the
+//! features' scatter. Directions in which the features do not vary (dead columns, duplicates, fewer rows than features)
+//! get no weight. It is an error if the logits are not a linear function of the features.
 
 use super::Training;
 use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
@@ -12,53 +12,55 @@ use crate::compute::simd;
 use crate::error::{Error, Result};
 use crate::stats::{Eigen, moments};
 
-/// Eigenvalues below this part of the largest are rounding: the features are f32, so a column that is a combination of
-/// others is one up to 1e-7, squared.
-const RANK: f64 = 1e-11;
-/// The largest root mean square error, relative to that of the centerd logits, of a layer that explains them.
-const MISFIT: f64 = 1e-3;
-/// How far f32 rounds, relative to the largest value.
+/// Eigenvalues below this fraction of the largest are rounding errors: the features are f32, so a column that is a
+/// combination of others is one up to 1e-7, squared.
+const RANK_TOLERANCE: f64 = 1e-11;
+/// The largest root mean square error of a layer, relative to that of the centered logits.
+const MAX_ERROR: f64 = 1e-3;
+/// The rounding error of f32, relative to the largest value.
 const ROUNDING: f64 = 1e-7;
-/// Weights beyond this are taken for it, so that products with features stay finite in f32.
-const HEAVY: f32 = 1e15;
-/// Features that are summed up at a time.
+/// The largest absolute weight. Larger ones are clamped, so that products with features stay finite in f32.
+const MAX_WEIGHT: f32 = 1e15;
+/// Rows that are summed at a time.
 const BLOCK: usize = 512;
 
-/// The layer, `logits = features weight^T + bias`.
+/// The layer `logits = features weight^T + bias`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LastLayer {
-    /// Features.
-    pub width: usize,
+pub(super) struct LinearLayer {
+    /// The number of features.
+    pub(super) width: usize,
     /// `[classes, width]`.
-    pub weight: Vec<f32>,
+    pub(super) weight: Vec<f32>,
     /// `[classes]`.
-    pub bias: Vec<f64>,
+    pub(super) bias: Vec<f64>,
 }
 
-impl LastLayer {
-    /// The layer that was given, or the one that the training rows show.
+impl LinearLayer {
+    /// The given layer, or the one estimated from the training rows.
     ///
     /// # Errors
-    /// If there are several layers of features, the given layer does not fit them, or the logits are not a linear
-    /// function of the features.
-    pub fn of(training: &Training, pool: &Pool) -> Result<LastLayer> {
+    /// If the features are of several layers, the given layer has another shape, or the logits are not a linear function
+    /// of the features.
+    pub(super) fn of(training: &Training, pool: &Pool) -> Result<LinearLayer> {
         if training.parts.len() > 1 {
             return Err(Error::setting("the features are of several layers, and this detector takes one")
-                .hint("give the features of the layer right before the logits alone"));
+                .hint("give the features of the layer right before the logits only"));
         }
         let (width, classes) = (training.rows.width(), training.rows.classes());
-        let Some(given) = training.last_layer else { return LastLayer::recover(training, pool) };
+        let Some(given) = training.last_layer else { return LinearLayer::estimate(training, pool) };
         if given.weight.len() != width * classes || given.bias.len() != classes {
-            return Err(Error::data(format!("the last layer is not one from {width} features to {classes} classes")));
+            return Err(Error::data(format!(
+                "the last layer must have {classes} x {width} weights and {classes} biases"
+            )));
         }
         if given.weight.iter().chain(given.bias).any(|v| !v.is_finite()) {
             return Err(Error::data("a weight of the last layer is not a finite number"));
         }
-        let weight = given.weight.iter().map(|v| v.clamp(-HEAVY, HEAVY)).collect();
-        Ok(LastLayer { width, weight, bias: given.bias.iter().map(|&v| f64::from(v)).collect() })
+        let weight = given.weight.iter().map(|v| v.clamp(-MAX_WEIGHT, MAX_WEIGHT)).collect();
+        Ok(LinearLayer { width, weight, bias: given.bias.iter().map(|&v| f64::from(v)).collect() })
     }
 
-    fn recover(training: &Training, pool: &Pool) -> Result<LastLayer> {
+    fn estimate(training: &Training, pool: &Pool) -> Result<LinearLayer> {
         let rows = &training.rows;
         let (width, classes) = (rows.width(), rows.classes());
         let mut means = moments::mean(rows.features, width);
@@ -69,7 +71,7 @@ impl LastLayer {
         means.extend(&logit_means);
         let Normal { scatter, cross, squares } = Normal::of(training, &means, pool);
         let eigen = Eigen::of(&scatter, width);
-        let rank = eigen.rank(RANK);
+        let rank = eigen.rank(RANK_TOLERANCE);
         let mut solution = vec![0.0; classes * width];
         let mut explained = 0.0;
         let mut along = vec![0.0; classes];
@@ -83,58 +85,58 @@ impl LastLayer {
                 weight.iter_mut().zip(eigen.vector(i)).for_each(|(w, v)| *w += a / value * v);
             }
         }
-        // What is left of the sum of squares is the error's. Logits may have been f32: their rounding is no error.
+        // The rest of the sum of squares is the error. The logits may have been f32, whose rounding is not an error.
         let rounding = ROUNDING * rows.logits.iter().fold(0.0f64, |m, v| m.max(v.abs()));
         let missed = squares - explained - rows.logits.len() as f64 * rounding * rounding;
-        if missed > MISFIT * MISFIT * squares {
+        if missed > MAX_ERROR * MAX_ERROR * squares {
             return Err(Error::data(format!(
                 "the logits are not a linear function of the features: the best one is off by {:.2} %",
                 100.0 * libm::sqrt(missed / squares)
             ))
-            .hint("give the features of the layer right before the logits, or a model trained with --method softmax"));
+            .hint("give the features of the layer right before the logits, or train a model with `method` softmax"));
         }
-        let heavy = f64::from(HEAVY);
+        let heavy = f64::from(MAX_WEIGHT);
         let weight: Vec<f32> = solution.iter().map(|v| v.clamp(-heavy, heavy) as f32).collect();
-        // With the weights as they are kept, so that the mean of the logits is exact.
+        // With the rounded weights, so that the mean of the logits is exact.
         let through =
             weight.chunks_exact(width).map(|w| w.iter().zip(&means).map(|(&w, m)| f64::from(w) * m).sum::<f64>());
         let bias = logit_means.iter().zip(through).map(|(l, t)| l - t).collect();
-        Ok(LastLayer { width, weight, bias })
+        Ok(LinearLayer { width, weight, bias })
     }
 
-    /// Classes.
-    pub fn classes(&self) -> usize {
+    /// The number of classes.
+    pub(super) fn classes(&self) -> usize {
         self.bias.len()
     }
 
     /// The weights of a class.
-    pub fn class(&self, k: usize) -> &[f32] {
+    pub(super) fn class(&self, k: usize) -> &[f32] {
         &self.weight[k * self.width..(k + 1) * self.width]
     }
 
-    /// Whether weights and biases are of a size that keeps logits finite; those from training are.
-    pub fn is_sane(&self) -> bool {
-        self.weight.iter().all(|v| v.abs() <= HEAVY) && self.bias.iter().all(|v| v.abs() <= 1e100)
+    /// Whether weights and biases are small enough for finite logits; those of a fit are.
+    pub(super) fn is_in_range(&self) -> bool {
+        self.weight.iter().all(|v| v.abs() <= MAX_WEIGHT) && self.bias.iter().all(|v| v.abs() <= 1e100)
     }
 
-    /// The layer made ready for [`Packed::logits`].
-    pub fn pack(&self) -> Packed {
+    /// Packs the layer for [`Packed::logits`].
+    pub(super) fn pack(&self) -> Packed {
         let mut lines = vec![ZERO; Panels::lines(self.width, self.classes())];
         pack_transposed(&mut lines, &self.weight, self.width, self.classes(), 0);
         Packed { lines, width: self.width, bias: self.bias.clone() }
     }
 }
 
-/// A layer in the form that products read.
-pub struct Packed {
+/// A layer packed for matrix products.
+pub(super) struct Packed {
     lines: Vec<Line>,
     width: usize,
     bias: Vec<f64>,
 }
 
 impl Packed {
-    /// The logits of some rows of features, `[count, classes]`.
-    pub fn logits(&self, features: &[f32], products: &mut Vec<f32>, out: &mut Vec<f64>) {
+    /// Computes the logits of rows of features, `[count, classes]`.
+    pub(super) fn logits(&self, features: &[f32], products: &mut Vec<f32>, out: &mut Vec<f64>) {
         let classes = self.bias.len();
         products.clear();
         products.resize(features.len() / self.width * classes, 0.0);
@@ -146,19 +148,19 @@ impl Packed {
     }
 }
 
-/// The sums of the normal equations, of centerd features and logits.
+/// The normal equations of centered features and logits.
 struct Normal {
     /// `X^T X`, `[width, width]`.
     scatter: Vec<f64>,
     /// `X^T L`, `[width, classes]`.
     cross: Vec<f64>,
-    /// The sum of all squared logits.
+    /// The sum of the squared centered logits.
     squares: f64,
 }
 
 impl Normal {
-    /// `means` are those of the features, then of the logits. Every element is one sum over blocks of rows in their
-    /// order, whatever the number of threads.
+    /// `means` are those of the features, followed by those of the logits. Every element is one sum over blocks of rows in
+    /// their order, for any number of threads.
     fn of(training: &Training, means: &[f64], pool: &Pool) -> Normal {
         let rows = &training.rows;
         let (width, classes) = (rows.width(), rows.classes());
@@ -170,7 +172,7 @@ impl Normal {
             let count = BLOCK.min(rows.count - from);
             pool.split(chunks(&mut columns, BLOCK), |c, column| {
                 for (r, v) in column.iter_mut().enumerate() {
-                    // A short block is filled up with zeros, which add nothing.
+                    // A short block is padded with zeros.
                     *v = if r >= count {
                         0.0
                     } else if c < width {
@@ -190,7 +192,7 @@ impl Normal {
             Normal { scatter: vec![0.0; width * width], cross: Vec::with_capacity(width * classes), squares };
         for i in 0..width {
             for j in 0..width {
-                // The products of two columns are summed once, for the lower of the two.
+                // Only the upper triangle was summed.
                 normal.scatter[i * width + j] = sums[i.min(j) * all + i.max(j)];
             }
             normal.cross.extend(&sums[i * all + width..(i + 1) * all]);
@@ -199,7 +201,7 @@ impl Normal {
     }
 }
 
-/// Adds the product of one column with each of many, which follow each other, to `out`.
+/// Adds the inner product of one column with each of many contiguous columns to `out`.
 struct Dots<'a> {
     one: &'a [f64],
     many: &'a [f64],
@@ -229,7 +231,7 @@ pub(super) mod tests {
     use crate::error::Kind;
     use crate::seed::Stream;
 
-    /// Features after a ReLU and what a linear layer makes of them.
+    /// Features after a ReLU, and their logits under a linear layer.
     pub struct Example {
         pub count: usize,
         pub width: usize,
@@ -248,12 +250,12 @@ pub(super) mod tests {
             let mut s = Stream::new(seed, "features");
             let features: Vec<f32> = (0..count * width).map(|_| (0.5 + s.normal()).max(0.0) as f32).collect();
             let mut example = Example { count, width, classes, features, weight, bias, logits: Vec::new() };
-            example.relabel();
+            example.update_logits();
             example
         }
 
-        /// Computes the logits anew.
-        pub fn relabel(&mut self) {
+        /// Recomputes the logits.
+        pub fn update_logits(&mut self) {
             self.logits = naive(&self.features, &self.weight, &self.bias, self.width);
         }
 
@@ -261,7 +263,7 @@ pub(super) mod tests {
             Features { count: self.count, features: &self.features, logits: &self.logits }
         }
 
-        /// With the layer, or to be found.
+        /// With the layer, or without so that it is estimated.
         pub fn training(&self, given: bool) -> Training<'_> {
             let layer = detector::LastLayer { weight: &self.weight, bias: &self.bias };
             let last_layer = given.then_some(layer);
@@ -276,7 +278,7 @@ pub(super) mod tests {
         rows.flat_map(|x| weight.chunks(width).zip(bias).map(move |(w, &b)| dot(x, w) + f64::from(b))).collect()
     }
 
-    fn logits(layer: &LastLayer, features: &[f32]) -> Vec<f64> {
+    fn logits(layer: &LinearLayer, features: &[f32]) -> Vec<f64> {
         let mut out = Vec::new();
         layer.pack().logits(features, &mut Vec::new(), &mut out);
         out
@@ -290,12 +292,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn with_full_rank_it_is_the_layer() {
+    fn full_rank_gives_the_layer() {
         for (count, width, classes) in [(40, 1, 2), (700, 12, 5), (2000, 30, 40)] {
             let e = Example::new(count, width, classes, 1);
-            let found = LastLayer::of(&e.training(false), &Pool::new(1)).unwrap();
-            assert_eq!(found, LastLayer::of(&e.training(false), &Pool::new(3)).unwrap());
-            let given = LastLayer::of(&e.training(true), &Pool::new(1)).unwrap();
+            let found = LinearLayer::of(&e.training(false), &Pool::new(1)).unwrap();
+            assert_eq!(found, LinearLayer::of(&e.training(false), &Pool::new(3)).unwrap());
+            let given = LinearLayer::of(&e.training(true), &Pool::new(1)).unwrap();
             assert_eq!(given.weight, e.weight);
             for (a, b) in found.weight.iter().zip(&given.weight) {
                 assert!((a - b).abs() < 1e-6 * (1.0 + b.abs()), "{a} {b}");
@@ -307,71 +309,71 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn without_full_rank_it_gives_the_same_logits() {
+    fn low_rank_gives_the_same_logits() {
         let mut e = Example::new(500, 10, 3, 1);
         for row in e.features.chunks_mut(10) {
             (row[2], row[5]) = (0.0, 3.5);
             row[7] = row[1] + row[3];
             row[8] = row[0];
         }
-        e.relabel();
-        let found = LastLayer::of(&e.training(false), &Pool::new(1)).unwrap();
+        e.update_logits();
+        let found = LinearLayer::of(&e.training(false), &Pool::new(1)).unwrap();
         close(&logits(&found, &e.features), &e.logits, 1e-5);
         for k in 0..3 {
-            // Columns that never change get no weight, copies share theirs.
+            // Constant columns get no weight, and duplicate columns get the same.
             let w = found.class(k);
             assert!(w[2].abs() < 1e-6 && w[5].abs() < 1e-6 && (w[0] - w[8]).abs() < 1e-5, "{w:?}");
         }
-        // Fewer rows than features; one row; rows that are all equal.
+        // Fewer rows than features; one row; all rows equal.
         for count in [5, 1] {
             let e = Example::new(count, 10, 3, 2);
-            let found = LastLayer::of(&e.training(false), &Pool::new(1)).unwrap();
+            let found = LinearLayer::of(&e.training(false), &Pool::new(1)).unwrap();
             close(&logits(&found, &e.features), &e.logits, 1e-4);
         }
         let mut same = Example::new(20, 4, 3, 1);
         same.features.fill(1e15);
-        same.relabel();
-        let found = LastLayer::of(&same.training(false), &Pool::new(1)).unwrap();
+        same.update_logits();
+        let found = LinearLayer::of(&same.training(false), &Pool::new(1)).unwrap();
         assert!(logits(&found, &same.features).iter().all(|v| v.is_finite()));
     }
 
     #[test]
-    fn what_is_not_linear_is_refused() {
+    fn nonlinear_logits_are_rejected() {
         let mut e = Example::new(300, 6, 3, 1);
         e.logits.iter_mut().for_each(|v| *v = v.abs());
-        let error = LastLayer::of(&e.training(false), &Pool::new(1)).unwrap_err();
+        let error = LinearLayer::of(&e.training(false), &Pool::new(1)).unwrap_err();
         assert_eq!(error.kind(), Kind::Data);
         assert!(error.to_string().contains("not a linear function"), "{error}");
         assert!(error.hint_text().unwrap().contains("right before the logits"));
-        // Constants have no spread to be off by, however they round.
+        // Constant logits have no variance to explain, up to rounding.
         let mut e = Example::new(300, 6, 3, 1);
         e.logits.iter_mut().for_each(|v| *v = 0.1);
-        let found = LastLayer::of(&e.training(false), &Pool::new(1)).unwrap();
+        let found = LinearLayer::of(&e.training(false), &Pool::new(1)).unwrap();
         close(&logits(&found, &e.features), &e.logits, 1e-6);
         e.features.fill(0.1);
         e.logits.iter_mut().enumerate().for_each(|(i, v)| *v = 0.1 * (i % 3) as f64);
-        let found = LastLayer::of(&e.training(false), &Pool::new(1)).unwrap();
+        let found = LinearLayer::of(&e.training(false), &Pool::new(1)).unwrap();
         close(&logits(&found, &e.features), &e.logits, 1e-6);
-        // A little noise is none of its business, as from logits that were rounded in a file.
+        // Small noise is accepted, as in logits that were rounded in a file.
         let mut e = Example::new(300, 6, 3, 1);
         e.logits.iter_mut().for_each(|v| *v = (1e3 * *v).round() / 1e3);
-        assert!(LastLayer::of(&e.training(false), &Pool::new(1)).is_ok());
+        assert!(LinearLayer::of(&e.training(false), &Pool::new(1)).is_ok());
     }
 
     #[test]
-    fn what_is_given_is_checked() {
+    fn given_layer_is_checked() {
         let e = Example::new(30, 4, 3, 1);
         let pool = Pool::new(1);
         let with = |weight: &[f32], bias: &[f32]| {
             let last_layer = Some(detector::LastLayer { weight, bias });
-            LastLayer::of(&Training { last_layer, ..e.training(false) }, &pool)
+            LinearLayer::of(&Training { last_layer, ..e.training(false) }, &pool)
         };
         assert!(with(&e.weight, &e.bias).is_ok());
         assert!(with(&e.weight[1..], &e.bias).is_err());
         assert!(with(&e.weight, &e.bias[1..]).is_err());
         assert!(with(&[f32::NAN; 12], &e.bias).is_err());
         assert!(with(&[f32::MAX; 12], &e.bias).is_ok());
-        assert!(LastLayer::of(&Training { parts: &[1, 3], ..e.training(true) }, &pool).is_err());
-        assert!(LastLayer::of(&Training { parts: &[4], ..e.training(true) }, &pool).is_ok());
+        assert!(LinearLayer::of(&Training { parts: &[1, 3], ..e.training(true) }, &pool).is_err());
+        assert!(LinearLayer::of(&Training { parts: &[4], ..e.training(true) }, &pool).is_ok());
     }
 }

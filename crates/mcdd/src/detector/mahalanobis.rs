@@ -4,43 +4,48 @@
 //! the scatter of the rows around the means of their classes, divided by the number of rows. It classifies by
 //! `-M_k / 2`, the posterior of Gaussians with equal priors.
 //!
-//! S is not shrunk. Where it is singular it is not inverted by a pseudo-inverse, which is blind to all directions in
-//! which the training rows never vary: [`crate::stats::whitening`] says what is done instead. This is the distance on
-//! the features as they are; several layers and input perturbation, which the paper has too, are in
-//! `mahalanobis-ensemble`.
+//! S is not shrunk. If it is singular, no pseudo-inverse is used, as it ignores all directions in which the training rows
+//! do not vary; see `stats/whitening.rs`. The features are used as they are. The paper's several layers and input
+//! perturbation are in `mahalanobis-ensemble`.
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
 use crate::stats::gaussians::{Covariance, Gaussians, Labeled, nearest};
 use crate::stats::whitening::Whitening;
 
-/// It has no settings.
+/// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "mahalanobis",
-        summary: "minus the Mahalanobis distance to the nearest class, one covariance for all",
-        reference: "Lee, Lee, Lee, Shin: A Simple Unified Framework for Detecting Out-of-Distribution Samples and \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "mahalanobis",
+            summary: "minus the Mahalanobis distance to the nearest class, with one covariance for all classes",
+            reference: "Lee, Lee, Lee, Shin: A Simple Unified Framework for Detecting Out-of-Distribution Samples and \
                     Adversarial Attacks, NeurIPS 2018",
-        needs: Needs { features: true, labels: true, ..Needs::NONE },
-    };
+            needs: Needs { features: true, labels: true, ..Needs::NONE },
+        }
+    }
+
+    fn max_width(&self) -> usize {
+        MAX_SQUARE_WIDTH
+    }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Mahalanobis(Gaussians::fit(&labeled(training), Covariance::Tied, Some(0.0), pool))))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Box::new(Mahalanobis(take(store, "", Covariance::Tied, store.width())?)))
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(Mahalanobis(load_gaussians(state, "", Covariance::Tied, state.width())?)))
     }
 }
 
-/// The rows of a training with their labels.
+/// The training rows with their labels.
 pub(super) fn labeled<'a>(training: &Training<'a>) -> Labeled<'a> {
     Labeled {
         x: training.rows.features,
@@ -50,51 +55,55 @@ pub(super) fn labeled<'a>(training: &Training<'a>) -> Labeled<'a> {
     }
 }
 
-/// Keeps Gaussians under names that begin with `prefix`.
-pub(super) fn put(store: &mut Store, prefix: &str, gaussians: &Gaussians) {
+/// Stores Gaussians under names that begin with `prefix`.
+pub(super) fn save_gaussians(state: &mut StateDict, prefix: &str, gaussians: &Gaussians) {
     let name = |name: &str| format!("{prefix}{name}");
     let (classes, width, each) = (gaussians.classes(), gaussians.width(), gaussians.whitenings().len());
-    store.put_f64(&name("means"), &[classes, width], gaussians.means());
-    store.put_f64(&name("counts"), &[classes], gaussians.counts());
+    state.put_f64(&name("means"), &[classes, width], gaussians.means());
+    state.put_f64(&name("counts"), &[classes], gaussians.counts());
     let collect = |f: fn(&Whitening) -> &[f64]| -> Vec<f64> {
         gaussians.whitenings().iter().flat_map(|w| f(w).iter().copied()).collect()
     };
-    store.put_f64(&name("scale"), &[each, width], &collect(Whitening::scale));
+    state.put_f64(&name("scale"), &[each, width], &collect(Whitening::scale));
     let log_dets: Vec<f64> = gaussians.whitenings().iter().map(Whitening::log_det).collect();
-    store.put_f64(&name("log-det"), &[each], &log_dets);
+    state.put_f64(&name("log-det"), &[each], &log_dets);
     if gaussians.covariance() != Covariance::Diagonal {
         let matrices: Vec<f32> = gaussians.whitenings().iter().flat_map(|w| w.matrix().iter().copied()).collect();
-        store.put_f32(&name("whitening"), &[each, width, width], &matrices);
+        state.put_f32(&name("whitening"), &[each, width, width], &matrices);
     }
 }
 
-/// Takes them back.
-/// Refuses covariances of their own for so many classes that they would not fit into memory.
-pub(super) fn affordable(classes: usize, width: usize) -> Result<()> {
+/// Returns an error if one full covariance per class would take more than 8 GB.
+pub(super) fn check_covariance_memory(classes: usize, width: usize) -> Result<()> {
     let bytes = (classes as f64) * (width as f64) * (width as f64) * 12.0;
     if bytes > 8e9 {
         return Err(Error::data(format!("{classes} covariances of {width} features would take {:.0} GB", bytes / 1e9))
-            .hint("give covariance=tied or covariance=diagonal"));
+            .hint("use covariance=tied or covariance=diagonal"));
     }
     Ok(())
 }
 
-/// Takes back what [`put`] has stored, for rows of a wanted width.
-pub(super) fn take(store: &mut Store, prefix: &str, covariance: Covariance, wanted: usize) -> Result<Gaussians> {
+/// Loads what [`save_gaussians`] has stored, for rows with `expected` features.
+pub(super) fn load_gaussians(
+    state: &mut StateDict,
+    prefix: &str,
+    covariance: Covariance,
+    expected: usize,
+) -> Result<Gaussians> {
     let name = |name: &str| format!("{prefix}{name}");
-    let [classes, width] = store.shape::<2>(&name("means"))?;
-    let nonsense = "its Gaussians do not fit together";
-    if classes == 0 || width == 0 || width != wanted {
-        return Err(store.wrong(nonsense));
+    let [classes, width] = state.shape::<2>(&name("means"))?;
+    let mismatch = "the shapes of the Gaussians do not match";
+    if classes == 0 || width == 0 || width != expected {
+        return Err(state.invalid(mismatch));
     }
     let each = if covariance == Covariance::Tied { 1 } else { classes };
-    let means = store.take_f64(&name("means"), &[classes, width])?;
-    let counts = store.take_f64(&name("counts"), &[classes])?;
-    let scale = store.take_f64(&name("scale"), &[each, width])?;
-    let log_dets = store.take_f64(&name("log-det"), &[each])?;
+    let means = state.take_f64(&name("means"), &[classes, width])?;
+    let counts = state.take_f64(&name("counts"), &[classes])?;
+    let scale = state.take_f64(&name("scale"), &[each, width])?;
+    let log_dets = state.take_f64(&name("log-det"), &[each])?;
     let matrices = match covariance {
         Covariance::Diagonal => Vec::new(),
-        _ => store.take_f32(&name("whitening"), &[each, width, width])?,
+        _ => state.take_f32(&name("whitening"), &[each, width, width])?,
     };
     let square = matrices.len() / each;
     let whitening = |k: usize| {
@@ -106,22 +115,22 @@ pub(super) fn take(store: &mut Store, prefix: &str, covariance: Covariance, want
         .map(whitening)
         .collect::<Option<Vec<_>>>()
         .and_then(|whitenings| Gaussians::from_parts(covariance, means, counts, whitenings))
-        .ok_or_else(|| store.wrong(nonsense))
+        .ok_or_else(|| state.invalid(mismatch))
 }
 
-/// Minus the distance to the nearest class, for each row.
+/// Minus the distance to the nearest class for each row.
 pub(super) fn score(gaussians: &Gaussians, features: &[f32], out: &mut [f64], scratch: &mut DetectorBuffers) {
     let classes = gaussians.classes();
-    scratch.wide.resize(out.len() * classes, 0.0);
-    gaussians.distances(features, &mut scratch.wide, &mut scratch.floats);
-    for (o, distances) in out.iter_mut().zip(scratch.wide.chunks_exact(classes)) {
+    scratch.f64s.resize(out.len() * classes, 0.0);
+    gaussians.distances(features, &mut scratch.f64s, &mut scratch.f32s);
+    for (o, distances) in out.iter_mut().zip(scratch.f64s.chunks_exact(classes)) {
         *o = -nearest(distances);
     }
 }
 
-/// The logits that belong to it.
+/// `-M_k / 2` for each row and class.
 pub(super) fn logits(gaussians: &Gaussians, features: &[f32], out: &mut [f64], scratch: &mut DetectorBuffers) {
-    gaussians.distances(features, out, &mut scratch.floats);
+    gaussians.distances(features, out, &mut scratch.f32s);
     out.iter_mut().for_each(|o| *o *= -0.5);
 }
 
@@ -132,8 +141,8 @@ impl Detector for Mahalanobis {
         score(&self.0, rows.features, out, scratch);
     }
 
-    fn save(&self, store: &mut Store) {
-        put(store, "", &self.0);
+    fn save(&self, state: &mut StateDict) {
+        save_gaussians(state, "", &self.0);
     }
 
     fn classes(&self) -> usize {
@@ -172,7 +181,8 @@ pub(super) mod tests {
         Training { rows, labels: Some(labels), classes: 3, ..Training::default() }
     }
 
-    /// Distances to each class under the pooled covariance, and to the mean of all under that of all: by definition.
+    /// By definition: the distances to each class under the pooled covariance, and the distance to the mean of all rows
+    /// under the covariance of all rows.
     pub fn naive(x: &[f32], labels: &[u32]) -> (Vec<[f64; 3]>, Vec<f64>) {
         let (n, width) = (labels.len(), x.len() / labels.len());
         let rows: Vec<DVector<f64>> =
@@ -202,11 +212,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn by_definition() {
+    fn matches_definition() {
         let (x, labels) = blobs(500, 12);
         let training = training(&x, &labels);
         let pool = Pool::new(2);
-        let fitted = Fitted::new(&Config {}.into(), &training, &pool).unwrap();
+        let fitted = Fitted::new(&Config {}, &training, &pool).unwrap();
         let (expected, _) = naive(&x, &labels);
         let scores = fitted.score(&training.rows, &pool).unwrap();
         let logits = fitted.logits(&training.rows, &pool).unwrap().unwrap();

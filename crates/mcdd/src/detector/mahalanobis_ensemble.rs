@@ -1,35 +1,38 @@
-//! Mahalanobis distance on several layers, after moving the input towards the nearest class.
+//! Mahalanobis distances of several layers, with input perturbation.
 //!
-//! Each layer p (`parts` of the features; one if none are given) has its own `mahalanobis`, whose distance to the nearest
-//! class is D_p. With `s_p = -log(1 + D_p)`, and its mean and standard deviation over the training rows,
-//! `confidence = sum over p of w_p (s_p - mean_p) / std_p`, where the weights add up to 1.
+//! Each layer p (see `Training::parts`) has its own `mahalanobis`, whose distance to the nearest class is D_p. With
+//! `s_p = -log(1 + D_p)`, and its mean and standard deviation over the training rows,
+//! `confidence = sum over p of w_p (s_p - mean_p) / std_p`, where the weights sum to 1.
 //!
-//! Deviations from the paper, and why:
-//! - It weighs the layers by a logistic regression that is fitted on out-of-distribution rows. Here no such row reaches
-//!   a fit: all layers weigh the same unless `weights` says otherwise, and standardized scores make them comparable.
-//! - It adds up the distances themselves. Squared distances have long tails: a few rows that are far away in one layer
-//!   would set its standard deviation, and far rows would be decided by that layer alone. The logarithm keeps the order
-//!   within a layer and lets every layer speak.
+//! Differences from the paper:
+//! - The paper weights the layers by a logistic regression that is fitted on out-of-distribution rows. Here no such row
+//!   reaches a fit: all layers have the same weight unless `weights` is given. Scores are standardized, so that layers are
+//!   comparable.
+//! - The paper adds up the distances themselves. Squared distances have long tails: a few rows that are far away in one
+//!   layer would set its standard deviation, and that layer alone would decide about far rows. The logarithm keeps the
+//!   order within a layer and lets every layer contribute.
 //!
 //! With `epsilon`, a caller that has the network moves the input by `epsilon` times the sign of the gradient of -D_p
-//! before it computes the features of layer p. It classifies by the last layer.
+//! before it computes the features of layer p. The last layer classifies.
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{labeled, logits, put, score, take};
-use super::{About, BLOCK, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::mahalanobis::{labeled, load_gaussians, logits, save_gaussians, score};
+use super::{
+    About, BLOCK, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training,
+    out_of_range,
+};
 use crate::compute::pool::{Pool, chunks};
 use crate::error::{Error, Result};
 use crate::stats::gaussians::{Covariance, Gaussians, Labeled};
 
-/// Its settings.
+/// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How far the input is moved towards the nearest class before scoring, 0.001 by default; 0 for not at all.
+    /// The size of the input perturbation, from 0 (none) to 1e6. Default: 0.001.
     pub epsilon: f64,
-    /// How much each layer counts, from the input on, as in `1/2/4`; numbers of 0 or more, not all 0. Automatic: all the
-    /// same.
+    /// The weight of each layer, from the first on, as in `1/2/4`; 0 or more, not all 0. Default: equal weights.
     pub weights: Option<String>,
 }
 
@@ -40,7 +43,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The weights of so many layers, which add up to 1.
+    /// The weights of `layers` layers, normalized to sum to 1.
     fn weights(&self, layers: usize) -> Result<Vec<f64>> {
         let Some(text) = &self.weights else { return Ok(vec![1.0 / layers as f64; layers]) };
         let given: Option<Vec<f64>> = text.split('/').map(|w| w.parse().ok()).collect();
@@ -49,27 +52,35 @@ impl Config {
             Some(w) if w.len() == layers && w.iter().all(|&w| w >= 0.0) && sum > 0.0 && sum.is_finite() => {
                 Ok(w.iter().map(|w| w / sum).collect())
             }
-            _ => {
-                Err(out_of_range("weights", text, &format!("{layers} numbers of 0 or more, one a layer, as in 1/2/4")))
-            }
+            _ => Err(out_of_range(
+                "weights",
+                text,
+                &format!("{layers} numbers of 0 or more, one per layer, as in 1/2/4"),
+            )),
         }
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "mahalanobis-ensemble",
-        summary: "Mahalanobis distances of several layers, with input perturbation",
-        reference: "Lee, Lee, Lee, Shin: A Simple Unified Framework for Detecting Out-of-Distribution Samples and \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "mahalanobis-ensemble",
+            summary: "Mahalanobis distances of several layers, with input perturbation",
+            reference: "Lee, Lee, Lee, Shin: A Simple Unified Framework for Detecting Out-of-Distribution Samples and \
                     Adversarial Attacks, NeurIPS 2018",
-        needs: Needs { features: true, labels: true, ..Needs::NONE },
-    };
+            needs: Needs { features: true, labels: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         if !(0.0..=1e6).contains(&self.epsilon) {
-            return Err(out_of_range("epsilon", self.epsilon, "0 or more, and at most a million"));
+            return Err(out_of_range("epsilon", self.epsilon, "from 0 to 1,000,000"));
         }
         Ok(())
+    }
+
+    fn max_width(&self) -> usize {
+        MAX_SQUARE_WIDTH
     }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
@@ -93,31 +104,31 @@ impl Method for Config {
         Ok(Box::new(Ensemble { layers, epsilon: self.epsilon }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let [count, three] = store.shape::<2>("standard")?;
-        let standard = store.take_f64("standard", &[count, three])?;
-        // Scores are logarithms, so no fit leaves these ranges.
-        let sound = |s: &[f64]| s[0].abs() <= 1e3 && (1e-10..=1e3).contains(&s[1]) && (0.0..=1.0).contains(&s[2]);
-        if count == 0 || three != 3 || !standard.chunks(3).all(sound) {
-            return Err(store.wrong("its layers have no scale"));
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let [count, three] = state.shape::<2>("standard")?;
+        let standard = state.take_f64("standard", &[count, three])?;
+        // Scores are logarithms, so every fit is within these ranges.
+        let valid = |s: &[f64]| s[0].abs() <= 1e3 && (1e-10..=1e3).contains(&s[1]) && (0.0..=1.0).contains(&s[2]);
+        if count == 0 || three != 3 || !standard.chunks(3).all(valid) {
+            return Err(state.invalid("the scale of a layer is out of range"));
         }
         let mut layers: Vec<Layer> = Vec::new();
         for (i, s) in standard.chunks(3).enumerate() {
-            let [_, width] = store.shape::<2>(&format!("{i}-means"))?;
-            let gaussians = take(store, &format!("{i}-"), Covariance::Tied, width)?;
+            let [_, width] = state.shape::<2>(&format!("{i}-means"))?;
+            let gaussians = load_gaussians(state, &format!("{i}-"), Covariance::Tied, width)?;
             if layers.first().is_some_and(|l| l.gaussians.classes() != gaussians.classes()) {
-                return Err(store.wrong("its layers have different classes"));
+                return Err(state.invalid("the layers have different numbers of classes"));
             }
             layers.push(Layer { gaussians, mean: s[0], deviation: s[1], weight: s[2] });
         }
-        if layers.iter().map(|l| l.gaussians.width()).sum::<usize>() != store.width() {
-            return Err(store.wrong("its layers do not add up"));
+        if layers.iter().map(|l| l.gaussians.width()).sum::<usize>() != state.width() {
+            return Err(state.invalid("the widths of the layers do not add up to the width of the features"));
         }
         Ok(Box::new(Ensemble { layers, epsilon: self.epsilon }))
     }
 }
 
-/// Copies some columns of all rows.
+/// Copies the columns `first..first + width` of all rows.
 fn columns(rows: &Features, first: usize, width: usize, out: &mut Vec<f32>) {
     out.clear();
     for row in rows.features.chunks_exact(rows.width().max(1)) {
@@ -133,7 +144,7 @@ struct Layer {
 }
 
 impl Layer {
-    /// With the mean and the standard deviation of its scores on the training rows.
+    /// Computes the mean and the standard deviation of the scores on the training rows.
     fn new(gaussians: Gaussians, weight: f64, x: &[f32], pool: &Pool) -> Layer {
         let width = gaussians.width();
         let mut layer = Layer { gaussians, mean: 0.0, deviation: 1.0, weight };
@@ -145,7 +156,7 @@ impl Layer {
         let n = scores.len().max(1) as f64;
         let mean = scores.iter().sum::<f64>() / n;
         let variance = scores.iter().map(|s| (s - mean) * (s - mean)).sum::<f64>() / n;
-        // Where all rows score the same there is no scale to divide by.
+        // If all rows have the same score, there is no scale to divide by.
         let deviation = if variance > 1e-20 { libm::sqrt(variance) } else { 1.0 };
         layer.mean = mean;
         layer.deviation = deviation;
@@ -186,11 +197,11 @@ impl Detector for Ensemble {
         }
     }
 
-    fn save(&self, store: &mut Store) {
+    fn save(&self, state: &mut StateDict) {
         let standard: Vec<f64> = self.layers.iter().flat_map(|l| [l.mean, l.deviation, l.weight]).collect();
-        store.put_f64("standard", &[self.layers.len(), 3], &standard);
+        state.put_f64("standard", &[self.layers.len(), 3], &standard);
         for (i, layer) in self.layers.iter().enumerate() {
-            put(store, &format!("{i}-"), &layer.gaussians);
+            save_gaussians(state, &format!("{i}-"), &layer.gaussians);
         }
     }
 
@@ -211,9 +222,9 @@ impl Detector for Ensemble {
         self.epsilon
     }
 
-    fn ascent(&self, part: usize, row: &Features, features: &mut [f32], _logits: &mut [f64]) {
+    fn perturbation_gradient(&self, part: usize, row: &Features, features: &mut [f32], _logits: &mut [f64]) {
         if let Some(layer) = self.layers.get(part) {
-            layer.gaussians.ascent(row.features, features);
+            layer.gaussians.confidence_gradient(row.features, features);
         }
     }
 }
@@ -234,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_of_the_layers_standard_scores() {
+    fn score_is_the_mean_of_standardized_layer_scores() {
         let (x, labels) = blobs(300, 10);
         let pool = Pool::new(2);
         let training = Training { parts: &[3, 7], ..training(&x, &labels) };
-        let fitted = Fitted::new(&Config::default().into(), &training, &pool).unwrap();
+        let fitted = Fitted::new(&Config::default(), &training, &pool).unwrap();
         let (mut left, mut right) = (Vec::new(), Vec::new());
         columns(&training.rows, 0, 3, &mut left);
         columns(&training.rows, 3, 7, &mut right);
@@ -250,26 +261,27 @@ mod tests {
         let logits = fitted.logits(&training.rows, &pool).unwrap().unwrap();
         naive(&right, &labels).0.iter().flatten().zip(&logits).for_each(|(d, &l)| close(l, -0.5 * d));
         let mut container = Container::default();
-        fitted.save(&mut Store::new(&mut container, ""));
-        let loaded = Fitted::load(fitted.config(), &mut Store::new(&mut container, "")).unwrap();
+        fitted.save(&mut StateDict::new(&mut container, ""));
+        let loaded = Fitted::load(fitted.config(), &mut StateDict::new(&mut container, "")).unwrap();
         assert_eq!(loaded.score(&training.rows, &pool).unwrap(), scores);
         let empty = Training { parts: &[3, 0, 7], ..training };
-        assert!(Fitted::new(&Config::default().into(), &empty, &pool).is_err());
+        assert!(Fitted::new(&Config::default(), &empty, &pool).is_err());
     }
 
     #[test]
-    fn ascent_takes_the_features_of_a_layer() {
+    fn perturbation_gradient_takes_the_features_of_a_layer() {
         let (x, labels) = blobs(300, 5);
         let training = Training { parts: &[2, 3], ..training(&x, &labels) };
         let ensemble = Config::default().fit(&training, &Pool::new(1)).unwrap();
         let row = Features { count: 1, features: &x[2..5], logits: &[] };
         let mut got = [0.0f32; 3];
-        ensemble.ascent(1, &row, &mut got, &mut []);
+        ensemble.perturbation_gradient(1, &row, &mut got, &mut []);
         let mut right = Vec::new();
         columns(&training.rows, 2, 3, &mut right);
         let sample = Labeled { x: &right, width: 3, ..labeled(&training) };
         let mut expected = [0.0f32; 3];
-        Gaussians::fit(&sample, Covariance::Tied, Some(0.0), &Pool::new(1)).ascent(&x[2..5], &mut expected);
+        Gaussians::fit(&sample, Covariance::Tied, Some(0.0), &Pool::new(1))
+            .confidence_gradient(&x[2..5], &mut expected);
         assert_eq!(got, expected);
         assert!(got.iter().any(|&v| v != 0.0));
     }

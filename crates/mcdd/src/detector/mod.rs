@@ -1,25 +1,99 @@
-//! Scores on features, one a file.
+//! Detectors: out-of-distribution scores on features and logits, one per file.
 //!
-//! A detector is fitted on in-distribution features (and labels and logits, where it needs them) and gives each row a
-//! confidence: higher for what is more in-distribution, everywhere. It never sees a network, so it serves features from
-//! anywhere, and no out-of-distribution row ever reaches a fit. To add one: write its file with a [`Method`] and a
-//! [`Detector`], and add a line to the list below; the conformance tests, the command line and `mcdd methods` find it
-//! there.
+//! A detector is fitted on in-distribution features (with labels and logits where it needs them) and gives each row a
+//! confidence. Higher always means more in-distribution. A detector never sees a network, so it also works on features
+//! that come from elsewhere. No out-of-distribution row ever reaches a fit.
+//!
+//! [`Scorer`](crate::model::Scorer) adds p-values, a threshold and a file.
+//!
+//! # Bring your own features
+//!
+//! [`Fitted`] checks all inputs and scores on several threads:
 //!
 //! ```
-//! use mcdd::detector::{DetectorConfig, Fitted, Features, Training};
 //! use mcdd::compute::pool::Pool;
+//! use mcdd::detector::{DetectorConfig, Features, Fitted, Training};
 //!
-//! let features: Vec<f32> = (0..200).map(|i| (i % 10) as f32).collect(); // 100 rows of 2, from any network
+//! // 100 rows of 2 features, from any network.
+//! let features: Vec<f32> = (0..200).map(|i| (i % 10) as f32).collect();
 //! let training = Training { rows: Features { count: 100, features: &features, logits: &[] }, ..Training::default() };
 //! let pool = Pool::new(2);
 //! let knn = Fitted::new(&DetectorConfig::parse("knn:k=3")?, &training, &pool)?;
+//!
 //! let scores = knn.score(&Features { count: 2, features: &[4.0, 5.0, 50.0, -50.0], logits: &[] }, &pool)?;
 //! assert!(scores[0] > scores[1]);
 //! # Ok::<(), mcdd::Error>(())
 //! ```
 //!
-//! [`Scorer`](crate::model::Scorer) adds p-values, a threshold and a file.
+//! # Write your own detector
+//!
+//! Implement [`FitDetector`] for its settings and [`Detector`] for what a fit returns. This works outside of this crate,
+//! too; [`Fitted`] then checks inputs, runs threads and saves as for every other detector:
+//!
+//! ```
+//! use mcdd::compute::pool::Pool;
+//! use mcdd::detector::{
+//!     About, Detector, DetectorBuffers, Features, FitDetector, Fitted, Needs, StateDict, Training,
+//! };
+//!
+//! /// Minus the L1 distance to the mean of the training rows.
+//! #[derive(Clone)]
+//! struct Config;
+//!
+//! impl FitDetector for Config {
+//!     fn about(&self) -> About {
+//!         About {
+//!             name: "l1",
+//!             summary: "minus the L1 distance to the mean of the training rows",
+//!             reference: "this page",
+//!             needs: Needs { features: true, ..Needs::NONE },
+//!         }
+//!     }
+//!
+//!     fn fit(&self, training: &Training, _pool: &Pool) -> mcdd::Result<Box<dyn Detector>> {
+//!         let rows = &training.rows;
+//!         let mut mean = vec![0.0; rows.width()];
+//!         for i in 0..rows.count {
+//!             mean.iter_mut().zip(rows.feature_row(i)).for_each(|(m, &x)| *m += f64::from(x) / rows.count as f64);
+//!         }
+//!         Ok(Box::new(L1 { mean }))
+//!     }
+//!
+//!     fn load(&self, state: &mut StateDict) -> mcdd::Result<Box<dyn Detector>> {
+//!         Ok(Box::new(L1 { mean: state.take_f64("mean", &[state.width()])? }))
+//!     }
+//! }
+//!
+//! struct L1 {
+//!     mean: Vec<f64>,
+//! }
+//!
+//! impl Detector for L1 {
+//!     fn score(&self, rows: &Features, out: &mut [f64], _buffers: &mut DetectorBuffers) {
+//!         for (i, out) in out.iter_mut().enumerate() {
+//!             *out = -rows.feature_row(i).iter().zip(&self.mean).map(|(&x, m)| (f64::from(x) - m).abs()).sum::<f64>();
+//!         }
+//!     }
+//!
+//!     fn save(&self, state: &mut StateDict) {
+//!         state.put_f64("mean", &[self.mean.len()], &self.mean);
+//!     }
+//! }
+//!
+//! let training = Training {
+//!     rows: Features { count: 3, features: &[1.0, 2.0, 3.0], logits: &[] },
+//!     ..Training::default()
+//! };
+//! let pool = Pool::new(1);
+//! let l1 = Fitted::new(&Config, &training, &pool)?;
+//! assert_eq!(l1.score(&Features { count: 2, features: &[2.0, 7.0], logits: &[] }, &pool)?, [0.0, -5.0]);
+//! # Ok::<(), mcdd::Error>(())
+//! ```
+//!
+//! To make it part of this crate, put it into a file of this folder and add one line to the list at the end of `mod.rs`.
+//! The settings then also derive `Debug`, `Default`, `PartialEq`, `Serialize` and `Deserialize`. Everything else
+//! ([`DetectorConfig::parse`], model files, the conformance tests) finds it there. A detector outside of this crate is
+//! not on that list, so it has no name that [`DetectorConfig::parse`] knows and no place in a model file.
 
 mod choice;
 mod distance;
@@ -47,53 +121,55 @@ mod odin;
 mod react;
 mod rmd;
 mod she;
-mod store;
+mod state_dict;
 mod svdd;
 mod svm;
 mod vim;
 
-use std::fmt::Debug;
-
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use choice::{Detect, On};
-pub use fitted::{Fitted, tame};
-pub use store::Store;
+pub use fitted::Fitted;
+pub(crate) use fitted::{clamp_features, clamp_logits};
+pub use state_dict::StateDict;
 pub use svm::Settings as SvmSettings;
+
+pub use crate::stats::gaussians::Covariance;
 
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
 
-/// Features beyond this are taken for it: far away is far away, and squares and sums stay finite.
-pub const FAR: f32 = 1e15;
-/// The same for logits, which are wide.
-pub const FAR_LOGIT: f64 = 1e30;
+/// The largest absolute value of a feature. Larger ones are clamped, so that squares and sums stay finite.
+pub const MAX_FEATURE: f32 = 1e15;
+/// The largest absolute value of a logit. Larger ones are clamped.
+pub const MAX_LOGIT: f64 = 1e30;
 
-/// Features that one thread takes at a time.
+/// Rows that one thread takes at a time.
 const BLOCK: usize = 192;
+/// The largest number of features of a detector that has a matrix of features by features: 2 GB in f64.
+const MAX_SQUARE_WIDTH: usize = 16_384;
 
-/// Some rows, by rows.
+/// Features and logits of some rows, in row-major order.
 ///
 /// # Shapes
-/// `features [count, width]`, `logits [count, classes]`; either may be empty where a detector has no use for it.
+/// `features [count, width]`, `logits [count, classes]`. Either may be empty if the detector does not use it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Features<'a> {
-    /// How many.
+    /// The number of rows.
     pub count: usize,
-    /// Their features.
+    /// The features, `[count, width]`.
     pub features: &'a [f32],
-    /// Their logits.
+    /// The logits, `[count, classes]`.
     pub logits: &'a [f64],
 }
 
 impl<'a> Features<'a> {
-    /// Features for each row.
+    /// The number of features per row.
     pub fn width(&self) -> usize {
         self.features.len().checked_div(self.count).unwrap_or(0)
     }
 
-    /// Logits for each row.
+    /// The number of logits per row.
     pub fn classes(&self) -> usize {
         self.logits.len().checked_div(self.count).unwrap_or(0)
     }
@@ -115,30 +191,30 @@ impl<'a> Features<'a> {
 /// `weight [classes, width]`, `bias [classes]`.
 #[derive(Clone, Copy, Debug)]
 pub struct LastLayer<'a> {
-    /// By classes.
+    /// The weights, `[classes, width]`.
     pub weight: &'a [f32],
-    /// By classes.
+    /// The biases, `[classes]`.
     pub bias: &'a [f32],
 }
 
 /// In-distribution rows to fit on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Training<'a> {
-    /// The rows.
+    /// The features and logits of the rows.
     pub rows: Features<'a>,
-    /// A class for each row, where there are any.
+    /// The class of each row, if known.
     pub labels: Option<&'a [u32]>,
-    /// The number of classes: of the labels, or of the logits; 0 where neither is there.
+    /// The number of classes of the labels or of the logits; 0 if there are neither.
     pub classes: usize,
-    /// Where the features come from several layers, the width of each; empty for one layer.
+    /// If the features are the concatenated outputs of several layers, the width of each; empty for a single layer.
     pub parts: &'a [usize],
-    /// The last layer, where it is known; else those that need it find it from features and logits.
+    /// The last layer, if known. Otherwise detectors that need it estimate it from features and logits.
     pub last_layer: Option<LastLayer<'a>>,
-    /// Fixes everything random.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
-/// What a detector must be given, in training and for scoring; labels in training only.
+/// The inputs that a detector needs. Labels are needed for training only, the others for scoring as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Needs {
     /// Feature vectors.
@@ -147,130 +223,143 @@ pub struct Needs {
     pub labels: bool,
     /// Logits.
     pub logits: bool,
-    /// Logits that are a linear layer's output on the features.
+    /// Logits that are a linear function of the features.
     pub linear: bool,
     /// The trained head itself.
     pub head: bool,
 }
 
 impl Needs {
-    /// Nothing; to be changed field by field.
+    /// No inputs; a base for struct update syntax.
     pub const NONE: Needs = Needs { features: false, labels: false, logits: false, linear: false, head: false };
 }
 
-/// What is said about a detector.
+/// A description of a detector.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct About {
     /// The name that users type.
     pub name: &'static str,
-    /// One line on what it is.
+    /// What it is, in one line.
     pub summary: &'static str,
     /// Where it was published.
     pub reference: &'static str,
-    /// What it must be given.
+    /// The inputs that it needs.
     pub needs: Needs,
 }
 
-/// The settings of a detector; `Default` is what users get.
-pub trait Method: Clone + Debug + Default + PartialEq + Serialize + DeserializeOwned {
-    /// What it is.
-    const ABOUT: About;
+/// The settings of a detector, which describe, fit and load it.
+pub trait FitDetector: Clone {
+    /// The description of the detector.
+    fn about(&self) -> About;
 
-    /// Checks the ranges.
+    /// Checks the ranges of the settings.
     ///
     /// # Errors
-    /// Names the setting that is outside its range.
+    /// If a setting is out of range.
     fn check(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Fits on in-distribution rows, which were checked against [`Method::ABOUT`]: whatever it needs is there, all
-    /// numbers are finite, features are within ±[`FAR`] and
-    /// logits within ±[`FAR_LOGIT`], and there is at least one row.
+    /// The largest number of features that the detector accepts.
+    fn max_width(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Fits the detector on in-distribution rows.
+    ///
+    /// [`Fitted::new`] has checked the rows: there is at least one, everything that [`FitDetector::about`] lists as needed
+    /// is present, all numbers are finite, features are within ±[`MAX_FEATURE`] and logits within ±[`MAX_LOGIT`].
     ///
     /// # Errors
     /// If the rows cannot be used.
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>>;
 
-    /// Takes back what [`Detector::save`] has stored; nothing in it is trusted.
+    /// Loads what [`Detector::save`] has stored. The state may be damaged: check it.
     ///
     /// # Errors
-    /// If something is missing or makes no sense.
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>>;
+    /// If a tensor is missing or invalid.
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>>;
 }
 
-/// Buffers of a thread that scores, kept between blocks.
+/// Scratch memory of one thread, kept between blocks of rows. A detector may use it for anything.
 #[derive(Clone, Debug, Default)]
 pub struct DetectorBuffers {
-    /// For whatever a detector likes.
-    pub floats: [Vec<f32>; 2],
-    /// The same, wide.
-    pub wide: Vec<f64>,
+    /// Two buffers of f32.
+    pub f32s: [Vec<f32>; 2],
+    /// A buffer of f64.
+    pub f64s: Vec<f64>,
 }
 
-/// A detector that was fitted.
+/// A fitted detector.
 pub trait Detector: Send + Sync {
-    /// The confidence of each row, on the calling thread; finite for every finite input. A row's result must not
-    /// depend on its company. Features have the shape of those in training and were checked as for [`Method::fit`].
+    /// Writes the confidence of each row to `out`, on the calling thread.
+    ///
+    /// It is finite for every finite input, and independent of the other rows in the batch. The rows have the shape of
+    /// those in training and were checked as for [`FitDetector::fit`].
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers);
 
-    /// Stores everything but the settings.
-    fn save(&self, store: &mut Store);
+    /// Stores everything but the settings. By default there is nothing to store.
+    fn save(&self, _state: &mut StateDict) {}
 
-    /// The number of classes that it tells apart; 0 if it does not classify.
+    /// The number of classes that it predicts; 0 if it does not classify.
     fn classes(&self) -> usize {
         0
     }
 
-    /// For those that classify: the logits of each row, whose softmax is the posterior, `[count, classes]`.
+    /// Writes the logits of each row, `[count, classes]`, if it classifies. Their softmax is the posterior.
     fn logits(&self, _rows: &Features, _out: &mut [f64], _scratch: &mut DetectorBuffers) {}
 
-    /// How far the input is to be moved against the gradient before scoring; 0 for not at all.
+    /// The size of the input perturbation before scoring; 0 for none.
     fn epsilon(&self) -> f64 {
         0.0
     }
 
-    /// For those with an [`Detector::epsilon`]: the gradient of what the move raises, for one row, with respect to the
-    /// features of layer `part` and to the logits. Both come filled with zeros.
-    fn ascent(&self, _part: usize, _row: &Features, _features: &mut [f32], _logits: &mut [f64]) {}
+    /// The gradient that input perturbation follows, for one row: with respect to the features of layer `part` and to the
+    /// logits. Both outputs are zeros at the start. Only called if [`Detector::epsilon`] is not 0.
+    fn perturbation_gradient(&self, _part: usize, _row: &Features, _features: &mut [f32], _logits: &mut [f64]) {}
 }
 
-/// The one list of detectors: a file, its variant and the name that users type.
+/// Registers detectors. Each entry is the module, the variant of [`DetectorConfig`] and the name that users type.
 macro_rules! detectors {
     ($($module:ident $variant:ident $name:literal,)*) => {
-        /// Which detector, with its settings.
+        /// A detector with its settings.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "name")]
         #[non_exhaustive]
         pub enum DetectorConfig {
-            $(#[doc = $name] #[serde(rename = $name)] $variant($module::Config),)*
+            $(
+                #[doc = concat!("The detector `", $name, "`.")]
+                #[serde(rename = $name)]
+                $variant($module::Config),
+            )*
         }
 
         impl DetectorConfig {
-            /// What it is.
-            pub fn about(&self) -> About {
-                match self { $(DetectorConfig::$variant(_) => <$module::Config as Method>::ABOUT,)* }
+            /// Every detector, with its default settings.
+            pub fn all() -> Vec<DetectorConfig> {
+                vec![$(DetectorConfig::$variant($module::Config::default()),)*]
+            }
+        }
+
+        impl FitDetector for DetectorConfig {
+            fn about(&self) -> About {
+                match self { $(DetectorConfig::$variant(c) => c.about(),)* }
             }
 
-            /// Checks the ranges.
-            ///
-            /// # Errors
-            /// Names the setting that is outside its range.
-            pub fn check(&self) -> Result<()> {
+            fn check(&self) -> Result<()> {
                 match self { $(DetectorConfig::$variant(c) => c.check(),)* }
+            }
+
+            fn max_width(&self) -> usize {
+                match self { $(DetectorConfig::$variant(c) => c.max_width(),)* }
             }
 
             fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
                 match self { $(DetectorConfig::$variant(c) => c.fit(training, pool),)* }
             }
 
-            fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-                match self { $(DetectorConfig::$variant(c) => c.load(store),)* }
-            }
-
-            /// The default settings of every detector.
-            pub fn all() -> Vec<DetectorConfig> {
-                vec![$(DetectorConfig::$variant($module::Config::default()),)*]
+            fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+                match self { $(DetectorConfig::$variant(c) => c.load(state),)* }
             }
         }
 
@@ -315,15 +404,28 @@ detectors! {
 }
 
 impl DetectorConfig {
-    /// Its name.
+    /// The name of the detector.
     pub fn name(&self) -> &'static str {
         self.about().name
     }
 
-    /// A detector by its name and settings, as users type it: `knn`, `knn:k=10`, `gmm:components=8:covariance=diagonal`.
+    /// The description of the detector.
+    pub fn about(&self) -> About {
+        FitDetector::about(self)
+    }
+
+    /// Checks the ranges of the settings.
     ///
     /// # Errors
-    /// If there is no such name or setting, with the nearest ones.
+    /// If a setting is out of range.
+    pub fn check(&self) -> Result<()> {
+        FitDetector::check(self)
+    }
+
+    /// Parses a detector with its settings, as users type it: `knn`, `knn:k=10`, `gmm:components=8:covariance=diagonal`.
+    ///
+    /// # Errors
+    /// If there is no such name or setting, or a setting is out of range.
     pub fn parse(text: &str) -> Result<DetectorConfig> {
         let (name, settings) = crate::spec::split(text)?;
         let all = Self::all();
@@ -337,9 +439,9 @@ impl DetectorConfig {
     }
 }
 
-/// A settings error of a detector.
+/// The error for a detector's setting that is out of range; `rule` completes "must be".
 fn out_of_range(name: &str, value: impl std::fmt::Display, rule: &str) -> Error {
-    Error::setting(format!("{name} is {value}")).hint(format!("{name} is {rule}"))
+    Error::setting(format!("{name} is {value}")).hint(format!("{name} must be {rule}"))
 }
 
 #[cfg(test)]

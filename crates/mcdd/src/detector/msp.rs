@@ -1,32 +1,34 @@
-//! Maximum softmax probability, as log-odds: `log p - log(1 - p)` of the largest posterior, in f64 from the logits.
+//! Maximum softmax probability as log-odds: `log p - log(1 - p)` of the largest posterior, in f64 from the logits.
 //!
-//! The order is that of the probability itself, which would saturate at 1 and tie thousands of rows.
+//! The order of rows is that of the probability. The probability itself would round to 1 and tie thousands of rows.
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::head::log_odds;
 
-/// It has no settings.
+/// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "msp",
-        summary: "maximum softmax probability, as log-odds",
-        reference: "Hendrycks, Gimpel: A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017",
-        needs: Needs { logits: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "msp",
+            summary: "maximum softmax probability, as log-odds",
+            reference: "Hendrycks, Gimpel: A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017",
+            needs: Needs { logits: true, ..Needs::NONE },
+        }
+    }
 
     fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Msp))
     }
 
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> {
+    fn load(&self, _state: &mut StateDict) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Msp))
     }
 }
@@ -39,6 +41,4 @@ impl Detector for Msp {
             *out = log_odds(rows.logit_row(i));
         }
     }
-
-    fn save(&self, _store: &mut Store) {}
 }

@@ -1,23 +1,22 @@
-//! Nearest neighbor guidance (Park et al.): a row's energy, times its likeness to training rows that the network was
-//! sure of.
+//! Nearest neighbor guidance (Park et al.): the energy of a row times its similarity to confident training rows.
 //!
 //! With `E = log sum exp(logits)`, `u = x / |x|` and the bank of training rows `b_i = E_i u_i`:
-//! `confidence = E(x) * mean of the k largest u(x) b_i`. A row of nothing but zeros is like nothing: its likeness is 0.
+//! `confidence = E(x) * mean of the k largest u(x) b_i`. The similarity of a row of zeros is 0.
 //!
-//! The paper counts on positive energies, as a softmax head trained with cross-entropy has them, and so does the formula,
-//! which is used as it stands. A training row with a negative energy points the other way in the bank, so it counts for
-//! what is unlike it. A scored row with a negative energy has its likeness turned round: more of it is a lower confidence.
-//! Where most energies are negative (logits that are minus distances) it is thus another score than the paper's.
+//! The paper assumes positive energies, as a softmax head trained with cross-entropy has them. The formula is used as it
+//! is for negative energies as well, where its meaning changes: a training row with a negative energy is reversed in the
+//! bank, and for a scored row with a negative energy a higher similarity means a lower confidence. So if most energies are
+//! negative (for example if logits are minus distances), this is not the paper's score.
 //!
-//! The bank is kept in f32, inner products are exact in f64 from there. The default of `k` is 10, as in the authors' code
-//! and in pytorch-ood; the paper also works with a hundredth of the bank, here `share`.
+//! The bank is stored in f32, and inner products are computed exactly in f64. The default of `k` is 10, as in the authors'
+//! code and in pytorch-ood. The paper also uses 1% of the bank, here `fraction`.
 
 use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
 use super::knn::check_k;
-use super::neighbors::{Index, Metric, unit};
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::neighbors::{Index, Metric, normalize_rows};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::seed::Stream;
@@ -26,56 +25,58 @@ use crate::seed::Stream;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How many rows of the bank count, 1 to 10,000; all where there are fewer. Default: 10.
+    /// The number of neighbors, 1 to 10,000; all rows of the bank if there are fewer. Default: 10.
     pub k: usize,
-    /// The share of the training rows in the bank, drawn at random; above 0, at most 1. Default: 1.
-    pub share: f64,
+    /// The fraction of the training rows in the bank, drawn at random; above 0 and at most 1. Default: 1.
+    pub fraction: f64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { k: 10, share: 1.0 }
+        Config { k: 10, fraction: 1.0 }
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "nnguide",
-        summary: "energy, guided by the likeness to the nearest training rows",
-        reference: "Park, Jung, Teoh: Nearest Neighbor Guidance for Out-of-Distribution Detection, ICCV 2023",
-        needs: Needs { features: true, logits: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "nnguide",
+            summary: "energy times the similarity to the nearest training rows",
+            reference: "Park, Jung, Teoh: Nearest Neighbor Guidance for Out-of-Distribution Detection, ICCV 2023",
+            needs: Needs { features: true, logits: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         check_k(self.k)?;
-        if self.share > 0.0 && self.share <= 1.0 {
+        if self.fraction > 0.0 && self.fraction <= 1.0 {
             Ok(())
         } else {
-            Err(out_of_range("share", self.share, "above 0 and at most 1"))
+            Err(out_of_range("fraction", self.fraction, "above 0 and at most 1"))
         }
     }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
         let mut bank = Vec::new();
-        for i in self.chosen(rows.count, training.seed) {
+        for i in self.bank_rows(rows.count, training.seed) {
             let energy = log_sum_exp(rows.logit_row(i), 1.0);
-            let scaled = unit(rows.feature_row(i), rows.width());
+            let scaled = normalize_rows(rows.feature_row(i), rows.width());
             bank.extend(scaled.into_iter().map(|v| (energy * f64::from(v)) as f32));
         }
         Ok(Box::new(Nnguide { k: self.k, bank: Index::new(Metric::Inner, bank, rows.width(), self.k, pool) }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        Ok(Box::new(Nnguide { k: self.k, bank: Index::load(Metric::Inner, store, "bank", self.k)? }))
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(Nnguide { k: self.k, bank: Index::load(Metric::Inner, state, "bank", self.k)? }))
     }
 }
 
 impl Config {
-    /// The rows that go into the bank, in order.
-    fn chosen(&self, count: usize, seed: u64) -> Vec<usize> {
+    /// The training rows in the bank, in order.
+    fn bank_rows(&self, count: usize, seed: u64) -> Vec<usize> {
         let mut all: Vec<usize> = (0..count).collect();
-        let wanted = (self.share * count as f64).ceil() as usize;
+        let wanted = (self.fraction * count as f64).ceil() as usize;
         if wanted < count {
             Stream::new(seed, "nnguide/bank").shuffle(&mut all);
             all.truncate(wanted);
@@ -92,14 +93,14 @@ struct Nnguide {
 
 impl Detector for Nnguide {
     fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
-        self.bank.nearest(&unit(rows.features, self.bank.width()), self.k, None, |i, found| {
-            let likeness = -found.iter().map(|n| n.value).sum::<f64>() / found.len() as f64;
-            out[i] = log_sum_exp(rows.logit_row(i), 1.0) * likeness;
+        self.bank.nearest(&normalize_rows(rows.features, self.bank.width()), self.k, None, |i, found| {
+            let similarity = -found.iter().map(|n| n.value).sum::<f64>() / found.len() as f64;
+            out[i] = log_sum_exp(rows.logit_row(i), 1.0) * similarity;
         });
     }
 
-    fn save(&self, store: &mut Store) {
-        self.bank.save(store, "bank");
+    fn save(&self, state: &mut StateDict) {
+        self.bank.save(state, "bank");
     }
 }
 
@@ -108,12 +109,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_definition() {
+    fn matches_definition() {
         let (width, classes, n) = (5, 3, 300);
         let mut s = Stream::new(8, "nnguide");
         let mut features: Vec<f32> = (0..n * width).map(|_| s.normal() as f32).collect();
         features[..width].fill(0.0);
-        // Negative energies as well.
+        // Some energies are negative.
         let logits: Vec<f64> = (0..n * classes).map(|_| 4.0 * s.normal()).collect();
         let rows = Features { count: n, features: &features, logits: &logits };
         let lse = |i: usize| rows.logit_row(i).iter().map(|l| l.exp()).sum::<f64>().ln();
@@ -142,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_bank() {
-        let config = Config { share: 0.25, ..Config::default() };
-        let chosen = config.chosen(10, 1);
+    fn bank_is_a_fraction_of_the_rows() {
+        let config = Config { fraction: 0.25, ..Config::default() };
+        let chosen = config.bank_rows(10, 1);
         assert_eq!(chosen.len(), 3);
         assert!(chosen.is_sorted() && chosen.windows(2).all(|w| w[0] < w[1]));
-        assert_eq!(chosen, config.chosen(10, 1));
-        assert!((2..50).any(|seed| chosen != config.chosen(10, seed)));
-        assert_eq!(Config::default().chosen(4, 1), [0, 1, 2, 3]);
-        assert_eq!(Config { share: 1e-9, ..Config::default() }.chosen(4, 1).len(), 1);
+        assert_eq!(chosen, config.bank_rows(10, 1));
+        assert!((2..50).any(|seed| chosen != config.bank_rows(10, seed)));
+        assert_eq!(Config::default().bank_rows(4, 1), [0, 1, 2, 3]);
+        assert_eq!(Config { fraction: 1e-9, ..Config::default() }.bank_rows(4, 1).len(), 1);
     }
 }

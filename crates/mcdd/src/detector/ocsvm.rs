@@ -1,33 +1,35 @@
 //! One-class support vector machine with a Gaussian kernel: the confidence is
 //! `sum_j a_j exp(-gamma |x_j - x|^2) - rho`, positive inside the boundary.
 //!
-//! The weights `a` solve the paper's problem scaled to `0 <= a_j <= 1` and `sum a = nu n`, so the numbers are those of
-//! libsvm and of scikit-learn's `decision_function`. Only support vectors (rows with `a_j > 0`) are kept. A row that is
-//! far from all of them has `-rho`, as every other such row.
+//! The weights `a` solve the paper's problem scaled to `0 <= a_j <= 1` and `sum a = nu n`, so the scores are those of
+//! libsvm and of scikit-learn's `decision_function`. Only support vectors (rows with `a_j > 0`) are kept. All rows that are
+//! far from every support vector have the score `-rho`.
 //!
-//! A fit takes time with the square of the number of rows, so no more than `rows` of them are used, chosen by the seed;
-//! `nu` is a share of those.
+//! The time of a fit grows with the square of the number of rows, so at most `rows` of them are used, drawn by the seed;
+//! `nu` is a fraction of those.
 
 use serde::{Deserialize, Serialize};
 
 use super::svm::{Machine, Settings};
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 
-/// Its settings.
+/// Settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Config(pub Settings);
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "ocsvm",
-        summary: "one-class support vector machine with a Gaussian kernel",
-        reference: "Schölkopf et al.: Estimating the Support of a High-Dimensional \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "ocsvm",
+            summary: "one-class support vector machine with a Gaussian kernel",
+            reference: "Schölkopf et al.: Estimating the Support of a High-Dimensional \
                     Distribution, Neural Computation 2001",
-        needs: Needs { features: true, ..Needs::NONE },
-    };
+            needs: Needs { features: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         self.0.check()
@@ -38,9 +40,9 @@ impl Method for Config {
         Ok(Box::new(Ocsvm { machine: solved.machine, rho: solved.level }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let machine = Machine::load(store)?;
-        let rho = store.take_f64("rho", &[1])?[0];
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let machine = Machine::load(state)?;
+        let rho = state.take_f64("rho", &[1])?[0];
         Ok(Box::new(Ocsvm { machine, rho }))
     }
 }
@@ -56,9 +58,9 @@ impl Detector for Ocsvm {
         out.iter_mut().for_each(|v| *v -= self.rho);
     }
 
-    fn save(&self, store: &mut Store) {
-        self.machine.save(store);
-        store.put_f64("rho", &[1], &[self.rho]);
+    fn save(&self, state: &mut StateDict) {
+        self.machine.save(state);
+        state.put_f64("rho", &[1], &[self.rho]);
     }
 }
 
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nu_is_the_share_outside() {
+    fn nu_is_the_fraction_outside() {
         let x = normal(3000 * 4);
         for nu in [0.02, 0.1, 0.5] {
             let scores = score(&fit(&Config(Settings { nu, ..Settings::default() }), &x, 4), &x);
@@ -94,8 +96,8 @@ mod tests {
         }
     }
 
-    /// Three rows on a line, where the solution can be found on paper: with a total of 1.5 and weights `(b, m, b)`,
-    /// the gradients at the ends and in the middle are equal.
+    /// Three rows on a line, which can be solved by hand: with a total of 1.5 and weights `(b, m, b)`, the gradients at the
+    /// ends and in the middle are equal.
     #[test]
     fn three_rows_by_hand() {
         let (near, far) = (libm::exp(-1.0), libm::exp(-4.0));
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn far_rows_have_minus_rho() {
+    fn far_rows_score_minus_rho() {
         let x = normal(200 * 3);
         let fitted = fit(&Config::default(), &x, 3);
         let scores = score(&fitted, &[1e15, 1e15, -1e15, 1e30, 0.0, 0.0, 1e5, 1e5, 1e5]);
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn more_rows_than_allowed_are_sampled() {
+    fn excess_rows_are_subsampled() {
         let x = normal(1000);
         let few = Config(Settings { rows: 50, ..Settings::default() });
         assert_eq!(score(&fit(&few, &x, 2), &x), score(&fit(&few, &x, 2), &x));
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_and_scaling_all_rows_changes_next_to_nothing() {
+    fn invariant_to_shift_and_scale() {
         let x: Vec<f32> = normal(300 * 3).iter().map(|v| v - 100.0).collect();
         let plain = score(&fit(&Config::default(), &x, 3), &x);
         for (scale, shift) in [(1024.0f32, 0.0f32), (1e-20, 0.0), (1e12, 0.0), (1.0, 64.0)] {
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_have_ranges() {
+    fn setting_ranges() {
         for wrong in ["nu=0", "nu=1.5", "nu=-1", "gamma=0", "gamma=-2", "rows=0"] {
             assert!(DetectorConfig::parse(&format!("ocsvm:{wrong}")).is_err(), "{wrong}");
         }

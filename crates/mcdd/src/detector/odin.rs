@@ -1,18 +1,17 @@
-//! ODIN: the maximum softmax probability at a high temperature, of an input moved a little to where it is higher.
+//! ODIN: the maximum softmax probability at a high temperature, with input perturbation.
 //!
 //! The score is `log p - log(1 - p)` of the largest posterior of `softmax(logits / T)`, whose order is that of the
-//! posterior itself. Before that, the model moves the input by `epsilon` times the sign of the gradient of `log max
-//! softmax(logits / T)`: this detector gives the gradient with respect to the logits, the model carries it back to
-//! the input and scores again. With features or logits from elsewhere there is no network to go back through: only
-//! the temperature acts.
+//! posterior itself. Before scoring, the model moves the input by `epsilon` times the sign of the gradient of `log max
+//! softmax(logits / T)`: this detector computes the gradient with respect to the logits, and the model propagates it back
+//! to the input. For features or logits from elsewhere there is no network, and only the temperature has an effect.
 //!
-//! Defaults: T = 1000 and epsilon = 0.0014, which the paper recommends. It tunes both on out-of-distribution rows;
-//! here they are what they are set to, as no such row is ever looked at. Epsilon is in units of the network's inputs.
+//! Defaults: T = 1000 and epsilon = 0.0014, which the paper recommends. The paper tunes both on out-of-distribution rows;
+//! here they are fixed settings, as no such row is used. Epsilon is in units of the network's inputs.
 
 use serde::{Deserialize, Serialize};
 
 use super::energy::check_temperature;
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training, out_of_range};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
@@ -22,9 +21,9 @@ use crate::head::log_odds;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What logits are divided by: 1000 unless given, from 1e-6 to 1e9.
+    /// The divisor of the logits, from 1e-6 to 1e9. Default: 1000.
     pub temperature: f64,
-    /// How far each input is moved: 0.0014 unless given, from 0 (not at all) to 1000.
+    /// The size of the input perturbation, from 0 (none) to 1000. Default: 0.0014.
     pub epsilon: f64,
 }
 
@@ -34,14 +33,16 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "odin",
-        summary: "maximum softmax probability at a high temperature, of a perturbed input",
-        reference: "Liang, Li, Srikant: Enhancing The Reliability of Out-of-distribution Image Detection in Neural \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "odin",
+            summary: "maximum softmax probability at a high temperature, with input perturbation",
+            reference: "Liang, Li, Srikant: Enhancing The Reliability of Out-of-distribution Image Detection in Neural \
                     Networks, ICLR 2018",
-        needs: Needs { logits: true, ..Needs::NONE },
-    };
+            needs: Needs { logits: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         if !(0.0..=1000.0).contains(&self.epsilon) {
@@ -54,7 +55,7 @@ impl Method for Config {
         Ok(Box::new(Odin(self.clone())))
     }
 
-    fn load(&self, _store: &mut Store) -> Result<Box<dyn Detector>> {
+    fn load(&self, _state: &mut StateDict) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Odin(self.clone())))
     }
 }
@@ -64,25 +65,23 @@ struct Odin(Config);
 impl Detector for Odin {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         for (i, out) in out.iter_mut().enumerate() {
-            scratch.wide.clear();
-            scratch.wide.extend(rows.logit_row(i).iter().map(|v| v / self.0.temperature));
-            *out = log_odds(&scratch.wide);
+            scratch.f64s.clear();
+            scratch.f64s.extend(rows.logit_row(i).iter().map(|v| v / self.0.temperature));
+            *out = log_odds(&scratch.f64s);
         }
     }
-
-    fn save(&self, _store: &mut Store) {}
 
     fn epsilon(&self) -> f64 {
         self.0.epsilon
     }
 
-    fn ascent(&self, _part: usize, row: &Features, _features: &mut [f32], logits: &mut [f64]) {
+    fn perturbation_gradient(&self, _part: usize, row: &Features, _features: &mut [f32], logits: &mut [f64]) {
         log_posterior_gradient(row.logits, self.0.temperature, logits);
     }
 }
 
 /// The gradient of the log of the largest posterior: `(1 - p) / T` for its own logit and `-p_k / T` for the others.
-/// `1 - p` is the sum of the others, not a difference, so that it does not round to 0.
+/// `1 - p` is computed as the sum of the other posteriors, so that it does not round to 0.
 fn log_posterior_gradient(logits: &[f64], temperature: f64, out: &mut [f64]) {
     let best = argmax(logits);
     let mut others = 0.0;
@@ -109,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_gradient_is_that_of_the_log_posterior(
+        fn gradient_matches_finite_differences(
             l in proptest::collection::vec(-5.0f64..5.0, 2..7),
             t in prop_oneof![Just(1.0), Just(10.0), Just(1000.0)],
         ) {
@@ -124,7 +123,7 @@ mod tests {
                 };
                 let mut sorted = l.clone();
                 sorted.sort_by(f64::total_cmp);
-                // Where two classes are as good as tied, a step changes which one it is about.
+                // If two classes are almost tied, a step changes which one is the largest.
                 if sorted[l.len() - 1] - sorted[l.len() - 2] > 4.0 * h {
                     prop_assert!((g[k] * t - (at(h) - at(-h)) / (2.0 * h) * t).abs() < 1e-5);
                 }
@@ -132,7 +131,7 @@ mod tests {
         }
 
         #[test]
-        fn the_order_is_that_of_the_posterior(
+        fn same_order_as_the_posterior(
             a in proptest::collection::vec(-5.0f64..5.0, 3), b in proptest::collection::vec(-5.0f64..5.0, 3)
         ) {
             let logits = [a.clone(), b.clone()].concat();
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_have_ranges() {
+    fn setting_ranges() {
         assert!(Config { temperature: 0.0, epsilon: 0.1 }.check().is_err());
         for epsilon in [-0.1, f64::NAN, 1e4] {
             assert!(Config { temperature: 1.0, epsilon }.check().is_err());

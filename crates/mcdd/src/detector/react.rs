@@ -1,14 +1,16 @@
-//! ReAct: the energy of the logits that the last layer gives on features cut off at a threshold,
-//! `log sum_k exp(w_k min(x, c) + b_k)`.
+//! ReAct: the energy of the logits after features are clipped from above, `log sum_k exp(w_k min(x, c) + b_k)`.
 //!
-//! The threshold `c` is one for all features, a percentile of all activations of all training rows (with linear
-//! interpolation between two of them): 0.9, the paper's choice. Only what is above it is cut, nothing below.
+//! The threshold `c` is the same for all features: a percentile of all activations of all training rows, with linear
+//! interpolation. The default of 0.9 is the paper's. Features are not clipped from below.
 
 use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
-use super::last_layer::{LastLayer, Packed};
-use super::{About, Detector, DetectorBuffers, FAR, Features, Method, Needs, Store, Training, out_of_range};
+use super::last_layer::{LinearLayer, Packed};
+use super::{
+    About, Detector, DetectorBuffers, Features, FitDetector, MAX_FEATURE, MAX_SQUARE_WIDTH, Needs, StateDict, Training,
+    out_of_range,
+};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 
@@ -16,7 +18,7 @@ use crate::error::Result;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The part of all training activations that stays as it is: 0.9 unless given, above 0 and at most 1.
+    /// The fraction of the training activations that is not clipped, above 0 and at most 1. Default: 0.9.
     pub percentile: f64,
 }
 
@@ -26,13 +28,15 @@ impl Default for Config {
     }
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "react",
-        summary: "energy of the logits after features are cut off at a percentile",
-        reference: "Sun, Guo, Li: ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021",
-        needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "react",
+            summary: "energy of the logits after features are clipped at a percentile",
+            reference: "Sun, Guo, Li: ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021",
+            needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         if self.percentile > 0.0 && self.percentile <= 1.0 {
@@ -41,60 +45,64 @@ impl Method for Config {
         Err(out_of_range("percentile", self.percentile, "above 0 and at most 1"))
     }
 
+    fn max_width(&self) -> usize {
+        MAX_SQUARE_WIDTH
+    }
+
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
-        let layer = LastLayer::of(training, pool)?;
-        let threshold = percentile(training.rows.features.to_vec(), self.percentile);
+        let layer = LinearLayer::of(training, pool)?;
+        let threshold = quantile(training.rows.features.to_vec(), self.percentile);
         Ok(Box::new(React { packed: layer.pack(), layer, threshold }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let [classes, width] = store.shape("weight")?;
-        if width != store.width() || classes != store.classes() {
-            return Err(store.wrong("the last layer is of other features"));
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let [classes, width] = state.shape("weight")?;
+        if width != state.width() || classes != state.classes() {
+            return Err(state.invalid("the last layer has an invalid shape"));
         }
-        let weight = store.take_f32("weight", &[classes, width])?;
-        let bias = store.take_f64("bias", &[classes])?;
-        let threshold = store.take_f32("threshold", &[1])?[0];
-        let layer = LastLayer { width, weight, bias };
-        if threshold.abs() > FAR || !layer.is_sane() {
-            return Err(store.wrong("the threshold or the last layer is out of range"));
+        let weight = state.take_f32("weight", &[classes, width])?;
+        let bias = state.take_f64("bias", &[classes])?;
+        let threshold = state.take_f32("threshold", &[1])?[0];
+        let layer = LinearLayer { width, weight, bias };
+        if threshold.abs() > MAX_FEATURE || !layer.is_in_range() {
+            return Err(state.invalid("the threshold or the last layer is out of range"));
         }
         Ok(Box::new(React { packed: layer.pack(), layer, threshold }))
     }
 }
 
-/// The value that a part `p` of all values is below, by linear interpolation between the two around it.
-fn percentile(mut values: Vec<f32>, p: f64) -> f32 {
-    let place = p * (values.len() - 1) as f64;
-    let index = (place as usize).min(values.len() - 1);
+/// The quantile `p` of the values, with linear interpolation.
+fn quantile(mut values: Vec<f32>, p: f64) -> f32 {
+    let position = p * (values.len() - 1) as f64;
+    let index = (position as usize).min(values.len() - 1);
     let (_, &mut below, higher) = values.select_nth_unstable_by(index, f32::total_cmp);
     let above = higher.iter().copied().reduce(f32::min).unwrap_or(below);
     let (below, above) = (f64::from(below), f64::from(above));
-    (below + (place - index as f64) * (above - below)) as f32
+    (below + (position - index as f64) * (above - below)) as f32
 }
 
 struct React {
-    layer: LastLayer,
+    layer: LinearLayer,
     packed: Packed,
     threshold: f32,
 }
 
 impl Detector for React {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
-        let [cut, products] = &mut scratch.floats;
-        cut.clear();
-        cut.extend(rows.features.iter().map(|v| v.min(self.threshold)));
-        self.packed.logits(cut, products, &mut scratch.wide);
-        for (out, logits) in out.iter_mut().zip(scratch.wide.chunks_exact(self.layer.classes())) {
+        let [clipped, products] = &mut scratch.f32s;
+        clipped.clear();
+        clipped.extend(rows.features.iter().map(|v| v.min(self.threshold)));
+        self.packed.logits(clipped, products, &mut scratch.f64s);
+        for (out, logits) in out.iter_mut().zip(scratch.f64s.chunks_exact(self.layer.classes())) {
             *out = log_sum_exp(logits, 1.0);
         }
     }
 
-    fn save(&self, store: &mut Store) {
+    fn save(&self, state: &mut StateDict) {
         let classes = self.layer.classes();
-        store.put_f32("weight", &[classes, self.layer.width], &self.layer.weight);
-        store.put_f64("bias", &[classes], &self.layer.bias);
-        store.put_f32("threshold", &[1], &[self.threshold]);
+        state.put_f32("weight", &[classes, self.layer.width], &self.layer.weight);
+        state.put_f64("bias", &[classes], &self.layer.bias);
+        state.put_f32("threshold", &[1], &[self.threshold]);
     }
 }
 
@@ -105,17 +113,17 @@ mod tests {
     use crate::detector::{DetectorConfig, Fitted};
 
     #[test]
-    fn by_definition_with_the_layer_given_and_found() {
+    fn matches_definition_with_given_and_estimated_layer() {
         let (e, test) = (Example::new(400, 8, 3, 1), Example::new(50, 8, 3, 2));
         let pool = Pool::new(1);
         for p in [0.9, 0.37, 1.0] {
             let mut sorted = e.features.clone();
             sorted.sort_by(f32::total_cmp);
-            let place = p * (sorted.len() - 1) as f64;
-            let (low, high) = (sorted[place as usize], sorted[(place as usize + 1).min(sorted.len() - 1)]);
-            let c = low + (high - low) * place.fract() as f32;
-            let cut: Vec<f32> = test.features.iter().map(|v| v.min(c)).collect();
-            let logits = naive(&cut, &e.weight, &e.bias, 8);
+            let position = p * (sorted.len() - 1) as f64;
+            let (low, high) = (sorted[position as usize], sorted[(position as usize + 1).min(sorted.len() - 1)]);
+            let c = low + (high - low) * position.fract() as f32;
+            let clipped: Vec<f32> = test.features.iter().map(|v| v.min(c)).collect();
+            let logits = naive(&clipped, &e.weight, &e.bias, 8);
             let config = DetectorConfig::from(Config { percentile: p });
             for given in [true, false] {
                 let scores =
@@ -129,17 +137,17 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_interpolate() {
+    fn quantiles_interpolate() {
         let values = vec![4.0, 1.0, 3.0, 2.0, 5.0];
-        assert_eq!(percentile(values.clone(), 0.5), 3.0);
-        assert_eq!(percentile(values.clone(), 0.9), 4.6);
-        assert_eq!(percentile(values.clone(), 1.0), 5.0);
-        assert_eq!(percentile(values, 1e-9), 1.0);
-        assert_eq!(percentile(vec![7.0], 0.9), 7.0);
+        assert_eq!(quantile(values.clone(), 0.5), 3.0);
+        assert_eq!(quantile(values.clone(), 0.9), 4.6);
+        assert_eq!(quantile(values.clone(), 1.0), 5.0);
+        assert_eq!(quantile(values, 1e-9), 1.0);
+        assert_eq!(quantile(vec![7.0], 0.9), 7.0);
     }
 
     #[test]
-    fn settings_have_ranges() {
+    fn setting_ranges() {
         for percentile in [0.0, -0.5, 1.1, f64::NAN] {
             assert!(Config { percentile }.check().is_err());
         }

@@ -1,48 +1,53 @@
-//! Relative Mahalanobis distance: how much nearer the nearest class is than the data as a whole.
+//! Relative Mahalanobis distance: the distance to the nearest class minus the distance to the data as a whole.
 //!
-//! `confidence = -min_k (M_k(x) - M_0(x))`. `M_k` is the distance of `mahalanobis`; `M_0` is that of one Gaussian with the
-//! mean and the covariance of all rows, whatever their class. Directions that do not tell classes apart weigh the same in
-//! both and drop out. With a single class both would be the same, so it takes two at least.
+//! `confidence = -min_k (M_k(x) - M_0(x))`. `M_k` is the distance of `mahalanobis`. `M_0` is the distance to one Gaussian
+//! with the mean and the covariance of all rows. Directions that do not separate classes contribute the same to both and
+//! cancel. With a single class both are equal, so at least two classes are needed.
 //!
 //! It classifies as `mahalanobis` does: `M_0` is the same for all classes.
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{labeled, logits, put, score, take};
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::mahalanobis::{labeled, load_gaussians, logits, save_gaussians, score};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
 use crate::stats::gaussians::{Covariance, Gaussians};
 
-/// It has no settings.
+/// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "rmd",
-        summary: "relative Mahalanobis distance: to the nearest class, less that to all the data",
-        reference: "Ren et al.: A Simple Fix to Mahalanobis Distance for \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "rmd",
+            summary: "relative Mahalanobis distance: to the nearest class, minus the distance to all data",
+            reference: "Ren et al.: A Simple Fix to Mahalanobis Distance for \
                     Improving Near-OOD Detection, ICML UDL Workshop 2021",
-        needs: Needs { features: true, labels: true, ..Needs::NONE },
-    };
+            needs: Needs { features: true, labels: true, ..Needs::NONE },
+        }
+    }
+
+    fn max_width(&self) -> usize {
+        MAX_SQUARE_WIDTH
+    }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let labels = training.labels.unwrap_or_default();
         if labels.iter().all(|y| Some(y) == labels.first()) {
-            return Err(Error::data("all rows are of one class, so nothing is relative to it")
-                .hint("rmd takes two classes at least; mahalanobis takes one"));
+            return Err(Error::data("all rows are of one class").hint("rmd needs two classes; mahalanobis needs one"));
         }
         let (classes, all) = Gaussians::with_background(&labeled(training), pool);
         Ok(Box::new(Relative { classes, all }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let classes = take(store, "", Covariance::Tied, store.width())?;
-        let all = take(store, "all-", Covariance::Tied, store.width())?;
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let classes = load_gaussians(state, "", Covariance::Tied, state.width())?;
+        let all = load_gaussians(state, "all-", Covariance::Tied, state.width())?;
         if all.classes() != 1 || all.width() != classes.width() {
-            return Err(store.wrong("its Gaussians do not fit together"));
+            return Err(state.invalid("the shapes of the Gaussians do not match"));
         }
         Ok(Box::new(Relative { classes, all }))
     }
@@ -56,14 +61,14 @@ struct Relative {
 impl Detector for Relative {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         score(&self.classes, rows.features, out, scratch);
-        scratch.wide.resize(out.len(), 0.0);
-        self.all.distances(rows.features, &mut scratch.wide, &mut scratch.floats);
-        out.iter_mut().zip(&scratch.wide).for_each(|(o, all)| *o += all);
+        scratch.f64s.resize(out.len(), 0.0);
+        self.all.distances(rows.features, &mut scratch.f64s, &mut scratch.f32s);
+        out.iter_mut().zip(&scratch.f64s).for_each(|(o, all)| *o += all);
     }
 
-    fn save(&self, store: &mut Store) {
-        put(store, "", &self.classes);
-        put(store, "all-", &self.all);
+    fn save(&self, state: &mut StateDict) {
+        save_gaussians(state, "", &self.classes);
+        save_gaussians(state, "all-", &self.all);
     }
 
     fn classes(&self) -> usize {
@@ -83,11 +88,11 @@ mod tests {
     use crate::stats::gaussians::nearest;
 
     #[test]
-    fn by_definition() {
+    fn matches_definition() {
         let (x, labels) = blobs(500, 12);
         let training = training(&x, &labels);
         let pool = Pool::new(2);
-        let fitted = Fitted::new(&Config {}.into(), &training, &pool).unwrap();
+        let fitted = Fitted::new(&Config {}, &training, &pool).unwrap();
         let (classes, all) = naive(&x, &labels);
         for ((got, classes), all) in fitted.score(&training.rows, &pool).unwrap().into_iter().zip(classes).zip(all) {
             close(got, -(nearest(&classes) - all));

@@ -1,43 +1,44 @@
 //! Simplified Hopfield energy (SHE): the inner product of the features with the pattern of the predicted class.
 //!
-//! The pattern of a class is the mean of the features of its training rows that are classified correctly, by the
-//! largest logit; without labels, of all rows that are predicted as it. A class without such rows has the mean of all
-//! training rows for its pattern: whoever is predicted as it is compared with what is known at all.
+//! The pattern of a class is the mean of the features of its correctly classified training rows; without labels, of all
+//! rows that are predicted as this class. For a class without such rows it is the mean of all training rows.
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::stats::moments;
 
-/// It has no settings.
+/// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "she",
-        summary: "inner product of the features with the mean features of the predicted class",
-        reference: "Zhang et al.: Out-of-Distribution Detection based on \
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "she",
+            summary: "inner product of the features with the mean features of the predicted class",
+            reference: "Zhang et al.: Out-of-Distribution Detection based on \
                     In-Distribution Data Patterns Memorization with Modern Hopfield Energy, ICLR 2023",
-        needs: Needs { features: true, logits: true, ..Needs::NONE },
-    };
+            needs: Needs { features: true, logits: true, ..Needs::NONE },
+        }
+    }
 
     fn fit(&self, training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
         let (width, classes) = (rows.width(), rows.classes());
-        // Features that are classified wrongly go to a class of their own, which is dropped.
-        let patterns_of: Vec<u32> = (0..rows.count)
+        // Misclassified rows go to an additional class, which is dropped.
+        let assigned: Vec<u32> = (0..rows.count)
             .map(|i| {
                 let predicted = argmax(rows.logit_row(i)) as u32;
                 let wrong = training.labels.is_some_and(|labels| labels[i] != predicted);
                 if wrong { classes as u32 } else { predicted }
             })
             .collect();
-        let (mut patterns, counts) = moments::class_means(rows.features, width, &patterns_of, classes + 1);
+        let (mut patterns, counts) = moments::class_means(rows.features, width, &assigned, classes + 1);
         patterns.truncate(classes * width);
         let mean = moments::mean(rows.features, width);
         for (pattern, _) in patterns.chunks_exact_mut(width).zip(counts).filter(|(_, n)| *n == 0) {
@@ -46,14 +47,14 @@ impl Method for Config {
         Ok(Box::new(She { width, patterns }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let [classes, width] = store.shape("patterns")?;
-        if width != store.width() || classes != store.classes() {
-            return Err(store.wrong("the patterns are of other features"));
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let [classes, width] = state.shape("patterns")?;
+        if width != state.width() || classes != state.classes() {
+            return Err(state.invalid("the patterns have an invalid shape"));
         }
-        let patterns = store.take_f64("patterns", &[classes, width])?;
+        let patterns = state.take_f64("patterns", &[classes, width])?;
         if patterns.iter().any(|v| v.abs() > 1e100) {
-            return Err(store.wrong("a pattern is out of range"));
+            return Err(state.invalid("a pattern is out of range"));
         }
         Ok(Box::new(She { width, patterns }))
     }
@@ -61,7 +62,7 @@ impl Method for Config {
 
 struct She {
     width: usize,
-    /// `[classes, width]`.
+    /// The pattern of each class, `[classes, width]`.
     patterns: Vec<f64>,
 }
 
@@ -73,8 +74,8 @@ impl Detector for She {
         }
     }
 
-    fn save(&self, store: &mut Store) {
-        store.put_f64("patterns", &[self.patterns.len() / self.width, self.width], &self.patterns);
+    fn save(&self, state: &mut StateDict) {
+        state.put_f64("patterns", &[self.patterns.len() / self.width, self.width], &self.patterns);
     }
 }
 
@@ -85,10 +86,10 @@ mod tests {
     use crate::seed::Stream;
 
     #[test]
-    fn by_definition_with_labels_and_without() {
+    fn matches_definition_with_and_without_labels() {
         let (e, test) = (Example::new(300, 5, 4, 1), Example::new(40, 5, 4, 2));
         let mut s = Stream::new(1, "labels");
-        // Class 3 has no row that is right.
+        // Class 3 has no correctly classified row.
         let labels: Vec<u32> = (0..300).map(|_| s.below(3) as u32).collect();
         for labels in [Some(&labels[..]), None] {
             let training = Training { labels, ..e.training(true) };

@@ -1,33 +1,35 @@
-//! Support vector data description with a Gaussian kernel: the smallest ball around the training rows in the kernel's
-//! space that may leave a share `nu` of them out. The confidence is `R^2 - |phi(x) - c|^2`, positive inside.
+//! Support vector data description with a Gaussian kernel: the smallest ball in kernel space that contains the training
+//! rows but for a fraction `nu`. The confidence is `R^2 - |phi(x) - c|^2`, positive inside.
 //!
 //! The center is `c = sum_j b_j phi(x_j)` with `sum b = 1` and `0 <= b_j <= C`, where `C = 1 / (nu n)`. As
-//! `K(x, x) = 1`, the problem has the same solution as the one-class support vector machine's, `b = a / (nu n)`, so both
-//! share a solver and order rows alike; what differs is the scale. With `f(x) = sum_j a_j K(x_j, x)`:
+//! `K(x, x) = 1`, the problem has the same solution as the one-class support vector machine, `b = a / (nu n)`. Both use the
+//! same solver and give the same order of rows on a different scale. With `f(x) = sum_j a_j K(x_j, x)`:
 //! `|phi(x) - c|^2 = 1 - 2 f(x) / (nu n) + c'c`, and `R^2` is the mean of that over the support vectors on the boundary.
 //!
-//! A fit takes time with the square of the number of rows, so no more than `rows` of them are used, chosen by the seed;
-//! `nu` is a share of those.
+//! The time of a fit grows with the square of the number of rows, so at most `rows` of them are used, drawn by the seed;
+//! `nu` is a fraction of those.
 
 use serde::{Deserialize, Serialize};
 
 use super::svm::{Machine, Settings};
-use super::{About, Detector, DetectorBuffers, Features, Method, Needs, Store, Training};
+use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::Result;
 
-/// Its settings.
+/// Settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Config(pub Settings);
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "svdd",
-        summary: "support vector data description: the smallest ball in the space of a Gaussian kernel",
-        reference: "Tax, Duin: Support Vector Data Description, Machine Learning 2004",
-        needs: Needs { features: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "svdd",
+            summary: "support vector data description: the smallest ball in the space of a Gaussian kernel",
+            reference: "Tax, Duin: Support Vector Data Description, Machine Learning 2004",
+            needs: Needs { features: true, ..Needs::NONE },
+        }
+    }
 
     fn check(&self) -> Result<()> {
         self.0.check()
@@ -40,14 +42,14 @@ impl Method for Config {
         Ok(Box::new(Svdd { machine: solved.machine, radius, center }))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let machine = Machine::load(store)?;
-        let ball = store.take_f64("ball", &[2])?;
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let machine = Machine::load(state)?;
+        let ball = state.take_f64("ball", &[2])?;
         let (radius, center) = (ball[0], ball[1]);
-        // Distances are at most 2 and lengths at most 1 in this space, but for rounding.
+        // In kernel space distances are at most 2 and norms at most 1, up to rounding.
         let possible = |v: f64, most: f64| (-1e-6..=most + 1e-6).contains(&v);
         if !(possible(radius, 4.0) && possible(center, 1.0)) {
-            return Err(store.wrong("its ball is no ball"));
+            return Err(state.invalid("the radius or the center is out of range"));
         }
         Ok(Box::new(Svdd { machine, radius, center }))
     }
@@ -55,24 +57,24 @@ impl Method for Config {
 
 struct Svdd {
     machine: Machine,
-    /// `R^2`.
+    /// The squared radius, `R^2`.
     radius: f64,
-    /// `c'c`.
+    /// The squared norm of the center, `c'c`.
     center: f64,
 }
 
 impl Detector for Svdd {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         self.machine.sums(rows, out, scratch);
-        // The part that is the same for all rows is taken together, so that nothing of the rest is rounded away.
+        // What is constant over rows is added up first, so that the rest loses no digits.
         let constant = 1.0 + self.center - self.radius;
         let total = self.machine.total();
         out.iter_mut().for_each(|f| *f = 2.0 * (*f / total) - constant);
     }
 
-    fn save(&self, store: &mut Store) {
-        self.machine.save(store);
-        store.put_f64("ball", &[2], &[self.radius, self.center]);
+    fn save(&self, state: &mut StateDict) {
+        self.machine.save(state);
+        state.put_f64("ball", &[2], &[self.radius, self.center]);
     }
 }
 
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_in_the_order_of_the_one_class_svm() {
+    fn same_order_as_the_one_class_svm() {
         let (x, test) = (normal(900, 1), normal(600, 2));
         for settings in ["", ":nu=0.5", ":nu=0.03:gamma=2", ":rows=100"] {
             let scores =
@@ -111,7 +113,7 @@ mod tests {
                 order
             };
             assert_eq!(order(&a), order(&b), "{settings}");
-            // The same boundary, too.
+            // The boundary is the same, too.
             assert!(a.iter().zip(&b).all(|(a, b)| a.abs() < 1e-9 || (*a > 0.0) == (*b > 0.0)));
         }
     }

@@ -1,15 +1,15 @@
 //! The one-class support vector machine with a Gaussian kernel, which `ocsvm` and `svdd` share.
 //!
 //! With `K(x, y) = exp(-gamma |x - y|^2)`, the weights `a` of the `n` training rows are the solution of
-//! `min 1/2 a'Ka` with `0 <= a_i <= 1` and `sum a = nu n`. Features are centerd and scaled by `sqrt(gamma)` beforehand.
-//! `solver` finds the weights, `rbf` computes kernels.
+//! `min 1/2 a'Ka` with `0 <= a_i <= 1` and `sum a = nu n`. Rows are centered and scaled by `sqrt(gamma)` first.
+//! `solver` computes the weights, `rbf` the kernel.
 
 mod rbf;
 mod solver;
 
 use std::borrow::Cow;
 
-use super::{DetectorBuffers, FAR, Features, Store, Training, out_of_range};
+use super::{DetectorBuffers, Features, MAX_FEATURE, StateDict, Training, out_of_range};
 use crate::compute::gemm::NR;
 use crate::compute::pool::Pool;
 use crate::error::Result;
@@ -18,17 +18,17 @@ use crate::stats::moments::mean;
 use rbf::Points;
 use serde::{Deserialize, Serialize};
 
-/// What both detectors are set by.
+/// The settings of `ocsvm` and `svdd`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// At most this share of the training rows ends up outside, and at least this share become support vectors: above 0
-    /// and at most 1. Default 0.1, as in-distribution data are taken to be mostly clean.
+    /// An upper bound of the fraction of training rows outside the boundary, and a lower bound of the fraction of support
+    /// vectors; above 0 and at most 1. Default: 0.1, as in-distribution data are assumed to be mostly clean.
     pub nu: f64,
-    /// How fast the kernel falls with the squared distance, positive. Auto (the default) is
-    /// `1 / (width * variance of all features)`, as scikit-learn's "scale".
+    /// The coefficient of the kernel, positive. Default (auto): `1 / (width * variance of all features)`, as scikit-learn's
+    /// "scale".
     pub gamma: Option<f64>,
-    /// Training rows at most, 1 or more. Default 20,000.
+    /// The largest number of training rows to use, 1 or more. Default: 20,000.
     pub rows: usize,
 }
 
@@ -39,8 +39,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Checks the ranges.
-    pub fn check(&self) -> Result<()> {
+    /// Checks the ranges of the settings.
+    pub(super) fn check(&self) -> Result<()> {
         if !(self.nu > 0.0 && self.nu <= 1.0) {
             return Err(out_of_range("nu", self.nu, "above 0 and at most 1"));
         }
@@ -55,8 +55,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Finds the weights.
-    pub fn fit(&self, training: &Training, pool: &Pool) -> Solved {
+    /// Fits the support vectors.
+    pub(super) fn fit(&self, training: &Training, pool: &Pool) -> Solved {
         let rows = sample(&training.rows, self.rows, training.seed);
         let width = training.rows.width();
         let count = rows.len() / width;
@@ -74,31 +74,31 @@ impl Settings {
     }
 }
 
-/// What a fit finds.
-pub struct Solved {
+/// The result of a fit.
+pub(super) struct Solved {
     /// The support vectors.
-    pub machine: Machine,
-    /// `f` at the support vectors on the boundary.
-    pub level: f64,
+    pub(super) machine: Machine,
+    /// The value of `f` on the boundary.
+    pub(super) level: f64,
     /// `a'Ka` for weights that sum to 1.
-    pub norm: f64,
+    pub(super) norm: f64,
 }
 
-/// All rows, or as many of them as `most`, by the seed, in their order.
-fn sample<'a>(rows: &Features<'a>, most: usize, seed: u64) -> Cow<'a, [f32]> {
-    if rows.count <= most {
+/// All rows, or a random sample of `limit` rows, in their order.
+fn sample<'a>(rows: &Features<'a>, limit: usize, seed: u64) -> Cow<'a, [f32]> {
+    if rows.count <= limit {
         return Cow::Borrowed(rows.features);
     }
     let mut order: Vec<usize> = (0..rows.count).collect();
     Stream::new(seed, "svm/rows").shuffle(&mut order);
-    order.truncate(most);
+    order.truncate(limit);
     order.sort_unstable();
     order.into_iter().flat_map(|i| rows.feature_row(i)).copied().collect()
 }
 
-/// `1 / (width * variance of all elements)`; 1 if they are all the same.
+/// `1 / (width * variance of all elements)`; 1 if all elements are equal.
 fn auto_gamma(x: &[f32], width: usize) -> f64 {
-    // Measured from the first, so that equal elements have no variance at all, whatever is rounded.
+    // Relative to the first element, so that the variance of equal elements is exactly 0.
     let first = x.first().map_or(0.0, |&v| f64::from(v));
     let n = x.len().max(1) as f64;
     let mean = x.iter().map(|&v| f64::from(v) - first).sum::<f64>() / n;
@@ -107,18 +107,18 @@ fn auto_gamma(x: &[f32], width: usize) -> f64 {
 }
 
 /// Support vectors with their weights: `f(x) = sum_j a_j K(x_j, x)`.
-pub struct Machine {
+pub(super) struct Machine {
     center: Vec<f64>,
     scale: f64,
     points: Points,
-    /// Filled up with zeros to whole panels.
+    /// Padded with zeros to whole panels.
     weights: Vec<f64>,
     total: f64,
 }
 
-/// Features as the kernel takes them. Values beyond ±[`FAR`] are far from everything but each other either way.
+/// Centers and scales rows for the kernel. Values are clamped to ±[`MAX_FEATURE`], where the kernel is 0 anyway.
 fn prepare(rows: &[f32], center: &[f64], scale: f64, out: &mut Vec<f32>) {
-    let far = f64::from(FAR);
+    let far = f64::from(MAX_FEATURE);
     out.clear();
     for row in rows.chunks_exact(center.len()) {
         let scaled = row.iter().zip(center).map(|(&x, c)| (f64::from(x) - c) * scale);
@@ -127,38 +127,38 @@ fn prepare(rows: &[f32], center: &[f64], scale: f64, out: &mut Vec<f32>) {
 }
 
 impl Machine {
-    /// The sum of all weights, which no `f` is above.
-    pub fn total(&self) -> f64 {
+    /// The sum of all weights, an upper bound of `f`.
+    pub(super) fn total(&self) -> f64 {
         self.total
     }
 
-    /// `f` of each row.
-    pub fn sums(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
-        prepare(rows.features, &self.center, self.scale, &mut scratch.floats[0]);
-        self.points.sums(&scratch.floats[0], &self.weights, out, &mut scratch.wide);
+    /// Writes `f` of each row to `out`.
+    pub(super) fn sums(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
+        prepare(rows.features, &self.center, self.scale, &mut scratch.f32s[0]);
+        self.points.sums(&scratch.f32s[0], &self.weights, out, &mut scratch.f64s);
     }
 
-    /// Stores it.
-    pub fn save(&self, store: &mut Store) {
+    /// Stores the support vectors.
+    pub(super) fn save(&self, state: &mut StateDict) {
         let (count, width) = (self.points.count(), self.points.width());
-        store.put_f64("center", &[width], &self.center);
-        store.put_f64("scale", &[1], &[self.scale]);
-        store.put_f32("support", &[count, width], &self.points.rows());
-        store.put_f64("weights", &[count], &self.weights[..count]);
+        state.put_f64("center", &[width], &self.center);
+        state.put_f64("scale", &[1], &[self.scale]);
+        state.put_f32("support", &[count, width], &self.points.rows());
+        state.put_f64("weights", &[count], &self.weights[..count]);
     }
 
-    /// Takes it back.
-    pub fn load(store: &mut Store) -> Result<Machine> {
-        let [count, width] = store.shape("support")?;
-        if count == 0 || width == 0 || width != store.width() {
-            return Err(store.wrong("it has no support vectors of the right width"));
+    /// Loads the support vectors.
+    pub(super) fn load(state: &mut StateDict) -> Result<Machine> {
+        let [count, width] = state.shape("support")?;
+        if count == 0 || width == 0 || width != state.width() {
+            return Err(state.invalid("the support vectors have an invalid shape"));
         }
-        let center = store.take_f64("center", &[width])?;
-        let scale = store.take_f64("scale", &[1])?[0];
-        let support = store.take_f32("support", &[count, width])?;
-        let mut weights = store.take_f64("weights", &[count])?;
+        let center = state.take_f64("center", &[width])?;
+        let scale = state.take_f64("scale", &[1])?[0];
+        let support = state.take_f32("support", &[count, width])?;
+        let mut weights = state.take_f64("weights", &[count])?;
         if scale <= 0.0 || weights.iter().any(|&w| !(w > 0.0 && w <= 1.0)) {
-            return Err(store.wrong("a weight or the scale is outside its range"));
+            return Err(state.invalid("a weight or the scale is out of range"));
         }
         weights.resize(count.next_multiple_of(NR), 0.0);
         Ok(Machine { center, scale, points: Points::new(&support, width), total: weights.iter().sum(), weights })

@@ -1,10 +1,10 @@
-//! One conformance suite that every registered detector must pass.
+//! The conformance tests, which every registered detector must pass.
 
 use super::*;
 use crate::container::Container;
 use crate::seed::Stream;
 
-/// Features around the means of some classes, their logits under a linear layer, and that layer.
+/// Gaussian blobs around the means of some classes, their logits under a linear layer, and that layer.
 struct Data {
     count: usize,
     width: usize,
@@ -27,16 +27,16 @@ impl Data {
             .flat_map(|&y| means[y as usize * width..(y as usize + 1) * width].to_vec())
             .map(|m| (m + 0.5 * s.normal()) as f32)
             .collect();
-        // The layer of a classifier by distance to the means: logit = x mu - |mu|^2 / 2.
+        // The layer of a nearest-mean classifier: logit = x mu - |mu|^2 / 2.
         let weight: Vec<f32> = means.iter().map(|&m| m as f32).collect();
         let bias = weight.chunks(width).map(|m| -0.5 * m.iter().map(|v| v * v).sum::<f32>()).collect();
         let mut data = Data { count, width, classes, features, logits: Vec::new(), labels, weight, bias };
-        data.relabel();
+        data.update_logits();
         data
     }
 
-    /// Computes the logits anew.
-    fn relabel(&mut self) {
+    /// Recomputes the logits.
+    fn update_logits(&mut self) {
         let (weight, bias, width) = (&self.weight, &self.bias, self.width);
         self.logits = self
             .features
@@ -50,11 +50,11 @@ impl Data {
             .collect();
     }
 
-    /// Every feature changed.
+    /// Applies `f(column, value)` to every feature.
     fn map(mut self, f: impl Fn(usize, f32) -> f32) -> Data {
         let width = self.width;
         self.features.iter_mut().enumerate().for_each(|(i, v)| *v = f(i % width, *v));
-        self.relabel();
+        self.update_logits();
         self
     }
 
@@ -74,7 +74,7 @@ impl Data {
     }
 }
 
-/// All that can be fitted on features.
+/// All detectors that can be fitted on features and logits.
 fn configs() -> Vec<DetectorConfig> {
     DetectorConfig::all().into_iter().filter(|c| !c.about().needs.head).collect()
 }
@@ -93,41 +93,35 @@ fn median(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Detectors that look at nothing but the logits do not see how far away a row is: a linear layer is as sure as ever,
-/// or surer, far out. Their direction is that of the logits: rows between all classes are less sure than rows of one.
-fn on_logits(config: &DetectorConfig) -> bool {
-    let needs = config.about().needs;
-    needs.logits && !needs.features
-}
-
-/// A blob that does not belong: far away for those that see features, undecided for those that see logits.
-fn strange(config: &DetectorConfig, data: &Data) -> Data {
+/// Out-of-distribution rows: far away for detectors that use features only. A linear layer is at least as certain for far
+/// rows, so detectors that use logits get rows between the classes.
+fn out_of_distribution(config: &DetectorConfig, data: &Data) -> Data {
     let mut far = Data::blobs(60, data.width, data.classes, 77).map(|j, v| v + if j % 2 == 0 { 60.0 } else { -60.0 });
     let needs = config.about().needs;
-    if on_logits(config) || needs.logits {
-        // Logits close to each other: no class is any better than another.
+    if needs.logits {
+        // Logits close to each other: no class is more likely than another.
         let mut s = Stream::new(6, "undecided");
         far.logits = (0..far.logits.len()).map(|_| 0.01 * s.normal()).collect();
     }
     if needs.logits && needs.features {
-        // For those that weigh features by the logits, small features in no class's direction.
+        // For detectors that combine features and logits: small features in the direction of no class.
         let mut s = Stream::new(8, "small");
         far.features.iter_mut().for_each(|v| *v = 0.05 * s.normal() as f32);
-        if !matches!(config.name(), "she" | "nnguide") {
-            far.relabel();
+        if needs.linear {
+            far.update_logits();
         }
     }
     far
 }
 
 #[test]
-fn what_is_strange_scores_below_the_training_data() {
+fn out_of_distribution_rows_score_lower() {
     for config in configs() {
         let data = Data::blobs(300, 6, 3, 1);
         let fitted = fit(&config, &data, 2);
         let (own, fresh) = (score(&fitted, &data, 2), score(&fitted, &Data::blobs(300, 6, 3, 2), 2));
         assert_eq!(own.len(), 300);
-        let far = score(&fitted, &strange(&config, &data), 2);
+        let far = score(&fitted, &out_of_distribution(&config, &data), 2);
         let name = config.name();
         assert!(
             median(&far) < median(&own) && median(&far) < median(&fresh),
@@ -141,7 +135,7 @@ fn what_is_strange_scores_below_the_training_data() {
 }
 
 #[test]
-fn threads_runs_and_company_change_nothing() {
+fn independent_of_threads_runs_and_batches() {
     for config in configs() {
         let data = Data::blobs(500, 5, 3, 1);
         let test = Data::blobs(211, 5, 3, 9);
@@ -158,19 +152,19 @@ fn threads_runs_and_company_change_nothing() {
 
 fn reload(fitted: &Fitted) -> Fitted {
     let mut container = Container::default();
-    fitted.save(&mut Store::new(&mut container, "d."));
+    fitted.save(&mut StateDict::new(&mut container, "d."));
     let bytes = container.to_bytes("mcdd test 1");
     let mut container = Container::from_bytes(&bytes, "mcdd test 1").unwrap();
     let json = serde_json::to_string(fitted.config()).unwrap();
     let config: DetectorConfig = serde_json::from_str(&json).unwrap();
     assert_eq!(&config, fitted.config());
-    let loaded = Fitted::load(&config, &mut Store::new(&mut container, "d.")).unwrap();
+    let loaded = Fitted::load(&config, &mut StateDict::new(&mut container, "d.")).unwrap();
     assert!(container.tensors.is_empty(), "{}: {:?} is left over", config.name(), container.tensors.keys());
     loaded
 }
 
 #[test]
-fn a_file_gives_the_same_bits() {
+fn save_and_load_keep_the_bits() {
     for config in configs() {
         let (data, test) = (Data::blobs(200, 4, 3, 1), Data::blobs(50, 4, 3, 3));
         let fitted = fit(&config, &data, 1);
@@ -181,15 +175,15 @@ fn a_file_gives_the_same_bits() {
     }
 }
 
-/// Every tensor of a stored detector taken away, cut or filled with nonsense: an error or a detector that still works,
-/// never a panic.
+/// Removes, truncates or overwrites every tensor of a stored detector: the result is an error or a detector with finite
+/// scores, never a panic.
 #[test]
-fn a_damaged_file_is_no_panic() {
+fn damaged_state_does_not_panic() {
     for config in configs() {
         let (data, test) = (Data::blobs(60, 4, 3, 1), Data::blobs(20, 4, 3, 3));
         let fitted = fit(&config, &data, 1);
         let mut whole = Container::default();
-        fitted.save(&mut Store::new(&mut whole, "d."));
+        fitted.save(&mut StateDict::new(&mut whole, "d."));
         for name in whole.tensors.keys() {
             for damage in 0..6 {
                 use crate::container::Values;
@@ -218,20 +212,20 @@ fn a_damaged_file_is_no_panic() {
                         *shape = vec![1.min(shape.iter().product())];
                     }
                 }
-                if let Ok(loaded) = Fitted::load(&config, &mut Store::new(&mut container, "d.")) {
-                    let look = |rows: &Features| {
+                if let Ok(loaded) = Fitted::load(&config, &mut StateDict::new(&mut container, "d.")) {
+                    let check = |rows: &Features| {
                         let scores = loaded.score(rows, &Pool::new(1)).unwrap_or_default();
                         let logits = loaded.logits(rows, &Pool::new(1)).ok().flatten().unwrap_or_default();
                         let finite = scores.iter().chain(&logits).all(|v| v.is_finite());
                         assert!(finite, "{}: {name} with damage {damage}", config.name());
                     };
-                    look(&test.rows());
-                    // Features of the shape that the file claims.
+                    check(&test.rows());
+                    // Rows of the shape in the file.
                     let (width, classes) = (loaded.width(), loaded.logit_classes());
                     if width <= 8 && classes <= 8 {
                         let (features, logits) = (vec![0.5; 20 * width], vec![0.5; 20 * classes]);
                         let rows = Features { count: 20, features: &features, logits: &logits };
-                        look(&rows);
+                        check(&rows);
                     }
                 }
             }
@@ -251,7 +245,7 @@ fn all_finite(config: &DetectorConfig, data: &Data, test: &Data, what: &str) {
 }
 
 #[test]
-fn awkward_rows_are_finite() {
+fn degenerate_rows_are_finite() {
     for config in configs() {
         let test = Data::blobs(30, 4, 3, 3);
         let plain = || Data::blobs(90, 4, 3, 1);
@@ -259,13 +253,13 @@ fn awkward_rows_are_finite() {
         all_finite(&config, &plain().map(|j, v| if j == 1 { 2.5 } else { v }), &test, "a constant column");
         all_finite(&config, &plain().map(|j, v| if j == 1 { 0.0 } else { v.max(0.0) }), &test, "dead features");
         all_finite(&config, &plain().map(|_, _| 1.0), &test, "all rows equal");
-        all_finite(&config, &plain().map(|_, _| 0.0), &test, "nothing but zeros");
+        all_finite(&config, &plain().map(|_, _| 0.0), &test, "all zeros");
         all_finite(&config, &plain().map(|j, v| if j == 3 { 1e-30 * v } else { v }), &test, "a tiny column");
         all_finite(&config, &plain().map(|j, v| if j == 3 { 1e12 * v } else { v }), &test, "a huge column");
         all_finite(&config, &Data::blobs(90, 1, 3, 1), &Data::blobs(30, 1, 3, 2), "one feature");
         all_finite(&config, &Data::blobs(120, 1000, 3, 1), &Data::blobs(30, 1000, 3, 2), "1,000 features");
-        all_finite(&config, &Data::blobs(3, 4, 3, 1), &test, "one row a class");
-        // Two copies of every row, and of one of them many.
+        all_finite(&config, &Data::blobs(3, 4, 3, 1), &test, "one row per class");
+        // Duplicates of all rows, and many of one row.
         let mut twice = plain();
         let mut s = Stream::new(2, "copies");
         for i in 45..90 {
@@ -273,12 +267,12 @@ fn awkward_rows_are_finite() {
             twice.labels[i] = twice.labels[from];
             twice.features.copy_within(from * 4..from * 4 + 4, i * 4);
         }
-        twice.relabel();
+        twice.update_logits();
         all_finite(&config, &twice, &test, "duplicated rows");
-        // One class has no rows at all.
+        // One class has no rows.
         let mut few = plain();
         few.labels.iter_mut().for_each(|y| *y = (*y).min(1));
-        all_finite(&config, &few, &test, "one class too few");
+        all_finite(&config, &few, &test, "a class without rows");
         few.labels.iter_mut().for_each(|y| *y = 0);
         if config.name() == "rmd" {
             assert!(Fitted::new(&config, &few.training(), &Pool::new(1)).is_err());
@@ -294,9 +288,9 @@ fn awkward_rows_are_finite() {
     }
 }
 
-/// What a network with ReLU gives: many features dead, fewer rows than features, and the last layer not told.
+/// As in a network with ReLU: many dead features, fewer rows than features, and the last layer not given.
 #[test]
-fn dead_features_of_real_networks_are_no_trouble() {
+fn dead_features_are_finite() {
     for config in configs().into_iter().filter(|c| c.about().needs.features) {
         for seed in 0..6 {
             let alive = 4 + 5 * seed as usize;
@@ -311,7 +305,7 @@ fn dead_features_of_real_networks_are_no_trouble() {
 }
 
 #[test]
-fn what_is_no_number_or_does_not_fit_is_refused() {
+fn invalid_inputs_are_rejected() {
     let pool = Pool::new(1);
     for config in configs() {
         let data = Data::blobs(90, 4, 3, 1);
@@ -347,7 +341,7 @@ fn what_is_no_number_or_does_not_fit_is_refused() {
 }
 
 #[test]
-fn those_that_classify_find_the_class() {
+fn classifying_detectors_predict_the_class() {
     for config in configs() {
         let (data, test) = (Data::blobs(300, 6, 3, 1), Data::blobs(90, 6, 3, 2));
         let fitted = fit(&config, &data, 1);
@@ -362,9 +356,9 @@ fn those_that_classify_find_the_class() {
     }
 }
 
-/// The gradient that input perturbation follows is that of what it raises.
+/// A step along the gradient of input perturbation increases the score.
 #[test]
-fn ascent_raises_the_score() {
+fn perturbation_gradient_increases_the_score() {
     for config in configs() {
         let data = Data::blobs(300, 6, 3, 1);
         let fitted = fit(&config, &data, 1);
@@ -376,7 +370,7 @@ fn ascent_raises_the_score() {
         for i in 0..20 {
             let row = Features { count: 1, features: rows.feature_row(i), logits: rows.logit_row(i) };
             let (mut df, mut dl) = (vec![0.0f32; 6], vec![0.0f64; 3]);
-            fitted.detector().ascent(0, &row, &mut df, &mut dl);
+            fitted.detector().perturbation_gradient(0, &row, &mut df, &mut dl);
             assert!(df.iter().any(|&v| v != 0.0) || dl.iter().any(|&v| v != 0.0), "{}", config.name());
             let size = dl.iter().fold(f64::from(df.iter().fold(0.0f32, |m, v| m.max(v.abs()))), |m, v| m.max(v.abs()));
             let moved: Vec<f32> = row.features.iter().zip(&df).map(|(x, d)| x + (1e-2 / size) as f32 * d).collect();
@@ -390,7 +384,7 @@ fn ascent_raises_the_score() {
 }
 
 #[test]
-fn the_registry_is_consistent() {
+fn registry_is_consistent() {
     let all = DetectorConfig::all();
     for config in &all {
         let about = config.about();

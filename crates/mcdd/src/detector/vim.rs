@@ -1,48 +1,59 @@
-//! Virtual-logit matching (ViM): the energy of the logits minus a virtual logit for what features have outside of the
-//! principal subspace, `log sum_k exp(l_k) - alpha |R (x - u)|`.
+//! Virtual-logit matching (ViM): the energy of the logits minus a virtual logit, the norm of the features' residual
+//! outside of the principal subspace: `log sum_k exp(l_k) - alpha |R (x - u)|`.
 //!
-//! - The origin `u = -W^+ b` is where the last layer gives no logits; singular values of W below 1e-6 of the largest
-//!   are taken for 0 in the pseudo-inverse.
-//! - `R` projects on the eigenvectors of `X^T X / n` of the training features around `u`, without the largest `dim`.
-//! - `alpha` brings the virtual logit to the size of the others: the sum of the training rows' largest logits over
+//! - The origin `u = -W^+ b` is where all logits of the last layer are 0. In the pseudo-inverse, singular values of W below
+//!   1e-6 of the largest count as 0.
+//! - `R` projects onto the eigenvectors of `X^T X / n` of the training features around `u`, without the largest `dim`.
+//! - `alpha` scales the virtual logit to the size of the others: the sum of the training rows' largest logits divided by
 //!   the sum of their residual norms.
 //!
-//! `dim` is by the paper's rule: 1000 of 2048 features or more, 512 of 768 or more, else half of them.
+//! `dim` follows the paper's rule: 1000 for 2048 features or more, 512 for 768 or more, otherwise half of the features.
 //!
-//! Beyond the paper: if the training rows have no residual, it is taken for 1e-5 of their distance from the origin,
-//! above what rounding leaves, and `alpha` stays finite. A negative sum of largest logits would turn the residual
-//! into a sign of confidence; its size is used.
+//! Not in the paper: if the training rows have no residual, 1e-5 of their distance from the origin is used instead, which
+//! is above rounding errors, so that `alpha` is finite. If the sum of the largest logits is negative, its absolute value
+//! is used; otherwise a larger residual would mean a higher confidence.
 
 use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
-use super::last_layer::LastLayer;
-use super::{About, BLOCK, Detector, DetectorBuffers, FAR, Features, Method, Needs, Store, Training, out_of_range};
+use super::last_layer::LinearLayer;
+use super::{
+    About, BLOCK, Detector, DetectorBuffers, Features, FitDetector, MAX_FEATURE, MAX_SQUARE_WIDTH, Needs, StateDict,
+    Training, out_of_range,
+};
 use crate::compute::argmax;
 use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
 use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
 use crate::stats::{Eigen, moments};
 
-/// Squares of singular values of the last layer below this part of the largest are taken for 0.
-const RANK: f64 = 1e-12;
-/// The least residual of the training rows, relative to their distance from the origin.
-const FLAT: f64 = 1e-5;
+/// Squared singular values of the last layer below this fraction of the largest count as 0.
+const RANK_TOLERANCE: f64 = 1e-12;
+/// The smallest residual of the training rows, relative to their distance from the origin.
+const MIN_RESIDUAL: f64 = 1e-5;
+
 /// Settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Dimensions of the principal subspace: by the paper's rule unless given, from 0 to below the number of features.
+    /// The dimension of the principal subspace, 0 or more and below the number of features. Default (auto): the paper's
+    /// rule.
     pub dim: Option<usize>,
 }
 
-impl Method for Config {
-    const ABOUT: About = About {
-        name: "vim",
-        summary: "energy minus the features' part outside of the principal subspace, as a virtual logit",
-        reference: "Wang, Li, Feng, Zhang: ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022",
-        needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE },
-    };
+impl FitDetector for Config {
+    fn about(&self) -> About {
+        About {
+            name: "vim",
+            summary: "energy minus a virtual logit, the residual of the features outside of the principal subspace",
+            reference: "Wang, Li, Feng, Zhang: ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022",
+            needs: Needs { features: true, logits: true, linear: true, ..Needs::NONE },
+        }
+    }
+
+    fn max_width(&self) -> usize {
+        MAX_SQUARE_WIDTH
+    }
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
@@ -55,7 +66,7 @@ impl Method for Config {
         if dim >= width {
             return Err(out_of_range("dim", dim, &format!("below the number of features, {width}")));
         }
-        let origin = origin(&LastLayer::of(training, pool)?);
+        let origin = origin(&LinearLayer::of(training, pool)?);
         let scatter = moments::scatter(rows.features, width, &|_, c| c.copy_from_slice(&origin), pool);
         let residual = Eigen::of(&scatter, width).vectors[dim * width..].iter().map(|&v| v as f32).collect();
         let mut vim = Vim::new(origin, residual, 1.0);
@@ -63,27 +74,27 @@ impl Method for Config {
         Ok(Box::new(vim))
     }
 
-    fn load(&self, store: &mut Store) -> Result<Box<dyn Detector>> {
-        let [count, width] = store.shape("residual")?;
-        if count == 0 || count > width || width != store.width() {
-            return Err(store.wrong("the subspace is of other features"));
+    fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
+        let [count, width] = state.shape("residual")?;
+        if count == 0 || count > width || width != state.width() {
+            return Err(state.invalid("the subspace has an invalid shape"));
         }
-        let origin = store.take_f32("origin", &[width])?;
-        let residual = store.take_f32("residual", &[count, width])?;
-        let alpha = store.take_f64("alpha", &[1])?[0];
-        if !(0.0..=1e100).contains(&alpha) || origin.iter().any(|v| v.abs() > FAR) {
-            return Err(store.wrong("alpha or the origin is out of range"));
+        let origin = state.take_f32("origin", &[width])?;
+        let residual = state.take_f32("residual", &[count, width])?;
+        let alpha = state.take_f64("alpha", &[1])?[0];
+        if !(0.0..=1e100).contains(&alpha) || origin.iter().any(|v| v.abs() > MAX_FEATURE) {
+            return Err(state.invalid("alpha or the origin is out of range"));
         }
-        // Directions have length 1, with some room for rounding.
+        // Eigenvectors have norm 1, with a tolerance for rounding.
         if residual.iter().any(|v| v.abs() > 1.001) {
-            return Err(store.wrong("a direction of the subspace is none"));
+            return Err(state.invalid("an eigenvector is out of range"));
         }
         Ok(Box::new(Vim::new(origin, residual, alpha)))
     }
 }
 
-/// `-W^+ b`, from the smaller of `W W^T` and `W^T W`.
-fn origin(layer: &LastLayer) -> Vec<f32> {
+/// `-W^+ b`, computed from the smaller of `W W^T` and `W^T W`.
+fn origin(layer: &LinearLayer) -> Vec<f32> {
     let (width, classes) = (layer.width, layer.classes());
     let mut u = vec![0.0f64; width];
     if classes <= width {
@@ -105,7 +116,7 @@ fn origin(layer: &LastLayer) -> Vec<f32> {
         }
         u = solve(&gram, &right).into_iter().map(|v| -v).collect();
     }
-    let far = f64::from(FAR);
+    let far = f64::from(MAX_FEATURE);
     u.into_iter().map(|v| v.clamp(-far, far) as f32).collect()
 }
 
@@ -113,11 +124,11 @@ fn square(n: usize, f: impl Fn(usize, usize) -> f64) -> Vec<f64> {
     (0..n * n).map(|ij| f(ij / n, ij % n)).collect()
 }
 
-/// `A^+ b` for a symmetric matrix without negative eigenvalues.
+/// `A^+ b` for a positive semidefinite matrix.
 fn solve(matrix: &[f64], b: &[f64]) -> Vec<f64> {
     let eigen = Eigen::of(matrix, b.len());
     let mut x = vec![0.0; b.len()];
-    for i in 0..eigen.rank(RANK) {
+    for i in 0..eigen.rank(RANK_TOLERANCE) {
         let v = eigen.vector(i);
         let along = v.iter().zip(b).map(|(v, b)| v * b).sum::<f64>() / eigen.values[i];
         x.iter_mut().zip(v).for_each(|(x, v)| *x += along * v);
@@ -129,7 +140,7 @@ struct Vim {
     origin: Vec<f32>,
     /// The eigenvectors outside of the principal subspace, `[count, width]`.
     residual: Vec<f32>,
-    /// The same as products read them.
+    /// The same, packed for matrix products.
     lines: Vec<Line>,
     alpha: f64,
 }
@@ -143,24 +154,24 @@ impl Vim {
         Vim { origin, residual, lines, alpha }
     }
 
-    /// The norm of what each row has outside of the principal subspace; leaves `x - u` in the first buffer.
+    /// The norm of each row's residual outside of the principal subspace; leaves `x - u` in the first buffer.
     fn residuals(&self, features: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
         let width = self.origin.len();
         let count = self.residual.len() / width;
-        let [centerd, parts] = buffers;
-        centerd.clear();
+        let [centered, parts] = buffers;
+        centered.clear();
         for x in features.chunks_exact(width) {
-            centerd.extend(x.iter().zip(&self.origin).map(|(x, u)| x - u));
+            centered.extend(x.iter().zip(&self.origin).map(|(x, u)| x - u));
         }
         parts.clear();
         parts.resize(out.len() * count, 0.0);
-        product(centerd, Panels::new(&self.lines, width, count), parts, Then::Keep);
+        product(centered, Panels::new(&self.lines, width, count), parts, Then::Keep);
         for (out, part) in out.iter_mut().zip(parts.chunks_exact(count)) {
             *out = norm(part);
         }
     }
 
-    /// The `alpha` that brings residuals to the size of the logits.
+    /// The `alpha` that scales residuals to the size of the logits.
     fn match_logits(&self, rows: &Features, pool: &Pool) -> f64 {
         let width = self.origin.len();
         // Each row's residual and its distance from the origin.
@@ -176,7 +187,7 @@ impl Vim {
         });
         let [residual, distance] = norms.iter().fold([0.0, 0.0], |sum, n| [sum[0] + n[0], sum[1] + n[1]]);
         let logits: f64 = rows.logits.chunks_exact(rows.classes()).map(|l| l[argmax(l)]).sum();
-        let residual = residual.max(FLAT * distance);
+        let residual = residual.max(MIN_RESIDUAL * distance);
         if residual > 0.0 { (logits.abs() / residual).min(1e100) } else { 1.0 }
     }
 }
@@ -187,17 +198,17 @@ fn norm(v: &[f32]) -> f64 {
 
 impl Detector for Vim {
     fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
-        self.residuals(rows.features, out, &mut scratch.floats);
+        self.residuals(rows.features, out, &mut scratch.f32s);
         for (i, out) in out.iter_mut().enumerate() {
             *out = log_sum_exp(rows.logit_row(i), 1.0) - self.alpha * *out;
         }
     }
 
-    fn save(&self, store: &mut Store) {
+    fn save(&self, state: &mut StateDict) {
         let width = self.origin.len();
-        store.put_f32("origin", &[width], &self.origin);
-        store.put_f32("residual", &[self.residual.len() / width, width], &self.residual);
-        store.put_f64("alpha", &[1], &[self.alpha]);
+        state.put_f32("origin", &[width], &self.origin);
+        state.put_f32("residual", &[self.residual.len() / width, width], &self.residual);
+        state.put_f64("alpha", &[1], &[self.alpha]);
     }
 }
 
@@ -219,15 +230,15 @@ mod tests {
         }
     }
 
-    /// All in f64, the residual as what is left after the principal part is taken away.
+    /// In f64, with the residual as the features minus their projection onto the principal subspace.
     fn by_definition(e: &Example, test: &Example, dim: usize) -> Vec<f64> {
         let width = e.width;
-        let layer = LastLayer::of(&e.training(true), &Pool::new(1)).unwrap();
+        let layer = LinearLayer::of(&e.training(true), &Pool::new(1)).unwrap();
         let u: Vec<f64> = origin(&layer).iter().map(|&v| f64::from(v)).collect();
-        let centerd = |e: &Example| -> Vec<Vec<f64>> {
+        let centered = |e: &Example| -> Vec<Vec<f64>> {
             e.features.chunks(width).map(|x| x.iter().zip(&u).map(|(&x, u)| f64::from(x) - u).collect()).collect()
         };
-        let x = centerd(e);
+        let x = centered(e);
         let covariance = square(width, |i, j| x.iter().map(|x| x[i] * x[j]).sum::<f64>() / e.count as f64);
         let eigen = Eigen::of(&covariance, width);
         let residual = |x: &Vec<f64>| {
@@ -239,14 +250,14 @@ mod tests {
             left.iter().map(|v| v * v).sum::<f64>().sqrt()
         };
         let top: f64 = e.logits.chunks(e.classes).map(|l| l.iter().fold(f64::MIN, |m, &v| m.max(v))).sum();
-        // The size of it: with one feature, most logits of this example are negative.
+        // The absolute value: with one feature, most logits of this example are negative.
         let alpha = top.abs() / x.iter().map(residual).sum::<f64>();
         let energy = test.logits.chunks(e.classes).map(|l| l.iter().map(|v| v.exp()).sum::<f64>().ln());
-        energy.zip(centerd(test)).map(|(e, x)| e - alpha * residual(&x)).collect()
+        energy.zip(centered(test)).map(|(e, x)| e - alpha * residual(&x)).collect()
     }
 
     #[test]
-    fn by_definition_with_the_layer_given_and_found() {
+    fn matches_definition_with_given_and_estimated_layer() {
         for (width, classes, dim) in [(8, 3, None), (6, 11, Some(2)), (1, 2, None), (5, 3, Some(0))] {
             let (e, test) = (Example::new(400, width, classes, 1), Example::new(50, width, classes, 2));
             let config = Config { dim };
@@ -257,48 +268,48 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_has_no_logits() {
+    fn logits_at_the_origin_are_zero() {
         let e = Example::new(10, 7, 4, 1);
-        let layer = LastLayer::of(&e.training(true), &Pool::new(1)).unwrap();
+        let layer = LinearLayer::of(&e.training(true), &Pool::new(1)).unwrap();
         assert!(naive(&origin(&layer), &e.weight, &e.bias, 7).iter().all(|l| l.abs() < 1e-4));
         // More classes than features: the normal equations W^T (W u + b) = 0.
         let e = Example::new(10, 3, 8, 1);
-        let layer = LastLayer::of(&e.training(true), &Pool::new(1)).unwrap();
+        let layer = LinearLayer::of(&e.training(true), &Pool::new(1)).unwrap();
         let logits = naive(&origin(&layer), &e.weight, &e.bias, 3);
         for j in 0..3 {
             let sum: f64 = e.weight.chunks(3).zip(&logits).map(|(w, l)| f64::from(w[j]) * l).sum();
             assert!(sum.abs() < 1e-4, "{sum}");
         }
-        // Two classes of the same weights: the smallest u of all.
-        let layer = LastLayer { width: 2, weight: vec![1.0, 0.0, 1.0, 0.0], bias: vec![2.0, 4.0] };
+        // Two classes with the same weights: the minimum-norm solution.
+        let layer = LinearLayer { width: 2, weight: vec![1.0, 0.0, 1.0, 0.0], bias: vec![2.0, 4.0] };
         assert_eq!(origin(&layer), [-3.0, 0.0]);
     }
 
     #[test]
-    fn without_a_residual_alpha_is_finite_and_what_leaves_the_subspace_is_strange() {
+    fn alpha_is_finite_without_a_residual() {
         let mut e = Example::new(200, 6, 3, 1);
-        // No bias, so the origin is 0, and three features of six.
+        // No bias, so the origin is 0; only three of six features vary.
         e.bias.fill(0.0);
         e.features.chunks_mut(6).for_each(|x| x[3..].fill(0.0));
-        e.relabel();
+        e.update_logits();
         let mut test = Example::new(20, 6, 3, 2);
         test.logits.fill(0.0);
         for given in [true, false] {
             let own = scores(&Config { dim: Some(3) }, &e, &e, given);
-            let strange = scores(&Config { dim: Some(3) }, &e, &test, given);
+            let outside = scores(&Config { dim: Some(3) }, &e, &test, given);
             assert!(own.iter().all(|s| s.is_finite()));
             let least = own.iter().fold(f64::INFINITY, |m, &v| m.min(v));
-            assert!(strange.iter().all(|s| s.is_finite() && *s < least));
+            assert!(outside.iter().all(|s| s.is_finite() && *s < least));
         }
     }
 
     #[test]
-    fn awkward_rows_are_finite_without_the_layer() {
+    fn degenerate_rows_are_finite_with_estimated_layer() {
         let test = Example::new(20, 4, 3, 2);
         for value in [0.0, 1.0, 1e15, -1e15] {
             let mut e = Example::new(50, 4, 3, 1);
             e.features.fill(value);
-            e.relabel();
+            e.update_logits();
             assert!(scores(&Config::default(), &e, &test, false).iter().all(|s| s.is_finite()));
         }
         let one = Example::new(1, 4, 3, 1);
@@ -306,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn dim_must_leave_something() {
+    fn dim_must_be_below_the_width() {
         let e = Example::new(50, 4, 3, 1);
         let config = DetectorConfig::parse("vim:dim=4").unwrap();
         let error = Fitted::new(&config, &e.training(true), &Pool::new(1)).err().unwrap();

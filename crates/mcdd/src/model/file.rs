@@ -12,7 +12,7 @@ use super::score_scale::ScoreScale;
 use super::{Calibration, Model, ModelMember, unseen};
 use crate::container::{Container, Values};
 use crate::data::Schema;
-use crate::detector::Store;
+use crate::detector::StateDict;
 use crate::error::{Error, Result};
 use crate::net::cpu::Predictor;
 use crate::net::{Graph, ParamSpec, Params};
@@ -84,7 +84,7 @@ impl Model {
             container.put("calibration.members", &[self.members.len(), 2], Values::F64(usual));
         }
         for (m, probe) in self.members.iter().enumerate().filter_map(|(m, member)| Some((m, member.probe.as_ref()?))) {
-            probe.save(&mut Store::new(&mut container, format!("members.{m}.detector.")));
+            probe.save(&mut StateDict::new(&mut container, format!("members.{m}.detector.")));
         }
         let scores = self.calibration.scores();
         container.put("calibration.confidence", &[scores.len()], Values::F64(scores.to_vec()));
@@ -193,7 +193,7 @@ impl Model {
             let usual = ScoreScale { mean: usual[2 * m], deviation: usual[2 * m + 1] };
             let (history, epoch) = (described.history, described.epoch);
             let mut member = ModelMember { net, head, history, epoch, probe: None, usual };
-            let mut store = Store::new(&mut c, format!("members.{m}.detector."));
+            let mut store = StateDict::new(&mut c, format!("members.{m}.detector."));
             member.probe = Probe::load(&text.settings.detector, &text.graph, member.host(), &mut store)?;
             if member.classes() != 0 && member.classes() != text.classes.len() {
                 return Err(wrong("the detector has other classes"));

@@ -1,7 +1,9 @@
 //! A detector on what a member's network makes of the input.
 
 use crate::compute::pool::{Pool, chunks};
-use crate::detector::{Detect, DetectorBuffers, FAR_LOGIT, Features, Fitted, LastLayer, On, Store, Training, tame};
+use crate::detector::{
+    Detect, DetectorBuffers, Features, Fitted, LastLayer, On, StateDict, Training, clamp_features, clamp_logits,
+};
 use crate::error::Result;
 use crate::head::{Head, HeadConfig};
 use crate::net::cpu::{self, Engine, Pass, Predictor};
@@ -127,8 +129,8 @@ impl Probe {
             host.logits(&z, rows, &mut b.logits);
             logits.copy_from_slice(&b.logits);
         });
-        tame(&mut features);
-        logits.iter_mut().for_each(|l| *l = if l.is_nan() { 0.0 } else { l.clamp(-FAR_LOGIT, FAR_LOGIT) });
+        clamp_features(&mut features);
+        clamp_logits(&mut logits);
         let widths: Vec<usize> = views.iter().map(|v| v.width).collect();
         let params = host.head.params();
         let last_layer = linear.then(|| LastLayer { weight: params.get(0), bias: params.get(1) });
@@ -157,12 +159,12 @@ impl Probe {
     }
 
     /// Stores the detector.
-    pub fn save(&self, store: &mut Store) {
+    pub fn save(&self, store: &mut StateDict) {
         self.fitted.save(store);
     }
 
     /// Takes back what [`Probe::save`] has stored.
-    pub fn load(detect: &Detect, graph: &Graph, host: Host, store: &mut Store) -> Result<Option<Probe>> {
+    pub fn load(detect: &Detect, graph: &Graph, host: Host, store: &mut StateDict) -> Result<Option<Probe>> {
         if detect.is_own() {
             return Ok(None);
         }
@@ -172,7 +174,7 @@ impl Probe {
         let fits = (fitted.width() == width || fitted.width() == 0)
             && (fitted.logit_classes() == host.head.classes() || fitted.logit_classes() == 0);
         if !fits {
-            return Err(store.wrong("it does not fit the network"));
+            return Err(store.invalid("it does not fit the network"));
         }
         Probe::with(views, fitted, width, host).map(Some)
     }
@@ -191,8 +193,8 @@ impl Probe {
         if self.fitted.detector().epsilon() > 0.0 {
             self.perturb(host, x, rows, b);
         }
-        tame(&mut b.features);
-        b.logits.iter_mut().for_each(|l| *l = if l.is_nan() { 0.0 } else { l.clamp(-FAR_LOGIT, FAR_LOGIT) });
+        clamp_features(&mut b.features);
+        clamp_logits(&mut b.logits);
         let features = if self.fitted.width() > 0 { &b.features[..] } else { &[] };
         let own = if self.fitted.logit_classes() > 0 { &b.logits[..] } else { &[] };
         let block = Features { count: rows, features, logits: own };
@@ -215,7 +217,7 @@ impl Probe {
                 let features = &b.features[i * self.width + at..][..view.width];
                 let row = Features { count: 1, features, logits: &b.logits[i * classes..(i + 1) * classes] };
                 let mut by_logits = vec![0.0f64; classes];
-                detector.ascent(p, &row, gradient, &mut by_logits);
+                detector.perturbation_gradient(p, &row, gradient, &mut by_logits);
                 if view.whole && by_logits.iter().any(|&g| g != 0.0) {
                     let mut dz = vec![0.0f32; view.width];
                     host.head.logit_gradient(features, &by_logits, &mut dz);

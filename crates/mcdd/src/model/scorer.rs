@@ -8,7 +8,7 @@ use super::{Calibration, Predictions, Threshold};
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::container::{Container, Values};
-use crate::detector::{DetectorConfig, Features, Fitted, Store, Training};
+use crate::detector::{DetectorConfig, Features, Fitted, StateDict, Training};
 use crate::error::{Error, Result};
 use crate::head::posterior;
 use crate::seed::Stream;
@@ -186,7 +186,7 @@ impl Scorer {
         };
         let text = serde_json::to_string(&text).map_err(|e| Error::format(e.to_string()))?;
         let mut container = Container { text, ..Default::default() };
-        self.fitted.save(&mut Store::new(&mut container, "detector."));
+        self.fitted.save(&mut StateDict::new(&mut container, "detector."));
         container.put("calibration.confidence", &[scores.len()], Values::F64(scores.to_vec()));
         Ok(container)
     }
@@ -228,7 +228,7 @@ impl Scorer {
         let wrong = |what: &str| Error::format(format!("the detector makes no sense: {what}"));
         let text: Text = serde_json::from_str(&c.text).map_err(|e| wrong(&e.to_string()))?;
         text.settings.check()?;
-        let fitted = Fitted::load(&text.settings.detector, &mut Store::new(&mut c, "detector."))?;
+        let fitted = Fitted::load(&text.settings.detector, &mut StateDict::new(&mut c, "detector."))?;
         let told = fitted.detector().classes();
         let distinct: std::collections::HashSet<&String> = text.classes.iter().collect();
         if distinct.len() < text.classes.len() {

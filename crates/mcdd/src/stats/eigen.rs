@@ -2,25 +2,25 @@
 
 use nalgebra::{DMatrix, SymmetricEigen};
 
-/// What is added to the diagonal while a matrix is taken apart, for matrices whose largest element is 1.
+/// Added to the diagonal during the decomposition, for matrices whose largest element is 1.
 const SHIFT: f64 = 1.0;
-/// Rounds of rotations at most; a handful is enough.
+/// The largest number of Jacobi sweeps; a handful is usually enough.
 const SWEEPS: usize = 60;
 
-/// By Jacobi's rotations: slow, and sure to end; for what the fast way could not do.
-fn rotated(matrix: &[f64], n: usize) -> Eigen {
+/// The Jacobi eigenvalue algorithm, which is slow and always converges: the fallback if the fast algorithm fails.
+fn jacobi(matrix: &[f64], n: usize) -> Eigen {
     let mut a = matrix.to_vec();
     let mut v = vec![0.0; n * n];
     (0..n).for_each(|i| v[i * n + i] = 1.0);
     for _ in 0..SWEEPS {
-        let mut turned = false;
+        let mut rotated = false;
         for p in 0..n {
             for q in p + 1..n {
                 let off = a[p * n + q];
                 if off.abs() <= f64::EPSILON * libm::sqrt((a[p * n + p] * a[q * n + q]).abs()) || off == 0.0 {
                     continue;
                 }
-                turned = true;
+                rotated = true;
                 let theta = (a[q * n + q] - a[p * n + p]) / (2.0 * off);
                 let t = theta.signum() / (theta.abs() + libm::sqrt(1.0 + theta * theta));
                 let t = if theta == 0.0 { 1.0 } else { t };
@@ -38,7 +38,7 @@ fn rotated(matrix: &[f64], n: usize) -> Eigen {
                 }
             }
         }
-        if !turned {
+        if !rotated {
             break;
         }
     }
@@ -48,34 +48,34 @@ fn rotated(matrix: &[f64], n: usize) -> Eigen {
     Eigen { values: order.iter().map(|&i| a[i * n + i]).collect(), vectors }
 }
 
-/// The eigenvalues in descending order, each with its vector.
+/// The eigendecomposition of a symmetric matrix.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Eigen {
-    /// Descending.
-    pub values: Vec<f64>,
-    /// The vectors, one after the other, in the order of the values; each has length 1, and its largest element (by
-    /// size, the first of equals) is positive.
-    pub vectors: Vec<f64>,
+pub(crate) struct Eigen {
+    /// The eigenvalues in descending order.
+    pub(crate) values: Vec<f64>,
+    /// The eigenvectors, one after the other, in the order of the values. Each has norm 1, and its element with the
+    /// largest absolute value (the first one in case of ties) is positive.
+    pub(crate) vectors: Vec<f64>,
 }
 
 impl Eigen {
-    /// Of a symmetric `n` x `n` matrix with finite elements.
-    pub fn of(matrix: &[f64], n: usize) -> Eigen {
+    /// Decomposes a symmetric `n` x `n` matrix with finite elements.
+    pub(crate) fn of(matrix: &[f64], n: usize) -> Eigen {
         assert!(matrix.len() == n * n);
         if n == 0 {
             return Eigen { values: Vec::new(), vectors: Vec::new() };
         }
-        // Scaled to 1, so that squares inside neither overflow nor vanish.
+        // Scaled to 1, so that squares neither overflow nor underflow.
         let size = matrix.iter().fold(0.0f64, |m, v| m.max(v.abs()));
         let scale = if size > 0.0 { size } else { 1.0 };
         let half = |i: usize, j: usize| 0.5 * (matrix[i * n + j] / scale + matrix[j * n + i] / scale);
-        // One more on the diagonal moves every value by 1 and no vector. Without it, the noise in place of the zeros of
-        // a matrix of low rank goes down to where its squares vanish, and a division by them follows.
+        // The shift adds 1 to every value and changes no vector. Without it, rounding errors in place of the zero
+        // eigenvalues of a matrix of low rank are so small that their squares underflow, and are then divided by.
         let shifted = DMatrix::from_fn(n, n, |i, j| half(i, j) + if i == j { SHIFT } else { 0.0 });
         let Some(found) = SymmetricEigen::try_new(shifted, f64::EPSILON, 1000 * n)
             .filter(|e| e.eigenvalues.iter().chain(e.eigenvectors.iter()).all(|v| v.is_finite()))
         else {
-            return rotated(matrix, n);
+            return jacobi(matrix, n);
         };
         let mut order: Vec<usize> = (0..n).collect();
         order.sort_by(|&a, &b| found.eigenvalues[b].total_cmp(&found.eigenvalues[a]));
@@ -89,14 +89,14 @@ impl Eigen {
         Eigen { values: order.iter().map(|&i| scale * (found.eigenvalues[i] - SHIFT)).collect(), vectors }
     }
 
-    /// The vector of the `i`-th value.
-    pub fn vector(&self, i: usize) -> &[f64] {
+    /// The eigenvector of the `i`-th value.
+    pub(crate) fn vector(&self, i: usize) -> &[f64] {
         let n = self.values.len();
         &self.vectors[i * n..(i + 1) * n]
     }
 
-    /// How many values are positive and more than `relative` times the largest: the others are rounding.
-    pub fn rank(&self, relative: f64) -> usize {
+    /// The number of values that are positive and above `relative` times the largest; the others are rounding errors.
+    pub(crate) fn rank(&self, relative: f64) -> usize {
         let floor = self.values.first().map_or(0.0, |v| v.max(0.0) * relative);
         self.values.iter().take_while(|&&v| v > floor && v > 0.0).count()
     }
@@ -107,9 +107,9 @@ mod tests {
     use super::*;
     use crate::seed::Stream;
 
-    /// Features that are dead, and fewer rows than features: what networks with ReLU give.
+    /// Dead features and fewer rows than features, as in networks with ReLU.
     #[test]
-    fn low_rank_has_its_rank() {
+    fn rank_of_low_rank_matrices() {
         for (n, alive, seed) in [(64, 20, 1), (64, 3, 2), (128, 40, 3), (128, 10, 4), (128, 64, 5), (100, 1, 6)] {
             for seed in 0..20 + seed {
                 let mut s = Stream::new(seed, "low rank");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_and_values_make_the_matrix() {
+    fn reconstructs_the_matrix() {
         for n in [1, 2, 7, 40] {
             let mut s = Stream::new(n as u64, "eigen");
             let half: Vec<f64> = (0..n * n).map(|_| s.normal()).collect();
@@ -143,7 +143,7 @@ mod tests {
         }
         assert_eq!(Eigen::of(&[0.0; 9], 3).values, [0.0; 3]);
         let a = [4.0, 1.0, 0.5, 1.0, 3.0, -1.0, 0.5, -1.0, 2.0];
-        for (fast, slow) in Eigen::of(&a, 3).values.iter().zip(rotated(&a, 3).values) {
+        for (fast, slow) in Eigen::of(&a, 3).values.iter().zip(jacobi(&a, 3).values) {
             assert!((fast - slow).abs() < 1e-12);
         }
         assert_eq!(Eigen::of(&[1e200, 0.0, 0.0, 1e-200], 2).rank(1e-9), 1);

@@ -1,68 +1,69 @@
-//! A Gaussian for each class: means, and covariances that are shared, diagonal or full.
+//! One Gaussian per class: means, and tied, diagonal or full covariances.
 //!
-//! Squared Mahalanobis distances are `|W (x - mu)|^2` with a [`Whitening`] W. Where the covariance is shared, a row goes
-//! through W once, and what is left for each class is a distance between two vectors.
+//! Squared Mahalanobis distances are `|W (x - mu)|^2` with a [`Whitening`] W. If the covariance is tied, a row is
+//! multiplied by W once, and each class then takes a distance between two vectors.
 //!
-//! Covariances are scatter divided by the number of rows. A class whose rows are all equal (or a single one) has the
-//! shared covariance instead of its own, and a feature that is constant in a class counts as one that varies by 1e-4 of
-//! its standard deviation within classes. A class without rows is never near: its distance is [`NEVER`].
+//! Covariances are the scatter divided by the number of rows. A class whose rows are all equal (or that has one row) gets
+//! the tied covariance instead of its own. The standard deviation of a feature that is constant in a class is 1e-4 of its
+//! standard deviation within classes. The distance to a class without rows is [`EMPTY_CLASS_DISTANCE`].
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::moments::{class_means, scatter_of};
-use super::whitening::{LEAST, Whitening, dot, least_variances, squared_distance};
+use super::whitening::{MIN_VARIANCE, Whitening, dot, positive_variances, squared_distance};
 use crate::compute::pool::Pool;
 use crate::compute::simd;
 
-/// The squared distance to a class without rows; no row is as far from any other.
-pub const NEVER: f64 = 1e60;
+/// The squared distance to a class without rows, larger than any other.
+pub(crate) const EMPTY_CLASS_DISTANCE: f64 = 1e60;
 
-/// What the covariances of classes are like.
+/// The structure of the covariances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Covariance {
-    /// One for all classes: the scatter of all rows around the means of their classes.
+    /// One covariance for all classes, from the scatter of all rows around the means of their classes.
     #[default]
     Tied,
-    /// For each class its own, with independent features.
+    /// One diagonal covariance per class: independent features.
     Diagonal,
-    /// For each class its own.
+    /// One full covariance per class.
     Full,
 }
 
-/// Rows with classes.
+/// Rows with class labels.
 #[derive(Clone, Copy, Debug)]
-pub struct Labeled<'a> {
-    /// By rows.
-    pub x: &'a [f32],
-    /// Features of each row.
-    pub width: usize,
+pub(crate) struct Labeled<'a> {
+    /// The features, row-major.
+    pub(crate) x: &'a [f32],
+    /// The number of features per row.
+    pub(crate) width: usize,
     /// The class of each row.
-    pub labels: &'a [u32],
-    /// All labels are below.
-    pub classes: usize,
+    pub(crate) labels: &'a [u32],
+    /// The number of classes.
+    pub(crate) classes: usize,
 }
 
-/// A Gaussian for each class.
+/// One Gaussian per class.
 #[derive(Clone, Debug)]
-pub struct Gaussians {
+pub(crate) struct Gaussians {
     covariance: Covariance,
     width: usize,
     counts: Vec<f64>,
     means: Vec<f64>,
-    /// One, or one for each class.
+    /// One, or one per class.
     whitenings: Vec<Whitening>,
-    /// For a shared covariance: the mean of everything, and the means of the classes seen from there through W.
+    /// For a tied covariance: the mean of all rows.
     center: Vec<f64>,
+    /// For a tied covariance: the whitened differences of the classes' means to `center`.
     whitened: Vec<f64>,
 }
 
 impl Gaussians {
-    /// Fits them. `shrinkage` is the weight of the identity, scaled to the same trace, in each covariance; without it
-    /// that of Ledoit and Wolf, which is the best one in the mean for Gaussian rows.
-    pub fn fit(sample: &Labeled, covariance: Covariance, shrinkage: Option<f64>, pool: &Pool) -> Gaussians {
+    /// Fits the Gaussians. `shrinkage` is the weight of the identity, scaled to the same trace, in each covariance; `None`
+    /// is the weight of Ledoit and Wolf, which is optimal on average for Gaussian rows.
+    pub(crate) fn fit(sample: &Labeled, covariance: Covariance, shrinkage: Option<f64>, pool: &Pool) -> Gaussians {
         let moments = Moments::of(sample);
         let whitenings = match covariance {
             Covariance::Tied => vec![Whitening::full(&moments.tied(shrinkage, pool), sample.width)],
@@ -72,19 +73,19 @@ impl Gaussians {
         Gaussians::new(covariance, moments.means, moments.counts.iter().map(|&n| n as f64).collect(), whitenings)
     }
 
-    /// Those of the classes, with a shared covariance, and the one of all rows together.
-    pub fn with_background(sample: &Labeled, pool: &Pool) -> (Gaussians, Gaussians) {
+    /// Fits the Gaussians of the classes with a tied covariance, and one Gaussian of all rows.
+    pub(crate) fn with_background(sample: &Labeled, pool: &Pool) -> (Gaussians, Gaussians) {
         let moments = Moments::of(sample);
         let (width, rows) = (sample.width, sample.labels.len() as f64);
         let mut covariance = moments.tied(Some(0.0), pool);
         let shared = Whitening::full(&covariance, width);
         let counts: Vec<f64> = moments.counts.iter().map(|&n| n as f64).collect();
         let mean = weighted_mean(&moments.means, &counts);
-        // All = within classes + between classes.
+        // Total scatter = within classes + between classes.
         let difference = |k: usize, out: &mut [f64]| {
             let weight = libm::sqrt(counts[k] / rows);
             for ((o, m), all) in out.iter_mut().zip(&moments.means[k * width..]).zip(&mean) {
-                // Means that differ by rounding alone are equal, or a constant feature would not be constant.
+                // Means that differ by rounding errors only are equal; otherwise a constant feature would vary.
                 let same = (m - all).abs() <= 1e-12 * (m.abs() + all.abs());
                 *o = if same { 0.0 } else { weight * (m - all) };
             }
@@ -99,8 +100,13 @@ impl Gaussians {
         (Gaussians::new(Covariance::Tied, moments.means, counts, vec![shared]), background)
     }
 
-    /// From means, counts (or weights) and whitenings, which must fit together.
-    pub fn new(covariance: Covariance, means: Vec<f64>, counts: Vec<f64>, whitenings: Vec<Whitening>) -> Gaussians {
+    /// Gaussians with these means, counts (or weights) and whitenings, whose shapes must match.
+    pub(crate) fn new(
+        covariance: Covariance,
+        means: Vec<f64>,
+        counts: Vec<f64>,
+        whitenings: Vec<Whitening>,
+    ) -> Gaussians {
         let width = means.len().checked_div(counts.len()).unwrap_or(0);
         let (mut center, mut whitened) = (Vec::new(), Vec::new());
         if let (Covariance::Tied, Some(shared)) = (covariance, whitenings.first()) {
@@ -113,8 +119,8 @@ impl Gaussians {
         Gaussians { covariance, width, counts, means, whitenings, center, whitened }
     }
 
-    /// The same for parts from elsewhere: none if they make no sense together.
-    pub fn from_parts(
+    /// As [`Gaussians::new`], for parts from a file; `None` if they are invalid.
+    pub(crate) fn from_parts(
         covariance: Covariance,
         means: Vec<f64>,
         counts: Vec<f64>,
@@ -134,48 +140,48 @@ impl Gaussians {
         fits.then(|| Gaussians::new(covariance, means, counts, whitenings))
     }
 
-    /// What the covariances are like.
-    pub fn covariance(&self) -> Covariance {
+    /// The structure of the covariances.
+    pub(crate) fn covariance(&self) -> Covariance {
         self.covariance
     }
 
-    /// Features of each row.
-    pub fn width(&self) -> usize {
+    /// The number of features per row.
+    pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// How many classes there are.
-    pub fn classes(&self) -> usize {
+    /// The number of classes.
+    pub(crate) fn classes(&self) -> usize {
         self.counts.len()
     }
 
-    /// Rows of each class; for a mixture, their weight.
-    pub fn counts(&self) -> &[f64] {
+    /// The number of rows of each class; for a mixture, the weights of the components.
+    pub(crate) fn counts(&self) -> &[f64] {
         &self.counts
     }
 
     /// The mean of each class, one after the other.
-    pub fn means(&self) -> &[f64] {
+    pub(crate) fn means(&self) -> &[f64] {
         &self.means
     }
 
-    /// What makes each covariance the identity: one, or one for each class.
-    pub fn whitenings(&self) -> &[Whitening] {
+    /// The whitenings: one, or one per class.
+    pub(crate) fn whitenings(&self) -> &[Whitening] {
         &self.whitenings
     }
 
-    /// The logarithm of each class's share of the rows; far below all others for a class without.
-    pub fn log_priors(&self) -> Vec<f64> {
+    /// The logarithm of the fraction of rows in each class; `-`[`EMPTY_CLASS_DISTANCE`] for a class without rows.
+    pub(crate) fn log_priors(&self) -> Vec<f64> {
         let all: f64 = self.counts.iter().sum();
-        self.counts.iter().map(|&n| if n > 0.0 { libm::log(n / all) } else { -NEVER }).collect()
+        self.counts.iter().map(|&n| if n > 0.0 { libm::log(n / all) } else { -EMPTY_CLASS_DISTANCE }).collect()
     }
 
     fn whitening(&self, class: usize) -> &Whitening {
         &self.whitenings[if self.whitenings.len() == 1 { 0 } else { class }]
     }
 
-    /// The squared distance of each row to each class, `[count, classes]`.
-    pub fn distances(&self, x: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
+    /// Computes the squared distance of each row to each class, `[count, classes]`.
+    pub(crate) fn distances(&self, x: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
         let classes = self.classes();
         let count = out.len() / classes.max(1);
         if self.covariance == Covariance::Tied {
@@ -193,15 +199,15 @@ impl Gaussians {
             }
         }
         for k in (0..classes).filter(|&k| self.counts[k] == 0.0) {
-            out.iter_mut().skip(k).step_by(classes).for_each(|o| *o = NEVER);
+            out.iter_mut().skip(k).step_by(classes).for_each(|o| *o = EMPTY_CLASS_DISTANCE);
         }
     }
 
-    /// Computes those rows anew whose distances may have lost more than 1e-4 of themselves to f32: rows that are far from
-    /// the middle of all data and close to a class.
+    /// Recomputes the rows whose distances may have a relative error above 1e-4 from f32: rows that are far from the mean
+    /// of all data and close to a class.
     fn refine(&self, x: &[f32], standardized: &[f32], out: &mut [f64]) {
         let size = |v: &[f32]| libm::sqrt(v.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>());
-        // What rounding of the standardized row becomes on its way through the matrix, at the most.
+        // An upper bound of the rounding error of the standardized row after the product with the matrix.
         let growth = size(self.whitenings[0].matrix()).max(1.0) * f64::from(f32::EPSILON);
         let rows = x.chunks_exact(self.width).zip(standardized.chunks_exact(self.width));
         for ((x, z), out) in rows.zip(out.chunks_exact_mut(self.classes())) {
@@ -216,19 +222,20 @@ impl Gaussians {
         }
     }
 
-    /// `log N(x | class)` of each row for each class, without the constant `-width/2 log(2 pi)`, `[count, classes]`.
-    pub fn log_densities(&self, x: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
+    /// Computes `log N(x | class)` of each row for each class, without the constant `-width/2 log(2 pi)`,
+    /// `[count, classes]`.
+    pub(crate) fn log_densities(&self, x: &[f32], out: &mut [f64], buffers: &mut [Vec<f32>; 2]) {
         self.distances(x, out, buffers);
         let log_dets: Vec<f64> = (0..self.classes()).map(|k| self.whitening(k).log_det()).collect();
         for row in out.chunks_exact_mut(log_dets.len().max(1)) {
             for (o, log_det) in row.iter_mut().zip(&log_dets) {
-                *o = if *o == NEVER { -NEVER } else { -0.5 * (*o + log_det) };
+                *o = if *o == EMPTY_CLASS_DISTANCE { -EMPTY_CLASS_DISTANCE } else { -0.5 * (*o + log_det) };
             }
         }
     }
 
     /// The gradient of minus the squared distance to the nearest class, at one row.
-    pub fn ascent(&self, x: &[f32], out: &mut [f32]) {
+    pub(crate) fn confidence_gradient(&self, x: &[f32], out: &mut [f32]) {
         let mut distances = vec![0.0; self.classes()];
         self.distances(x, &mut distances, &mut Default::default());
         let nearest = (1..distances.len()).fold(0, |best, k| if distances[k] < distances[best] { k } else { best });
@@ -236,13 +243,13 @@ impl Gaussians {
         let difference: Vec<f64> = x.iter().zip(mean).map(|(&x, m)| f64::from(x) - m).collect();
         let w = self.whitening(nearest);
         let back = w.transposed(&w.apply_wide(&difference));
-        // Only the direction matters at such sizes.
+        // For such large values only the direction matters.
         let largest = f64::from(f32::MAX);
         out.iter_mut().zip(back).for_each(|(o, b)| *o = (-2.0 * b).clamp(-largest, largest) as f32);
     }
 }
 
-/// Distances in f64 between whitened rows and whitened means.
+/// The squared distances in f64 between whitened rows and whitened means.
 struct Distances<'a> {
     y: &'a [f32],
     width: usize,
@@ -265,7 +272,7 @@ impl simd::Kernel for Distances<'_> {
 }
 
 /// The smallest of some distances.
-pub fn nearest(distances: &[f64]) -> f64 {
+pub(crate) fn nearest(distances: &[f64]) -> f64 {
     distances.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
@@ -279,13 +286,12 @@ fn weighted_mean(means: &[f64], counts: &[f64]) -> Vec<f64> {
     sum
 }
 
-/// First moments of a sample, from which the covariances are found.
+/// The means of a sample, from which covariances are computed.
 struct Moments<'a> {
     sample: &'a Labeled<'a>,
     means: Vec<f64>,
     counts: Vec<usize>,
-    /// The means as f32, as the rows are: the scatter around them is exactly 0 where a feature is constant, and
-    /// elsewhere they are as good.
+    /// The means rounded to f32, as the rows are: the scatter of a constant feature is then exactly 0.
     centers: Vec<f32>,
 }
 
@@ -296,7 +302,7 @@ impl<'a> Moments<'a> {
         Moments { sample, means, counts, centers }
     }
 
-    /// Row `r` seen from the mean of its class.
+    /// The difference of row `r` to the mean of its class.
     fn difference(&self, r: usize, out: &mut [f64]) {
         let (width, y) = (self.sample.width, self.sample.labels[r] as usize);
         let (x, c) = (&self.sample.x[r * width..(r + 1) * width], &self.centers[y * width..(y + 1) * width]);
@@ -305,7 +311,7 @@ impl<'a> Moments<'a> {
         }
     }
 
-    /// The shared covariance.
+    /// The tied covariance.
     fn tied(&self, shrinkage: Option<f64>, pool: &Pool) -> Vec<f64> {
         let (width, rows) = (self.sample.width, self.sample.labels.len());
         let fill = |here: Range<usize>, out: &mut [f64]| {
@@ -321,7 +327,7 @@ impl<'a> Moments<'a> {
         covariance
     }
 
-    /// The sum of something over the rows of each class.
+    /// The sum of `of(difference)` over the rows of each class.
     fn fourth_powers(&self, of: impl Fn(&[f64]) -> f64) -> Vec<f64> {
         let mut sums = vec![0.0; self.sample.classes];
         let mut d = vec![0.0; self.sample.width];
@@ -332,7 +338,7 @@ impl<'a> Moments<'a> {
         sums
     }
 
-    /// The variances within each class, and within all.
+    /// The variances within each class, and the pooled variances.
     fn variances(&self) -> (Vec<f64>, Vec<f64>) {
         let width = self.sample.width;
         let mut sums = vec![0.0; self.sample.classes * width];
@@ -357,7 +363,7 @@ impl<'a> Moments<'a> {
             None => self.fourth_powers(|d| d.iter().map(|d| d * d * d * d).sum()),
             Some(_) => vec![0.0; self.sample.classes],
         };
-        let least = least_of_classes(&all);
+        let least = constant_feature_variances(&all);
         let classes = variances.chunks_exact_mut(width.max(1)).zip(&self.counts).zip(&fourths);
         classes
             .map(|((own, &n), &fourth)| {
@@ -365,7 +371,7 @@ impl<'a> Moments<'a> {
                 let weight = shrinkage.unwrap_or_else(|| ledoit_wolf(own, trace, width, fourth, n));
                 own.iter_mut().for_each(|v| *v = (1.0 - weight) * *v + weight * trace / width as f64);
                 if own.iter().all(|&v| v == 0.0) {
-                    return Whitening::diagonal(&least_variances(&all));
+                    return Whitening::diagonal(&positive_variances(&all));
                 }
                 own.iter_mut().zip(&least).filter(|(v, _)| **v == 0.0).for_each(|(v, l)| *v = *l);
                 Whitening::diagonal(own)
@@ -376,7 +382,7 @@ impl<'a> Moments<'a> {
     fn full(&self, shrinkage: Option<f64>, pool: &Pool) -> Vec<Whitening> {
         let (width, labels) = (self.sample.width, self.sample.labels);
         let (_, all) = self.variances();
-        let least = least_of_classes(&all);
+        let least = constant_feature_variances(&all);
         let fourths = match shrinkage {
             None => self.fourth_powers(|d| dot(d, d) * dot(d, d)),
             Some(_) => vec![0.0; self.sample.classes],
@@ -396,7 +402,7 @@ impl<'a> Moments<'a> {
             covariance.iter_mut().for_each(|c| *c /= n.max(1) as f64);
             let trace = trace(&covariance, width);
             if trace == 0.0 {
-                // Nothing of its own, so what it shares with the others.
+                // All rows are equal: the tied covariance.
                 let shared = || Whitening::full(&self.tied(shrinkage, pool), width);
                 found.push(tied.get_or_insert_with(shared).clone());
                 continue;
@@ -413,10 +419,10 @@ impl<'a> Moments<'a> {
     }
 }
 
-/// What the variance of a feature counts as that is constant in a class, from the variances within all classes.
-fn least_of_classes(all: &[f64]) -> Vec<f64> {
-    let known = least_variances(all);
-    known.iter().zip(all).map(|(&known, &own)| if own > 0.0 { LEAST * known } else { known }).collect()
+/// The variance of each feature where it is constant in a class, from the pooled variances.
+fn constant_feature_variances(all: &[f64]) -> Vec<f64> {
+    let known = positive_variances(all);
+    known.iter().zip(all).map(|(&known, &own)| if own > 0.0 { MIN_VARIANCE * known } else { known }).collect()
 }
 
 fn trace(covariance: &[f64], width: usize) -> f64 {
@@ -434,9 +440,9 @@ fn shrink(covariance: &mut [f64], width: usize, weight: f64) {
 }
 
 /// The weight of the identity after Ledoit and Wolf (A Well-Conditioned Estimator for Large-Dimensional Covariance
-/// Matrices, Journal of Multivariate Analysis 2004): how much the elements of the covariance err, over how much it
-/// differs from a multiple of the identity. `fourth` is the sum over the rows of the squared size of `d d^T`, whose
-/// mean the covariance is. For a diagonal covariance all of it is about its diagonal only.
+/// Matrices, Journal of Multivariate Analysis 2004): the squared error of the covariance divided by its squared distance
+/// to a multiple of the identity. `fourth` is the sum over the rows of the squared norm of `d d^T`, whose mean is the
+/// covariance. For a diagonal covariance all of these use the diagonal only.
 fn ledoit_wolf(covariance: &[f64], trace: f64, width: usize, fourth: f64, rows: usize) -> f64 {
     let (width, rows) = (width as f64, rows.max(1) as f64);
     let squares: f64 = covariance.iter().map(|c| c * c).sum();
@@ -480,8 +486,8 @@ mod tests {
             Labeled { x: &self.x, width: self.width, labels: &self.labels, classes: 3 }
         }
 
-        /// Rows of one class, or of all, around their class's mean.
-        fn centerd(&self, class: Option<u32>) -> DMatrix<f64> {
+        /// The rows of one class, or of all, minus the mean of their class.
+        fn centered(&self, class: Option<u32>) -> DMatrix<f64> {
             let row = |r: usize| DVector::from_fn(self.width, |j, _| f64::from(self.x[r * self.width + j]));
             let mut out = Vec::new();
             for k in (0..3).filter(|&k| class.is_none_or(|c| c == k)) {
@@ -513,7 +519,7 @@ mod tests {
         assert!((got - expected).abs() <= 1e-4 * expected.abs().max(1.0), "{what}: {got} {expected}");
     }
 
-    /// Ledoit and Wolf by definition: the squared errors of single rows' products, one by one.
+    /// Ledoit and Wolf by definition, from the squared error of each row.
     fn shrunk(x: &DMatrix<f64>) -> DMatrix<f64> {
         let (n, d) = (x.nrows() as f64, x.ncols());
         let s = x.transpose() * x / n;
@@ -525,21 +531,21 @@ mod tests {
     }
 
     #[test]
-    fn distances_and_densities_by_definition() {
+    fn distances_and_densities_match_definition() {
         let data = Data::new(400, 6, 1);
         let pool = Pool::new(2);
         let plain = |x: &DMatrix<f64>| x.transpose() * x / x.nrows() as f64;
         for covariance in [Covariance::Tied, Covariance::Diagonal, Covariance::Full] {
             for shrinkage in [None, Some(0.0), Some(0.3)] {
                 if covariance == Covariance::Diagonal && shrinkage.is_none() {
-                    continue; // Has a test of its own.
+                    continue; // Covered by the next test.
                 }
                 let g = Gaussians::fit(&data.sample(), covariance, shrinkage, &pool);
                 let got = distances(&g, &data.x);
                 let mut densities = vec![0.0; got.len()];
                 g.log_densities(&data.x, &mut densities, &mut Default::default());
                 for k in [0u32, 2] {
-                    let x = data.centerd((covariance != Covariance::Tied).then_some(k));
+                    let x = data.centered((covariance != Covariance::Tied).then_some(k));
                     let mut s = match shrinkage {
                         None => shrunk(&x),
                         Some(l) => {
@@ -560,7 +566,10 @@ mod tests {
                         let what = format!("{covariance:?} {shrinkage:?} row {r} class {k}");
                         close(got[r * 3 + k as usize], expected, &what);
                         close(densities[r * 3 + k as usize], -0.5 * (expected + log_det), &what);
-                        assert_eq!((got[r * 3 + 1], densities[r * 3 + 1]), (NEVER, -NEVER));
+                        assert_eq!(
+                            (got[r * 3 + 1], densities[r * 3 + 1]),
+                            (EMPTY_CLASS_DISTANCE, -EMPTY_CLASS_DISTANCE)
+                        );
                     }
                 }
             }
@@ -568,11 +577,11 @@ mod tests {
     }
 
     #[test]
-    fn independent_features_are_shrunk_by_the_errors_of_their_variances() {
+    fn diagonal_shrinkage_matches_definition() {
         let data = Data::new(40, 5, 2);
         let g = Gaussians::fit(&data.sample(), Covariance::Diagonal, None, &Pool::new(1));
         for k in [0u32, 2] {
-            let x = data.centerd(Some(k));
+            let x = data.centered(Some(k));
             let n = x.nrows() as f64;
             let v: Vec<f64> = x.column_iter().map(|c| c.norm_squared() / n).collect();
             let mean = v.iter().sum::<f64>() / 5.0;
@@ -587,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn the_background_is_the_gaussian_of_all_rows() {
+    fn background_is_the_gaussian_of_all_rows() {
         let data = Data::new(300, 5, 3);
         let pool = Pool::new(2);
         let (classes, background) = Gaussians::with_background(&data.sample(), &pool);
@@ -602,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn singular_covariances_are_finite_and_see_what_is_new() {
+    fn singular_covariances_are_finite_and_detect_new_directions() {
         let pool = Pool::new(1);
         let mut constant = Data::new(200, 4, 4);
         constant.x.iter_mut().skip(1).step_by(4).for_each(|v| *v = 0.1);
@@ -633,14 +642,14 @@ mod tests {
     }
 
     #[test]
-    fn ascent_by_finite_differences() {
+    fn confidence_gradient_matches_finite_differences() {
         let data = Data::new(300, 5, 8);
         for covariance in [Covariance::Tied, Covariance::Diagonal, Covariance::Full] {
             let g = Gaussians::fit(&data.sample(), covariance, Some(0.1), &Pool::new(1));
             for r in 0..20 {
                 let x = &data.x[r * 5..(r + 1) * 5];
                 let mut gradient = [0.0f32; 5];
-                g.ascent(x, &mut gradient);
+                g.confidence_gradient(x, &mut gradient);
                 for j in 0..5 {
                     let at = |step: f32| {
                         let mut x = x.to_vec();
@@ -660,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_do_not_fit_are_refused() {
+    fn invalid_parts_are_rejected() {
         let data = Data::new(50, 3, 9);
         let g = Gaussians::fit(&data.sample(), Covariance::Tied, None, &Pool::new(1));
         let (m, c, w) = (g.means().to_vec(), g.counts().to_vec(), g.whitenings().to_vec());
@@ -680,7 +689,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20))]
         #[test]
-        fn threads_and_company_change_nothing(rows in 2usize..400, width in 1usize..20, seed in 0u64..99) {
+        fn independent_of_threads_and_batches(rows in 2usize..400, width in 1usize..20, seed in 0u64..99) {
             let data = Data::new(rows, width, seed);
             for covariance in [Covariance::Tied, Covariance::Diagonal, Covariance::Full] {
                 let g = Gaussians::fit(&data.sample(), covariance, None, &Pool::new(1));

@@ -1,9 +1,8 @@
-//! Statistics of rows that heads and detectors share: moments, eigenvectors, Gaussians.
+//! Statistics that heads and detectors share: moments, eigenvectors, whitening, Gaussians.
 
-pub mod eigen;
-pub mod gaussians;
-pub mod moments;
-pub mod whitening;
+pub(crate) mod eigen;
+pub(crate) mod gaussians;
+pub(crate) mod moments;
+pub(crate) mod whitening;
 
-pub use eigen::Eigen;
-pub use gaussians::{Covariance, Gaussians};
+pub(crate) use eigen::Eigen;

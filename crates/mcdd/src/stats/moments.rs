@@ -1,6 +1,6 @@
 //! Means and scatter of rows.
 
-// Loops over the lanes of several arrays at once compile best with an index.
+// Loops over the lanes of several arrays compile best with an index.
 #![allow(clippy::needless_range_loop)]
 
 use std::ops::Range;
@@ -8,15 +8,15 @@ use std::ops::Range;
 use crate::compute::pool::{Pool, chunks};
 use crate::compute::simd;
 
-/// Columns of a panel; a tile of the scatter is as wide.
+/// The number of columns of a panel and of a tile of the scatter.
 const PANEL: usize = 8;
-/// Rows of a tile: 4 x 8 sums are eight vectors of four, which AVX2 keeps in registers.
+/// The number of rows of a tile: 4 x 8 sums are eight vectors of four, which fit into the registers of AVX2.
 const TILE: usize = PANEL / 2;
-/// Rows of the data that a tile takes at a time: a panel of them is 16 KB, half of the first-level cache.
+/// Rows of the data per inner block: a panel of them is 16 KB, half of the first-level cache.
 const INNER: usize = 256;
 
 /// The mean of all rows of `width` features.
-pub fn mean(x: &[f32], width: usize) -> Vec<f64> {
+pub(crate) fn mean(x: &[f32], width: usize) -> Vec<f64> {
     let mut sums = vec![0.0; width];
     for row in x.chunks_exact(width.max(1)) {
         add(&mut sums, row);
@@ -26,8 +26,8 @@ pub fn mean(x: &[f32], width: usize) -> Vec<f64> {
     sums
 }
 
-/// The mean of each class, one after the other, and its number of rows; a class without rows has zeros.
-pub fn class_means(x: &[f32], width: usize, labels: &[u32], classes: usize) -> (Vec<f64>, Vec<usize>) {
+/// The mean of each class, one after the other, and the number of rows of each; the mean of an empty class is 0.
+pub(crate) fn class_means(x: &[f32], width: usize, labels: &[u32], classes: usize) -> (Vec<f64>, Vec<usize>) {
     let mut sums = vec![0.0; classes * width];
     let mut counts = vec![0usize; classes];
     for (row, &y) in x.chunks_exact(width.max(1)).zip(labels) {
@@ -47,9 +47,9 @@ fn add(sums: &mut [f64], row: &[f32]) {
     }
 }
 
-/// `sum (x - c)(x - c)^T` over all rows, `width` x `width`; `center` fills in `c` for a row. Differences and sums are
-/// f64, so a covariance keeps its small directions beside large ones.
-pub fn scatter(x: &[f32], width: usize, center: &(dyn Fn(usize, &mut [f32]) + Sync), pool: &Pool) -> Vec<f64> {
+/// `sum (x - c)(x - c)^T` over all rows, `width` x `width`. `center` writes the `c` of a row. Differences and sums are f64,
+/// so that directions of small variance are not lost beside those of large variance.
+pub(crate) fn scatter(x: &[f32], width: usize, center: &(dyn Fn(usize, &mut [f32]) + Sync), pool: &Pool) -> Vec<f64> {
     let rows = x.len().checked_div(width).unwrap_or(0);
     let fill = |here: Range<usize>, out: &mut [f64]| {
         let mut c = vec![0.0f32; width];
@@ -63,9 +63,9 @@ pub fn scatter(x: &[f32], width: usize, center: &(dyn Fn(usize, &mut [f32]) + Sy
     scatter_of(rows, width, &fill, pool)
 }
 
-/// `sum v v^T` over `rows` vectors of `width` numbers, which `fill` writes for a range of rows. Each element is one
-/// chain of fused multiply-adds over the rows in their order, so threads change nothing; the upper half is computed.
-pub fn scatter_of(
+/// `sum v v^T` over `rows` vectors of `width` numbers, which `fill` writes for a range of rows. Each element is one chain
+/// of fused multiply-adds over the rows in their order, for any number of threads. Only the upper triangle is computed.
+pub(crate) fn scatter_of(
     rows: usize,
     width: usize,
     fill: &(dyn Fn(Range<usize>, &mut [f64]) + Sync),
@@ -75,7 +75,7 @@ pub fn scatter_of(
     if panels == 0 {
         return Vec::new();
     }
-    // About a megabyte at a time: in the second cache, and long enough a loop for the pool.
+    // About a megabyte at a time: it fits into the second-level cache and keeps the pool busy.
     let blocks = ((1 << 17) / (panels * PANEL * INNER)).clamp(1, 16);
     let mut packed = vec![[0.0f64; PANEL]; blocks * panels * INNER];
     let mut sums = vec![[0.0f64; PANEL]; panels * PANEL * panels];
@@ -97,7 +97,7 @@ pub fn scatter_of(
     (0..width * width).map(|ij| (ij / width, ij % width)).map(|(i, j)| at(i.min(j), i.max(j))).collect()
 }
 
-/// Puts rows into panels of a few columns.
+/// Packs rows into panels.
 fn pack_rows(
     packed: &mut [[f64; PANEL]],
     rows: Range<usize>,
@@ -118,7 +118,7 @@ fn pack_rows(
     }
 }
 
-/// The rows of the scatter that belong to one panel, from the diagonal on.
+/// The rows of the scatter of one panel, from the diagonal on.
 struct Strip<'a> {
     packed: &'a [[f64; PANEL]],
     rows: usize,
@@ -139,7 +139,8 @@ impl simd::Kernel for Strip<'_> {
     }
 }
 
-/// A tile of the scatter, of the left panel's columns from `FIRST` on; a constant, or it is not compiled to vectors.
+/// A tile of the scatter, for the columns of the left panel from `FIRST` on. `FIRST` is a constant, as the loop is not
+/// vectorized otherwise.
 #[inline(always)]
 fn tile<const FIRST: usize>(left: &[[f64; PANEL]], right: &[[f64; PANEL]], sums: &mut [[f64; PANEL]]) {
     let mut acc = [[0.0f64; PANEL]; TILE];
@@ -160,7 +161,7 @@ mod tests {
     use crate::seed::Stream;
 
     #[test]
-    fn by_definition_and_on_any_number_of_threads() {
+    fn matches_definition_on_any_number_of_threads() {
         for (rows, width) in [(1, 1), (5, 3), (1000, 7), (3000, 40)] {
             let mut s = Stream::new(rows as u64, "moments");
             let x: Vec<f32> = (0..rows * width).map(|_| 5.0 + s.normal() as f32).collect();

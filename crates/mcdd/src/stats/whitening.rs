@@ -1,32 +1,32 @@
-//! Linear maps under which a covariance becomes the identity.
+//! Whitening: linear maps that make a covariance the identity.
 //!
 //! Each feature is first divided by its standard deviation, which leaves the correlation matrix R. With R = L L^T
-//! (Cholesky), `y = L^-1 z` has the identity for its covariance, and `|y|^2` is the squared Mahalanobis distance,
-//! whatever the scales of the features.
+//! (Cholesky), the covariance of `y = L^-1 z` is the identity, and `|y|^2` is the squared Mahalanobis distance, for
+//! features of any scale.
 //!
-//! A direction in which the training rows never vary must not be forgotten, as the pseudo-inverse does: a row that
-//! moves there is strange. Nor can it weigh infinitely. So
-//! - if R is certain to have no eigenvalue below [`LEAST`], which is 1e-8, it is used as it is;
-//! - else `LEAST` is added to its diagonal: in those directions the rows vary as if by 1e-4 of a standard deviation;
-//! - a constant feature counts as one that varies by 1e-4 of the standard deviation of the median feature;
-//! - where nothing varies at all, the covariance is taken for the identity.
+//! Directions in which the training rows do not vary must not be ignored, as the pseudo-inverse does: a row that differs
+//! there is out-of-distribution. They cannot have infinite weight either. So
+//! - if R has certainly no eigenvalue below [`MIN_VARIANCE`], which is 1e-8, it is used as it is;
+//! - otherwise `MIN_VARIANCE` is added to its diagonal: in such directions the standard deviation is 1e-4;
+//! - the standard deviation of a constant feature is 1e-4 of that of the median feature;
+//! - if nothing varies, the covariance is the identity.
 //!
-//! `LEAST` is as small as the rounding of f32 features and products allows: it is amplified by 1e4 at most. A
-//! covariance with a condition number of 1e5 is far from it.
+//! `MIN_VARIANCE` is as small as the rounding errors of f32 features and products allow: they are amplified by at most
+//! 1e4. A covariance with a condition number of 1e5 is not affected.
 
 use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
 use crate::compute::simd;
 
-/// The least variance in any direction, for features of variance 1.
-pub const LEAST: f64 = 1e-8;
-/// No feature is further away than this many standard deviations, so that all sums stay finite.
-const FURTHEST: f64 = 1e12;
-/// No element of a matrix is larger: `LEAST^-1/2`, and some room for rounding.
-const LARGEST: f32 = 2e4;
+/// The smallest variance in any direction, for features of variance 1.
+pub(crate) const MIN_VARIANCE: f64 = 1e-8;
+/// The largest standardized value. Larger ones are clamped, so that all sums stay finite.
+const MAX_STANDARDIZED: f64 = 1e12;
+/// The largest element of a matrix: `MIN_VARIANCE^-1/2`, with a tolerance for rounding.
+const MAX_ELEMENT: f32 = 2e4;
 
-/// Divides by standard deviations and takes correlations away.
+/// A whitening map: divides by standard deviations and removes correlations.
 #[derive(Clone, Debug)]
-pub struct Whitening {
+pub(crate) struct Whitening {
     scale: Vec<f64>,
     matrix: Vec<f32>,
     lines: Vec<Line>,
@@ -34,23 +34,23 @@ pub struct Whitening {
 }
 
 impl Whitening {
-    /// For a covariance, `n` x `n`, finite. A feature of variance 0 counts as [`least_variances`] says.
-    pub fn full(covariance: &[f64], n: usize) -> Whitening {
+    /// The whitening of a finite `n` x `n` covariance. Variances of 0 are replaced as in [`positive_variances`].
+    pub(crate) fn full(covariance: &[f64], n: usize) -> Whitening {
         let own: Vec<f64> = (0..n).map(|j| covariance[j * n + j]).collect();
-        let variances = least_variances(&own);
+        let variances = positive_variances(&own);
         let scale: Vec<f64> = variances.iter().map(|&v| 1.0 / libm::sqrt(v)).collect();
         let mut r: Vec<f64> = (0..n * n)
             .map(|ij| (ij / n, ij % n))
             .map(|(i, j)| if i == j { 1.0 } else { covariance[i * n + j] * scale[i] * scale[j] })
             .collect();
-        let certain = |inverse: &[f64]| inverse.iter().map(|v| v * v).sum::<f64>() * LEAST <= 1.0;
+        let certain = |inverse: &[f64]| inverse.iter().map(|v| v * v).sum::<f64>() * MIN_VARIANCE <= 1.0;
         let found = cholesky(&r, n).map(|l| (invert(&l, n), l)).filter(|(inverse, _)| certain(inverse));
         let (inverse, l) = found.unwrap_or_else(|| {
             for j in 0..n {
-                r[j * n + j] += LEAST;
+                r[j * n + j] += MIN_VARIANCE;
             }
-            // With that on the diagonal it always succeeds; and if a matrix was no covariance at all, the features
-            // count as independent.
+            // With that on the diagonal it succeeds for every covariance. For any other matrix, the features count as
+            // independent.
             match cholesky(&r, n) {
                 Some(l) => (invert(&l, n), l),
                 None => (identity(n), identity(n)),
@@ -58,12 +58,12 @@ impl Whitening {
         });
         let log_det = variances.iter().map(|&v| libm::log(v)).sum::<f64>()
             + (0..n).map(|j| 2.0 * libm::log(l[j * n + j])).sum::<f64>();
-        let matrix = inverse.iter().map(|&v| (v as f32).clamp(-LARGEST, LARGEST)).collect();
+        let matrix = inverse.iter().map(|&v| (v as f32).clamp(-MAX_ELEMENT, MAX_ELEMENT)).collect();
         Whitening::of(scale, matrix, log_det)
     }
 
-    /// For features that are independent, of these variances, which must be positive.
-    pub fn diagonal(variances: &[f64]) -> Whitening {
+    /// The whitening of independent features with these variances, which must be positive.
+    pub(crate) fn diagonal(variances: &[f64]) -> Whitening {
         let scale = variances.iter().map(|&v| 1.0 / libm::sqrt(v)).collect();
         Whitening::of(scale, Vec::new(), variances.iter().map(|&v| libm::log(v)).sum())
     }
@@ -78,33 +78,33 @@ impl Whitening {
         Whitening { scale, matrix, lines, log_det }
     }
 
-    /// The same from its parts, or none if they make no sense.
-    pub fn from_parts(scale: Vec<f64>, matrix: Vec<f32>, log_det: f64) -> Option<Whitening> {
+    /// The whitening with these parts; `None` if they are invalid.
+    pub(crate) fn from_parts(scale: Vec<f64>, matrix: Vec<f32>, log_det: f64) -> Option<Whitening> {
         let n = scale.len();
         let fits = (matrix.is_empty() || n.checked_mul(n) == Some(matrix.len()))
             && scale.iter().all(|s| (1e-20..=1e80).contains(s))
-            && matrix.iter().all(|v| v.abs() <= LARGEST)
+            && matrix.iter().all(|v| v.abs() <= MAX_ELEMENT)
             && log_det.abs() < 1e9;
         fits.then(|| Whitening::of(scale, matrix, log_det))
     }
 
-    /// One over the standard deviation of each feature.
-    pub fn scale(&self) -> &[f64] {
+    /// The reciprocal of the standard deviation of each feature.
+    pub(crate) fn scale(&self) -> &[f64] {
         &self.scale
     }
 
-    /// `L^-1`, by rows; empty if the features are independent.
-    pub fn matrix(&self) -> &[f32] {
+    /// `L^-1`, row-major; empty if the features are independent.
+    pub(crate) fn matrix(&self) -> &[f32] {
         &self.matrix
     }
 
     /// The logarithm of the determinant of the covariance.
-    pub fn log_det(&self) -> f64 {
+    pub(crate) fn log_det(&self) -> f64 {
         self.log_det
     }
 
-    /// `y = W (x - center)` for each row of `x`, into the second buffer; the first is for the work.
-    pub fn apply(&self, x: &[f32], center: &[f64], [z, y]: &mut [Vec<f32>; 2]) {
+    /// Computes `y = W (x - center)` for each row of `x` in the second buffer. The first one gets the standardized rows.
+    pub(crate) fn apply(&self, x: &[f32], center: &[f64], [z, y]: &mut [Vec<f32>; 2]) {
         let n = self.scale.len();
         z.resize(x.len(), 0.0);
         y.resize(x.len(), 0.0);
@@ -115,8 +115,8 @@ impl Whitening {
         }
     }
 
-    /// `y = W d` for one difference to the center, in f64.
-    pub fn apply_wide(&self, difference: &[f64]) -> Vec<f64> {
+    /// `y = W d` in f64, for the difference of one row to the center.
+    pub(crate) fn apply_wide(&self, difference: &[f64]) -> Vec<f64> {
         let z: Vec<f64> = difference.iter().zip(&self.scale).map(|(d, s)| standard(d * s)).collect();
         if self.matrix.is_empty() {
             return z;
@@ -125,8 +125,8 @@ impl Whitening {
         self.matrix.chunks_exact(z.len().max(1)).map(dot).collect()
     }
 
-    /// `W^T y`: the way back of a gradient.
-    pub fn transposed(&self, y: &[f64]) -> Vec<f64> {
+    /// `W^T y`, the backward pass of a gradient.
+    pub(crate) fn transposed(&self, y: &[f64]) -> Vec<f64> {
         let mut out = if self.matrix.is_empty() { y.to_vec() } else { vec![0.0; y.len()] };
         for (row, y) in self.matrix.chunks_exact(y.len().max(1)).zip(y) {
             out.iter_mut().zip(row).for_each(|(o, &w)| *o += f64::from(w) * y);
@@ -137,7 +137,7 @@ impl Whitening {
 }
 
 fn standard(z: f64) -> f64 {
-    z.clamp(-FURTHEST, FURTHEST)
+    z.clamp(-MAX_STANDARDIZED, MAX_STANDARDIZED)
 }
 
 /// `(x - center) * scale`, row by row.
@@ -154,18 +154,17 @@ impl simd::Kernel for Standardize<'_> {
         let n = self.scale.len().max(1);
         for (x, out) in self.x.chunks_exact(n).zip(self.out.chunks_exact_mut(n)) {
             for (((o, &x), c), s) in out.iter_mut().zip(x).zip(self.center).zip(self.scale) {
-                *o = ((f64::from(x) - c) * s).clamp(-FURTHEST, FURTHEST) as f32;
+                *o = ((f64::from(x) - c) * s).clamp(-MAX_STANDARDIZED, MAX_STANDARDIZED) as f32;
             }
         }
     }
 }
 
-/// The variances, with something positive for those that are 0: [`LEAST`] times the median of the others, or 1 if there
-/// are no others.
-pub fn least_variances(own: &[f64]) -> Vec<f64> {
+/// Replaces variances of 0 by [`MIN_VARIANCE`] times the median of the others, or by 1 if all are 0.
+pub(crate) fn positive_variances(own: &[f64]) -> Vec<f64> {
     let mut positive: Vec<f64> = own.iter().copied().filter(|&v| v > 0.0).collect();
     positive.sort_by(f64::total_cmp);
-    let least = positive.get(positive.len() / 2).map_or(1.0, |median| LEAST * median);
+    let least = positive.get(positive.len() / 2).map_or(1.0, |median| MIN_VARIANCE * median);
     own.iter().map(|&v| if v > 0.0 { v } else { least }).collect()
 }
 
@@ -173,7 +172,7 @@ fn identity(n: usize) -> Vec<f64> {
     (0..n * n).map(|ij| if ij / n == ij % n { 1.0 } else { 0.0 }).collect()
 }
 
-/// The lower triangular L of `a = L L^T`, or none if `a` is not positive definite beyond rounding.
+/// The lower triangular L of `a = L L^T`; `None` if `a` is not positive definite up to rounding.
 fn cholesky(a: &[f64], n: usize) -> Option<Vec<f64>> {
     let mut l = vec![0.0; n * n];
     for i in 0..n {
@@ -192,7 +191,7 @@ fn cholesky(a: &[f64], n: usize) -> Option<Vec<f64>> {
 
 /// The inverse of a lower triangular matrix.
 fn invert(l: &[f64], n: usize) -> Vec<f64> {
-    // By columns, so that both sides of a sum lie in order.
+    // By columns, so that both factors of a sum are contiguous.
     let mut columns = vec![0.0; n * n];
     for (j, column) in columns.chunks_exact_mut(n.max(1)).enumerate() {
         column[j] = 1.0 / l[j * n + j];
@@ -204,7 +203,7 @@ fn invert(l: &[f64], n: usize) -> Vec<f64> {
 }
 
 /// `sum a b`, in a fixed order.
-pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut out = 0.0;
     simd::dispatch(Dot { a, b, out: &mut out });
     out
@@ -223,13 +222,13 @@ impl simd::Kernel for Dot<'_> {
     }
 }
 
-/// `sum (a - b)^2`, in a fixed order; to be inlined into a kernel.
+/// `sum (a - b)^2`, in a fixed order; inlined into kernels.
 #[inline(always)]
-pub fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
     lanes(a, b, |a, b, sum| (a - b).mul_add(a - b, sum))
 }
 
-/// Sixteen sums side by side: element `i` goes to sum `i % 16`.
+/// Sixteen parallel sums: element `i` is added to sum `i % 16`.
 #[inline(always)]
 fn lanes(a: &[f64], b: &[f64], step: impl Fn(f64, f64, f64) -> f64) -> f64 {
     const LANES: usize = 16;
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_inverse_where_the_condition_is_good() {
+    fn matches_the_inverse_of_well_conditioned_matrices() {
         let mut s = Stream::new(1, "whitening");
         for (n, condition) in [(1, 1.0), (2, 1e5), (7, 1e3), (40, 1e5), (128, 1e4)] {
             let c = covariance(n, condition, &mut s);
@@ -297,8 +296,8 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_training_never_went_is_far() {
-        // Two equal features and a constant one.
+    fn directions_without_variance_are_far() {
+        // Two equal features and a constant feature.
         let c = [4.0, 4.0, 0.0, 4.0, 4.0, 0.0, 0.0, 0.0, 0.0];
         let w = Whitening::full(&c, 3);
         let at = |x: [f32; 3]| squared(&w, &x, &[0.0; 3]);
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_do_not_matter() {
+    fn invariant_to_scale() {
         let mut s = Stream::new(2, "whitening");
         let c = by_rows(&covariance(4, 10.0, &mut s));
         let sizes = [1.0f64, 1e12, 1e-20, 1e3];
@@ -324,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transpose_is_the_transpose() {
+    fn transposed_is_the_adjoint() {
         let mut s = Stream::new(3, "whitening");
         let w = Whitening::full(&by_rows(&covariance(9, 100.0, &mut s)), 9);
         let (a, b): (Vec<f64>, Vec<f64>) = (0..9).map(|_| (s.normal(), s.normal())).unzip();

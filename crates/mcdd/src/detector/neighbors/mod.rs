@@ -1,69 +1,70 @@
-//! Exact nearest neighbors: by boxes around rows where these lead there fast (`tree.rs`), else by brute force with matrix
-//! products.
+//! Exact nearest neighbors: by a tree of bounding boxes where that is fast (`tree.rs`), otherwise by brute force with
+//! matrix products.
 //!
-//! The answer is that of the definition: the `k` smallest of `sum (a - b)^2` (or the `k` largest of `sum a b`), computed
-//! in f64 from f32 rows one pair at a time, ties going to the earlier row. Almost no pair is really computed that way.
-//! One product in f32 gives every pair a lower bound, and only pairs whose bound is below the k-th best so far are looked
-//! at: for rows in no order some `k log2(n / k)` of `n`.
+//! The result is that of the definition: the `k` smallest of `sum (a - b)^2` (or the `k` largest of `sum a b`), computed
+//! in f64 from f32 rows one pair at a time; ties go to the earlier row. Few pairs are computed that way. A matrix product
+//! in f32 gives a lower bound for every pair, and only pairs whose bound is below the k-th best so far are computed
+//! exactly: for rows in random order about `k log2(n / k)` of `n`.
 //!
 //! # The bound
-//! With `u = 2^-24`, `gamma = (w + 1) u / (1 - (w + 1) u)` for width `w`, rows centerd on `c` and rounded to f32
-//! (`a' = a - c`, `b' = b - c`, each element off by at most `u` of itself), and `A = |a'|^2`, `B = |b'|^2`:
+//! With `u = 2^-24`, `gamma = (w + 1) u / (1 - (w + 1) u)` for width `w`, rows centered on `c` and rounded to f32
+//! (`a' = a - c`, `b' = b - c`, each element with a relative error of at most `u`), and `A = |a'|^2`, `B = |b'|^2`:
 //!
-//! - A chain of multiply-adds in f32 that begins with `s = B (1/2 - g)` and takes away each `a'_i b'_i` ends at an `x`
+//! - A chain of multiply-adds in f32 that starts with `s = B (1/2 - g)` and subtracts each `a'_i b'_i` ends at an `x`
 //!   within `gamma (B + A / 2)` of `s - a' b'`.
 //! - So `|a' - b'|^2 = A + B - 2 a' b' >= A + 2 x + 2 (g - gamma) B - gamma A`.
-//! - Centring moves a distance by at most `u (|a'| + |b'|)`, its square by at most `4 u (A + B)`, and with
-//!   `g = gamma + 4 u` what belongs to the stored row is paid: `|a - b|^2 >= A + 2 x - 2 g A`.
+//! - Centering changes a distance by at most `u (|a'| + |b'|)` and its square by at most `4 u (A + B)`. With
+//!   `g = gamma + 4 u` the terms of the stored row cancel: `|a - b|^2 >= A + 2 x - 2 g A`.
 //!
-//! A pair with `x > (d - A) / 2 + g A` is therefore farther than `d`. The margin is relative to the lengths of the two
-//! rows of a pair, not to the longest one: an outlier costs time for itself only. For inner products the chain begins
-//! with `-1.1 g |b|`, and with `|a| <= 1` a pair with `x > -v` has a product below `v`.
+//! A pair with `x > (d - A) / 2 + g A` is therefore farther than `d`. The margin is relative to the norms of the two rows
+//! of a pair, not to the largest norm: an outlier slows down only its own pairs. For inner products the chain starts with
+//! `-1.1 g |b|`, and with `|a| <= 1` a pair with `x > -v` has a product below `v`.
 //!
-//! Where the margin is wider than what there is to tell apart (rows very far from a tight cluster), all pairs of the
-//! cluster are computed in f64: slower, with the same answer. The same goes for rows so long that f32 would overflow.
+//! If the margin is wider than the differences between distances (for rows very far from a tight cluster), all pairs of
+//! the cluster are computed in f64. This is slower, with the same result. The same holds for rows whose norms would
+//! overflow f32.
 
 mod tree;
 
 use std::cmp::Ordering;
 
 use self::tree::Tree;
-use super::{FAR, Store};
+use super::{MAX_FEATURE, StateDict};
 use crate::compute::gemm::{self, Line, Look, MR, NR, Panels, ZERO};
 use crate::compute::pool::{Pool, chunks};
 use crate::compute::simd;
 use crate::error::Result;
 use crate::stats::moments::mean;
 
-/// Queries answered together; more would push them out of the second-level cache.
+/// Queries per block; more would not fit into the second-level cache.
 const BLOCK: usize = 192;
-/// Neighbors that the queries of a block have together, half of what they have room for: 2 MB.
-const KEPT: usize = 1 << 17;
-/// Squared lengths up to here leave f32 room for their products and sums.
-const LONG: f64 = 1e36;
-/// Features wider than this would need a margin of hundredths; there is none for them, and every pair is computed.
-const WIDE: usize = 1 << 17;
-/// Half a unit in the last place of 1.
+/// The largest number of neighbors of all queries of a block together. Buffers are twice as large: 2 MB.
+const MAX_NEIGHBORS: usize = 1 << 17;
+/// The largest squared norm whose products and sums do not overflow f32.
+const MAX_SQUARED_NORM: f64 = 1e36;
+/// The largest width with bounds. Wider rows would need a margin of some percent; all their pairs are computed exactly.
+const MAX_WIDTH: usize = 1 << 17;
+/// The unit roundoff of f32.
 const U: f64 = 1.0 / (1u64 << 24) as f64;
-/// More than the smallest positive number: what an operation near 0 can lose.
-const TINY: f64 = 3e-45;
+/// An upper bound of the underflow error of one f32 operation.
+const UNDERFLOW: f64 = 3e-45;
 
-/// What near means.
+/// The measure of nearness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
+pub(super) enum Metric {
     /// The smallest squared Euclidean distance.
     Distance,
-    /// The largest inner product; queries must not be longer than 1 (but for rounding).
+    /// The largest inner product. The norm of a query must be at most 1, up to rounding.
     Inner,
 }
 
 /// A neighbor.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Neighbor {
+pub(super) struct Neighbor {
     /// The squared distance, or minus the inner product.
-    pub value: f64,
-    /// Its number among the stored rows.
-    pub row: usize,
+    pub(super) value: f64,
+    /// The index of the stored row.
+    pub(super) row: usize,
 }
 
 impl Eq for Neighbor {}
@@ -75,32 +76,32 @@ impl PartialOrd for Neighbor {
 }
 
 impl Ord for Neighbor {
-    /// Nearer first, ties by the number of the row.
+    /// Nearer first; ties by the index of the row.
     fn cmp(&self, other: &Self) -> Ordering {
         self.value.total_cmp(&other.value).then(self.row.cmp(&other.row))
     }
 }
 
-/// Features among which neighbors are looked for.
+/// Stored rows that are searched for neighbors.
 #[derive(Debug)]
-pub struct Index {
+pub(super) struct Index {
     metric: Metric,
     width: usize,
     rows: Vec<f32>,
     center: Vec<f32>,
-    /// The centerd rows with their signs turned, packed as columns.
+    /// The negated centered rows, packed as columns.
     lines: Vec<Line>,
-    /// What the sum of each row begins with.
+    /// The initial value of the sum of each row.
     starts: Vec<Line>,
     margin: f64,
-    /// The way to the nearest rows that does not pass all others, where there is one.
+    /// The tree, if it is faster than brute force.
     tree: Option<Tree>,
 }
 
 impl Index {
-    /// Takes rows of `width` features, at least one of each, all finite; `k` is how many neighbors will be asked for, which
-    /// changes the time and not the answers.
-    pub fn new(metric: Metric, rows: Vec<f32>, width: usize, k: usize, pool: &Pool) -> Index {
+    /// Stores rows of `width` features, at least one of each, all finite. `k` is the number of neighbors that will be
+    /// searched for; it affects the speed but not the results.
+    pub(super) fn new(metric: Metric, rows: Vec<f32>, width: usize, k: usize, pool: &Pool) -> Index {
         let count = rows.len() / width.max(1);
         assert!(width > 0 && count > 0 && rows.len() == count * width);
         let center = match metric {
@@ -120,90 +121,100 @@ impl Index {
                     line.0[j] = -d;
                     squares += f64::from(d) * f64::from(d);
                 }
-                // An inner product with a query of length 1 may be as large as f32 goes, a square not.
-                let (size, share) = match metric {
+                // An inner product with a query of norm 1 may be as large as the largest f32, a square may not.
+                let (size, factor) = match metric {
                     Metric::Distance => (squares, 0.5 - margin),
                     Metric::Inner => (libm::sqrt(squares), -1.1 * margin),
                 };
-                start[0].0[j] = if size > LONG || width > WIDE { f32::NEG_INFINITY } else { (size * share) as f32 };
+                start[0].0[j] = if size > MAX_SQUARED_NORM || width > MAX_WIDTH {
+                    f32::NEG_INFINITY
+                } else {
+                    (size * factor) as f32
+                };
             }
         });
         let mut index = Index { metric, width, rows, center, lines, starts, margin, tree: None };
-        if metric == Metric::Distance && Tree::serves(k) {
+        if metric == Metric::Distance && Tree::supports(k) {
             index.tree = Tree::of(&index, pool);
         }
         index
     }
 
-    /// Takes back rows that were stored; their panels are made again.
+    /// Loads stored rows and packs them again.
     ///
     /// # Errors
-    /// If there are none, or some that no fit can have left.
-    pub fn load(metric: Metric, store: &mut Store, name: &str, k: usize) -> Result<Index> {
-        let shape @ [count, width] = store.shape::<2>(name)?;
-        let rows = store.take_f32(name, &shape)?;
-        if count == 0 || width == 0 || width != store.width() {
-            return Err(store.wrong("it keeps no rows of the right width"));
+    /// If there are none, or they are invalid.
+    pub(super) fn load(metric: Metric, state: &mut StateDict, name: &str, k: usize) -> Result<Index> {
+        let shape @ [count, width] = state.shape::<2>(name)?;
+        let rows = state.take_f32(name, &shape)?;
+        if count == 0 || width == 0 || width != state.width() {
+            return Err(state.invalid("the rows have an invalid shape"));
         }
-        if metric == Metric::Distance && rows.iter().any(|v| v.abs() > FAR) {
-            return Err(store.wrong("a row is too far away"));
+        if metric == Metric::Distance && rows.iter().any(|v| v.abs() > MAX_FEATURE) {
+            return Err(state.invalid("a row is out of range"));
         }
         Ok(Index::new(metric, rows, width, k, &Pool::new(1)))
     }
 
     /// Stores the rows.
-    pub fn save(&self, store: &mut Store, name: &str) {
-        store.put_f32(name, &[self.count(), self.width], &self.rows);
+    pub(super) fn save(&self, state: &mut StateDict, name: &str) {
+        state.put_f32(name, &[self.count(), self.width], &self.rows);
     }
 
-    /// How many rows there are.
-    pub fn count(&self) -> usize {
+    /// The number of rows.
+    pub(super) fn count(&self) -> usize {
         self.rows.len() / self.width
     }
 
-    /// Features of each row.
-    pub fn width(&self) -> usize {
+    /// The number of features per row.
+    pub(super) fn width(&self) -> usize {
         self.width
     }
 
-    /// The rows, as they came.
-    pub fn rows(&self) -> &[f32] {
+    /// The rows as given.
+    pub(super) fn rows(&self) -> &[f32] {
         &self.rows
     }
 
-    /// Hands `found` the number of each query and its `k` nearest rows, nearest first; fewer where there are not so many.
-    /// With `own`, query `i` is the stored row `own + i`, which is no neighbor of itself.
+    /// Calls `found` with the index of each query and its `k` nearest rows, nearest first; all rows if there are fewer.
+    /// With `own`, query `i` is the stored row `own + i`, which is not a neighbor of itself.
     ///
-    /// The answer to a query does not depend on the others.
-    pub fn nearest(&self, queries: &[f32], k: usize, own: Option<usize>, mut found: impl FnMut(usize, &[Neighbor])) {
+    /// The result of a query is independent of the other queries.
+    pub(super) fn nearest(
+        &self,
+        queries: &[f32],
+        k: usize,
+        own: Option<usize>,
+        mut found: impl FnMut(usize, &[Neighbor]),
+    ) {
         assert!(queries.len().is_multiple_of(self.width));
         let k = k.min(self.count() - usize::from(own.is_some()));
-        // Whole tiles, however large `k` is.
-        let block = (KEPT / k.max(1)).clamp(MR, BLOCK) / MR * MR;
+        // Whole tiles, for any `k`.
+        let block = (MAX_NEIGHBORS / k.max(1)).clamp(MR, BLOCK) / MR * MR;
         for (b, queries) in queries.chunks(block * self.width).enumerate() {
             let from = b * block;
-            for (i, best) in self.answer(queries, k, own.map(|o| o + from)).iter().enumerate() {
+            for (i, best) in self.search(queries, k, own.map(|o| o + from)).iter().enumerate() {
                 found(from + i, best);
             }
         }
     }
 
-    /// The `k` best of each query of a block, nearest first.
-    fn answer(&self, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Vec<Neighbor>> {
+    /// The `k` nearest rows of each query of a block, nearest first.
+    fn search(&self, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Vec<Neighbor>> {
         let width = self.width;
-        let walked = self.tree.as_ref().filter(|_| Tree::serves(k)).map(|tree| tree.walk(self, queries, k, own));
+        let walked = self.tree.as_ref().filter(|_| Tree::supports(k)).map(|tree| tree.walk(self, queries, k, own));
         let Some(walked) = walked else {
-            let asked = (0..queries.len() / width).map(|q| Asked { own: own.map(|o| o + q), worst: f64::INFINITY });
-            return Search::run(self, queries, k, asked.collect());
+            let known = (0..queries.len() / width).map(|q| Known { own: own.map(|o| o + q), worst: f64::INFINITY });
+            return Search::run(self, queries, k, known.collect());
         };
-        // What a walk has left open: no row beyond the worst it has found is among the best.
-        let open: Vec<usize> = (0..walked.len()).filter(|&q| !walked[q].all).collect();
+        // Walks that did not end: their neighbors are not farther than the worst row found.
+        let open: Vec<usize> = (0..walked.len()).filter(|&q| !walked[q].complete).collect();
         let mut out: Vec<Vec<Neighbor>> = walked.into_iter().map(|found| found.best).collect();
         if !open.is_empty() {
             let rest: Vec<f32> = open.iter().flat_map(|q| &queries[q * width..(q + 1) * width]).copied().collect();
             let worst = |q: usize| out[q].get(k - 1).map_or(f64::INFINITY, |n| n.value.next_up());
-            let asked = open.iter().map(|&q| Asked { own: own.map(|o| o + q), worst: worst(q) }).collect();
-            for (q, best) in open.into_iter().zip(Search::run(self, &rest, k, asked)) {
+            let known = open.iter().map(|&q| Known { own: own.map(|o| o + q), worst: worst(q) }).collect();
+            for (q, best) in open.into_iter().zip(Search::run(self, &rest, k, known)) {
                 out[q] = best;
             }
         }
@@ -220,29 +231,29 @@ impl Index {
         }
     }
 
-    /// The sum above which a row is farther than `value` from a query whose centerd square is `squares`.
+    /// The sum above which a row is farther than `value` from a query whose squared centered norm is `squares`.
     fn limit(&self, value: f64, squares: f64) -> f32 {
-        let loss = loss(self.width);
+        let sum_error = sum_error(self.width);
         let (limit, size) = match self.metric {
-            // No later row is nearer than this one, and ties go to the earlier.
+            // No later row is nearer than this, and ties go to the earlier row.
             Metric::Distance if value == 0.0 => return f32::NEG_INFINITY,
             Metric::Distance => ((value - squares) / 2.0 + self.margin * squares, value + squares),
             Metric::Inner => (value, value.abs()),
         };
-        if squares > LONG {
+        if squares > MAX_SQUARED_NORM {
             return f32::INFINITY;
         }
-        ((limit + loss * size + (self.width + 2) as f64 * TINY) as f32).next_up()
+        ((limit + sum_error * size + (self.width + 2) as f64 * UNDERFLOW) as f32).next_up()
     }
 }
 
-/// What a sum in f64 itself can lose, with room to spare.
+/// An upper bound of the relative error of a sum in f64.
 #[inline(always)]
-fn loss(width: usize) -> f64 {
+fn sum_error(width: usize) -> f64 {
     (width + 8) as f64 / (1u64 << 50) as f64
 }
 
-/// `sum (a - b)^2` in f64: element `i` goes to sum `i % 16`, and the sums are added up in order.
+/// `sum (a - b)^2` in f64: element `i` is added to sum `i % 16`, and the sums are added in order.
 #[inline(always)]
 fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     sum_pairs(a, b, |a, b| (a - b) * (a - b))
@@ -270,59 +281,59 @@ fn sum_pairs(a: &[f32], b: &[f32], f: impl Fn(f64, f64) -> f64) -> f64 {
     sums.iter().sum()
 }
 
-/// A block of queries on the way through the rows.
+/// The brute-force search of a block of queries.
 struct Search<'a> {
     index: &'a Index,
     queries: &'a [f32],
     k: usize,
-    asked: Vec<Asked>,
-    /// The squared length of each centerd query.
+    known: Vec<Known>,
+    /// The squared norm of each centered query.
     squares: Vec<f64>,
-    /// What may be among the best of each query.
-    best: Vec<Best>,
-    /// For each query, the sum above which a row is not among the best.
+    /// The candidates of each query.
+    best: Vec<Candidates>,
+    /// For each query, the sum above which a row is not among the nearest.
     limits: Vec<f32>,
 }
 
-/// What is known of a query.
-struct Asked {
-    /// The row that it is.
+/// What is known about a query before the search.
+struct Known {
+    /// The stored row that the query is, if any.
     own: Option<usize>,
-    /// All of its best are below this.
+    /// An upper bound of the values of its nearest rows.
     worst: f64,
 }
 
-/// The best of a query so far and some more: at `2 k` they are cut back to `k`. Next to a heap, which would be up to
-/// date all the time, that takes a few more pairs and much less time for each.
-struct Best {
+/// The candidates of a query: at `2 k` they are reduced to the best `k`. Compared with a heap, which would always be
+/// up to date, this computes slightly more pairs in much less time.
+struct Candidates {
     found: Vec<Neighbor>,
-    /// What is not below this is not among the best.
+    /// A row whose value is not below this is not among the nearest.
     worst: f64,
 }
 
 impl<'a> Search<'a> {
-    /// The `k` best of each query, nearest first.
-    fn run(index: &'a Index, queries: &'a [f32], k: usize, asked: Vec<Asked>) -> Vec<Vec<Neighbor>> {
+    /// The `k` nearest rows of each query, nearest first.
+    fn run(index: &'a Index, queries: &'a [f32], k: usize, known: Vec<Known>) -> Vec<Vec<Neighbor>> {
         let width = index.width;
         let count = queries.len() / width;
         if k == 0 {
             return vec![Vec::new(); count];
         }
-        let mut centerd = Vec::with_capacity(queries.len());
+        let mut centered = Vec::with_capacity(queries.len());
         for query in queries.chunks_exact(width) {
-            centerd.extend(query.iter().zip(&index.center).map(|(v, c)| v - c));
+            centered.extend(query.iter().zip(&index.center).map(|(v, c)| v - c));
         }
-        let squares: Vec<f64> = centerd.chunks_exact(width).map(|a| inner_product(a, a)).collect();
+        let squares: Vec<f64> = centered.chunks_exact(width).map(|a| inner_product(a, a)).collect();
         let room = (2 * k).min(index.count());
-        let best = asked.iter().map(|a| Best { found: Vec::with_capacity(room), worst: a.worst }).collect();
-        let limit = |(a, &squares): (&Asked, &f64)| {
+        let best = known.iter().map(|a| Candidates { found: Vec::with_capacity(room), worst: a.worst }).collect();
+        let limit = |(a, &squares): (&Known, &f64)| {
             if a.worst < f64::INFINITY { index.limit(a.worst, squares) } else { f32::INFINITY }
         };
-        let limits = asked.iter().zip(&squares).map(limit).collect();
-        let mut search = Search { index, queries, k, asked, squares, best, limits };
+        let limits = known.iter().zip(&squares).map(limit).collect();
+        let mut search = Search { index, queries, k, known, squares, best, limits };
         let panels = Panels::new(&index.lines, width, index.count());
-        gemm::look(&centerd, panels, &index.starts, &mut search);
-        let sorted = |mut best: Best| {
+        gemm::look(&centered, panels, &index.starts, &mut search);
+        let sorted = |mut best: Candidates| {
             best.found.sort_unstable();
             best.found.truncate(k);
             best.found
@@ -330,9 +341,9 @@ impl<'a> Search<'a> {
         search.best.into_iter().map(sorted).collect()
     }
 
-    /// A pair that may be among the best. Features come in ascending order, so ties with what is there are lost.
+    /// Adds a pair that may be among the nearest. Rows come in ascending order, so ties with earlier rows are dropped.
     #[inline(always)]
-    fn take(&mut self, q: usize, row: usize) {
+    fn add(&mut self, q: usize, row: usize) {
         let Index { width, .. } = *self.index;
         let value = self.index.value(&self.queries[q * width..(q + 1) * width], row);
         let best = &mut self.best[q];
@@ -340,7 +351,7 @@ impl<'a> Search<'a> {
             return;
         }
         best.found.push(Neighbor { value, row });
-        // For the first time, or with as many again.
+        // At `k` candidates for the first time, then at `2 k`.
         if best.found.len() == self.k || best.found.len() == 2 * self.k {
             best.worst = best.found.select_nth_unstable(self.k - 1).1.value;
             best.found.truncate(self.k);
@@ -354,52 +365,52 @@ impl Look for Search<'_> {
     fn look(&mut self, row: usize, rows: usize, panel: usize, tile: &[Line; MR]) {
         for (r, line) in tile.iter().enumerate().take(rows) {
             let limit = self.limits[row + r];
-            // Asked this way round, what is no number is not above: it came of an overflow and has to be computed.
+            // NaN, which results from an overflow, is not above the limit and is computed exactly.
             let above = line.0.iter().fold(true, |all, &v| all & (v > limit));
             if !above {
-                closer(self, row + r, panel, line);
+                check_panel(self, row + r, panel, line);
             }
         }
     }
 }
 
-/// Computes those pairs of a query and a panel that may be among the best: seldom, so out of the way of the loop.
+/// Computes the pairs of a query and a panel that may be among the nearest. This is rare, so it is kept out of the loop.
 #[cold]
 #[inline(never)]
-fn closer(search: &mut Search, q: usize, panel: usize, sums: &Line) {
-    simd::dispatch(Closer { search, q, panel, sums });
+fn check_panel(search: &mut Search, q: usize, panel: usize, sums: &Line) {
+    simd::dispatch(CheckPanel { search, q, panel, sums });
 }
 
-struct Closer<'a, 'b> {
+struct CheckPanel<'a, 'b> {
     search: &'a mut Search<'b>,
     q: usize,
     panel: usize,
     sums: &'a Line,
 }
 
-impl simd::Kernel for Closer<'_, '_> {
+impl simd::Kernel for CheckPanel<'_, '_> {
     #[inline(always)]
     fn run(self) {
-        let Closer { search, q, panel, sums } = self;
-        let own = search.asked[q].own;
+        let CheckPanel { search, q, panel, sums } = self;
+        let own = search.known[q].own;
         for (j, &sum) in sums.0.iter().enumerate() {
             let row = panel * NR + j;
             let above = sum > search.limits[q];
             if !above && row < search.index.count() && own != Some(row) {
-                search.take(q, row);
+                search.add(q, row);
             }
         }
     }
 }
 
-/// Features of `width` divided by their lengths; one of nothing but zeros stays.
-pub fn unit(rows: &[f32], width: usize) -> Vec<f32> {
+/// Rows of `width` features divided by their norms; a row of zeros stays zero.
+pub(super) fn normalize_rows(rows: &[f32], width: usize) -> Vec<f32> {
     let mut out = Vec::with_capacity(rows.len());
     for row in rows.chunks_exact(width) {
-        let length = libm::sqrt(inner_product(row, row));
-        // Squares of f32 never vanish in f64, so the length is 0 for zeros only.
-        let length = if length == 0.0 { 1.0 } else { length };
-        out.extend(row.iter().map(|&v| (f64::from(v) / length) as f32));
+        let norm = libm::sqrt(inner_product(row, row));
+        // Squares of f32 do not underflow in f64, so the norm is 0 for zeros only.
+        let norm = if norm == 0.0 { 1.0 } else { norm };
+        out.extend(row.iter().map(|&v| (f64::from(v) / norm) as f32));
     }
     out
 }

@@ -1,74 +1,74 @@
-//! Boxes around rows that lie together, so that a query looks at few of them.
+//! A tree of bounding boxes, so that a query visits few rows.
 //!
-//! Features are halved at the median of their widest feature until 16 are left, a leaf; each leaf has a box, each 16 boxes
-//! have one around them, and so on up to at most 16 at the top. A query goes down into the nearest box first and skips
-//! those that are farther than what it has found. Latents of a trained network lie near surfaces of few dimensions, and a
-//! query in their midst sees some 20 leaves of thousands; rows without such structure it would have to see nearly all.
-//! So a walk has a budget, and what does not end within it is left to the matrix products; where stored rows do not find
-//! each other within it, there are no boxes at all.
+//! Rows are split at the median of the feature with the largest range until 16 are left, a leaf. Each leaf has a bounding
+//! box, each 16 boxes have one around them, and so on up to at most 16 boxes at the top. A query visits the nearest box
+//! first and skips boxes that are farther than its neighbors so far. Latents of a trained network lie near surfaces of few
+//! dimensions, and a query among them visits about 20 of thousands of leaves. For rows without such structure it would
+//! have to visit almost all. So a walk has a budget; a walk that does not end within it is left to brute force. If stored
+//! rows do not find their neighbors within it, no tree is used.
 //!
 //! # The bound
-//! All sums here are of squares of differences, taken in f32 from the rows as they are: a difference is off by at most
-//! `u = 2^-24` of itself, and each of at most `w` additions, of what is not negative, by `u` of what it gives. The sum of a
-//! pair whose squared distance is `d`, and that of a box around its row, is therefore at most
-//! `d (1 + u)^(w + 2) <= d (1 + gamma)` with `gamma = (w + 2) u / (1 - (w + 2) u)`, but for what vanishes below the smallest
-//! f32. A row or a box whose sum is above that of `d` is farther: the margin is relative to the distance, wherever rows lie.
+//! All sums are of squared differences, computed in f32 from the given rows. A difference has a relative error of at most
+//! `u = 2^-24`, and so has each of at most `w` additions of nonnegative terms. The sum of a pair whose squared distance is
+//! `d`, and that of a box around its row, is therefore at most `d (1 + u)^(w + 2) <= d (1 + gamma)` with
+//! `gamma = (w + 2) u / (1 - (w + 2) u)`, up to underflow. A row or a box with a larger sum is farther than `d`. The margin
+//! is relative to the distance, independent of where the rows are.
 
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
-use super::{Index, LONG, Neighbor, TINY, loss};
+use super::{Index, MAX_SQUARED_NORM, Neighbor, UNDERFLOW, sum_error};
 use crate::compute::gemm::{Line, NR, ZERO};
 use crate::compute::pool::{Pool, chunks};
 use crate::compute::simd;
 
-/// Features from which a walk is faster than all products.
-const FEW: usize = 4000;
-/// Neighbors up to which it is.
-const MANY: usize = 10;
-/// Features wider than this have boxes that tell nothing apart.
-const WIDE: usize = 256;
-/// A walk may visit one leaf or group of boxes for so many leaves: about twice the time that the products would take.
-const SHARE: usize = 4;
-/// How many walks of a block may fail beyond half as many as those that don't; then the others are not begun.
-const FAILURES: usize = 8;
-/// Stored rows asked whether a walk pays.
-const ASKED: usize = 64;
-/// Features of a node that choose its axis.
+/// The smallest number of rows for which a walk is faster than brute force.
+const MIN_ROWS: usize = 4000;
+/// The largest number of neighbors for which it is faster.
+const MAX_K: usize = 10;
+/// The largest width; the boxes of wider rows exclude almost nothing.
+const MAX_WIDTH: usize = 256;
+/// The budget of a walk is the number of leaves divided by this: about twice the time of brute force.
+const BUDGET_DIVISOR: usize = 4;
+/// The remaining walks of a block are skipped if more than this plus half of the successful ones have failed.
+const MAX_FAILURES: usize = 8;
+/// Stored rows whose walks decide whether the tree is used.
+const TRIALS: usize = 64;
+/// Rows of a node that determine its split feature.
 const SAMPLE: usize = 128;
-/// In place of the number of a row where there is none.
+/// The index of a row that does not exist.
 const NONE: u32 = u32::MAX;
 
-/// The rows of an index, leaf by leaf, and the boxes around them.
+/// The rows of an index by leaves, and their bounding boxes.
 #[derive(Debug)]
-pub struct Tree {
-    /// The number of each row, 16 for each leaf.
+pub(super) struct Tree {
+    /// The indices of the rows, 16 per leaf.
     ids: Vec<[u32; NR]>,
     /// The rows of each leaf as columns.
     leaves: Vec<Line>,
     /// Boxes of the leaves, boxes of 16 of these, and so on.
     levels: Vec<Level>,
-    /// Leaves and groups of boxes that a walk may visit.
+    /// The number of leaves and groups of boxes that a walk may visit.
     pub(super) budget: usize,
 }
 
-/// Boxes, 16 and 16: for each feature a line of lower ends and one of upper ends.
+/// Boxes in groups of 16: for each feature a line of lower ends and one of upper ends.
 #[derive(Debug)]
 struct Level {
     count: usize,
     lines: Vec<[Line; 2]>,
 }
 
-/// What a walk has found.
+/// The result of a walk.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
-    /// The best so far, nearest first.
-    pub best: Vec<Neighbor>,
-    /// Whether no other row can be among them.
-    pub all: bool,
+pub(super) struct Found {
+    /// The nearest rows found, nearest first.
+    pub(super) best: Vec<Neighbor>,
+    /// Whether these are the nearest of all rows.
+    pub(super) complete: bool,
 }
 
-/// A leaf (level 0) or the group of boxes (of the level below) in a box, with the sum of the box.
+/// A leaf (level 0) or the group of boxes of the level below, with the squared distance to the query.
 #[derive(Clone, Copy)]
 struct Node {
     sum: f32,
@@ -77,19 +77,19 @@ struct Node {
 }
 
 impl Tree {
-    /// Boxes for the rows of an index by distance, if they pay.
-    pub fn of(index: &Index, pool: &Pool) -> Option<Tree> {
-        if !(FEW..NONE as usize).contains(&index.count()) || index.width > WIDE {
+    /// The tree of the rows of an index, if it is faster than brute force.
+    pub(super) fn of(index: &Index, pool: &Pool) -> Option<Tree> {
+        if !(MIN_ROWS..NONE as usize).contains(&index.count()) || index.width > MAX_WIDTH {
             return None;
         }
-        Some(Tree::new(&index.rows, index.width, pool)).filter(|tree| tree.pays(index))
+        Some(Tree::new(&index.rows, index.width, pool)).filter(|tree| tree.is_fast(index))
     }
 
-    /// Boxes for `rows` of `width`.
+    /// The tree of rows of `width` features.
     pub(super) fn new(rows: &[f32], width: usize, pool: &Pool) -> Tree {
         let count = rows.len() / width;
         let mut order: Vec<u32> = (0..count as u32).collect();
-        halve(&mut order, rows, width, &mut Vec::with_capacity(count));
+        sort_into_leaves(&mut order, rows, width, &mut Vec::with_capacity(count));
         let mut ids = vec![[NONE; NR]; count.div_ceil(NR)];
         ids.as_flattened_mut()[..count].copy_from_slice(&order);
         let mut leaves = vec![Line([f32::INFINITY; NR]); ids.len() * width];
@@ -109,31 +109,31 @@ impl Tree {
                 ends((0..NR.min(below.count - group * NR)).map(|j| [low.0[j], high.0[j]]))
             }));
         }
-        let budget = ids.len() / SHARE;
+        let budget = ids.len() / BUDGET_DIVISOR;
         Tree { ids, leaves, levels, budget }
     }
 
-    /// Whether a walk for so many neighbors may pay.
-    pub fn serves(k: usize) -> bool {
-        (1..=MANY).contains(&k)
+    /// Whether a walk for `k` neighbors may be faster than brute force.
+    pub(super) fn supports(k: usize) -> bool {
+        (1..=MAX_K).contains(&k)
     }
 
-    /// The `k` nearest rows of each query, at least 1, as far as the budget goes.
-    pub fn walk(&self, index: &Index, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Found> {
+    /// The `k` nearest rows of each query within the budget; `k` is at least 1.
+    pub(super) fn walk(&self, index: &Index, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Found> {
         let mut found = vec![Found::default(); queries.len() / index.width];
         simd::dispatch(Walk { tree: self, index, queries, k, own, found: &mut found });
         found
     }
 
-    /// Whether it pays to walk: of some stored rows, most must find their neighbor.
-    fn pays(&self, index: &Index) -> bool {
-        let step = index.count() / ASKED;
-        let ended = (0..ASKED).filter(|i| {
+    /// Whether most of some stored rows find their nearest neighbor within the budget.
+    fn is_fast(&self, index: &Index) -> bool {
+        let step = index.count() / TRIALS;
+        let ended = (0..TRIALS).filter(|i| {
             let row = i * step;
             let query = &index.rows[row * index.width..][..index.width];
-            self.walk(index, query, 1, Some(row)).iter().all(|f| f.all)
+            self.walk(index, query, 1, Some(row)).iter().all(|f| f.complete)
         });
-        ended.count() > ASKED * 3 / 4
+        ended.count() > TRIALS * 3 / 4
     }
 }
 
@@ -150,18 +150,18 @@ impl Level {
     }
 }
 
-/// The least of the lower ends and the greatest of the upper ones.
+/// The smallest lower end and the largest upper end.
 fn ends(all: impl Iterator<Item = [f32; 2]>) -> [f32; 2] {
     all.fold([f32::INFINITY, f32::NEG_INFINITY], |[low, high], [l, h]| [low.min(l), high.max(h)])
 }
 
-/// Sorts rows into leaves, so that those of a leaf, and of 16, 256, ... leaves in a row, lie together.
-fn halve(ids: &mut [u32], rows: &[f32], width: usize, keys: &mut Vec<(f32, u32)>) {
+/// Sorts rows so that those of each leaf, and of each 16, 256, ... consecutive leaves, are close together.
+fn sort_into_leaves(ids: &mut [u32], rows: &[f32], width: usize, keys: &mut Vec<(f32, u32)>) {
     let leaves = ids.len().div_ceil(NR);
     if leaves < 2 {
         return;
     }
-    // The box above must hold a full group, so cuts go between groups as long as there are several.
+    // A box of the next level must hold a full group, so cuts are between groups as long as there are several.
     let mut group = 1;
     while group * NR < leaves {
         group *= NR;
@@ -173,11 +173,11 @@ fn halve(ids: &mut [u32], rows: &[f32], width: usize, keys: &mut Vec<(f32, u32)>
     keys.select_nth_unstable_by(cut, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     ids.iter_mut().zip(keys.iter()).for_each(|(id, key)| *id = key.1);
     let (left, right) = ids.split_at_mut(cut);
-    halve(left, rows, width, keys);
-    halve(right, rows, width, keys);
+    sort_into_leaves(left, rows, width, keys);
+    sort_into_leaves(right, rows, width, keys);
 }
 
-/// The feature that goes furthest, by a sample.
+/// The feature with the largest range in a sample.
 fn widest(ids: &[u32], rows: &[f32], width: usize) -> usize {
     let mut spans = vec![[f32::INFINITY, f32::NEG_INFINITY]; width];
     for &id in ids.iter().step_by(ids.len().div_ceil(SAMPLE)) {
@@ -205,18 +205,18 @@ impl simd::Kernel for Walk<'_> {
         let mut stack = Vec::new();
         let (mut ended, mut failed) = (0, 0);
         for (q, (query, found)) in queries.chunks_exact(index.width).zip(found).enumerate() {
-            if failed > ended / 2 + FAILURES {
+            if failed > ended / 2 + MAX_FAILURES {
                 return;
             }
             let own = own.map_or(NONE, |own| (own + q) as u32);
             found.best.reserve_exact(k);
-            found.all = walk(tree, index, query, k, own, &mut found.best, &mut stack);
-            *(if found.all { &mut ended } else { &mut failed }) += 1;
+            found.complete = walk(tree, index, query, k, own, &mut found.best, &mut stack);
+            *(if found.complete { &mut ended } else { &mut failed }) += 1;
         }
     }
 }
 
-/// Whether the walk of a query came to its end; `best` has the nearest rows seen.
+/// Walks through the tree and collects the nearest rows in `best`. Returns false if the budget was too small.
 #[inline(always)]
 fn walk(
     tree: &Tree,
@@ -251,8 +251,8 @@ fn walk(
                 continue;
             }
             let mut seen = [false; NR];
-            // The nearest first: the limit is then low for the others.
-            while let Some(j) = least(&sums, &seen).filter(|&j| sums.0[j] <= limit) {
+            // The nearest first, which lowers the limit for the others.
+            while let Some(j) = smallest(&sums, &seen).filter(|&j| sums.0[j] <= limit) {
                 seen[j] = true;
                 let id = tree.ids[at][j];
                 if id == NONE || id == own {
@@ -276,16 +276,16 @@ fn walk(
 /// The sum above which a row or a box is farther than `value`.
 #[inline(always)]
 fn limit_of(index: &Index, value: f64) -> f32 {
-    // Sums may have overflowed there.
-    if value > LONG {
+    // Sums may have overflowed.
+    if value > MAX_SQUARED_NORM {
         return f32::INFINITY;
     }
-    // The margin of the products is the larger one.
-    let margin = index.margin + loss(index.width);
-    ((value * (1.0 + margin) + (index.width + 2) as f64 * TINY) as f32).next_up()
+    // The margin of brute force is the larger one.
+    let margin = index.margin + sum_error(index.width);
+    ((value * (1.0 + margin) + (index.width + 2) as f64 * UNDERFLOW) as f32).next_up()
 }
 
-/// Puts boxes that may hold a neighbor on the stack, the nearest on top.
+/// Pushes the boxes that may contain a neighbor, the nearest on top.
 #[inline(always)]
 fn push(stack: &mut Vec<Node>, sums: &[f32], limit: f32, level: u32, first: usize) {
     let from = stack.len();
@@ -299,15 +299,15 @@ fn push(stack: &mut Vec<Node>, sums: &[f32], limit: f32, level: u32, first: usiz
     }
 }
 
-/// Whether all sums are.
+/// Whether all sums are above the limit.
 #[inline(always)]
 fn above(sums: &Line, limit: f32) -> bool {
     sums.0.iter().fold(true, |all, &sum| all & (sum > limit))
 }
 
-/// The position of the least sum that was not seen, the first of equal ones.
+/// The index of the smallest sum that was not seen; the first one in case of ties.
 #[inline(always)]
-fn least(sums: &Line, seen: &[bool; NR]) -> Option<usize> {
+fn smallest(sums: &Line, seen: &[bool; NR]) -> Option<usize> {
     let mut best = None;
     for (j, (&sum, &seen)) in sums.0.iter().zip(seen).enumerate() {
         if !seen && best.is_none_or(|b: usize| sum < sums.0[b]) {
@@ -317,7 +317,7 @@ fn least(sums: &Line, seen: &[bool; NR]) -> Option<usize> {
     best
 }
 
-/// The squared distances to 16 rows; two chains each, as one alone would wait for itself.
+/// The squared distances to 16 rows, in two chains of additions each to hide their latency.
 #[inline(always)]
 fn pair_sums(query: &[f32], lines: &[Line]) -> Line {
     let (mut even, mut odd) = ([0.0f32; NR], [0.0f32; NR]);
@@ -342,7 +342,7 @@ fn pair_sums(query: &[f32], lines: &[Line]) -> Line {
     Line(even)
 }
 
-/// The squared distances to 16 boxes; 0 inside.
+/// The squared distances to 16 boxes; 0 inside of a box.
 #[inline(always)]
 fn box_sums(query: &[f32], lines: &[[Line; 2]]) -> Line {
     let mut sums = ZERO;

@@ -1,9 +1,9 @@
-//! The Gaussian kernel `exp(-|x - y|^2)` of scaled rows against many points at once.
+//! The Gaussian kernel `exp(-|x - y|^2)` of scaled rows with many points.
 //!
-//! Distances are sums of squared differences, not `|x|^2 + |y|^2 - 2xy`: a subtraction more for each element, and no
-//! digits are lost between rows that are close to each other and far from the origin. Each value is one chain of fused
-//! multiply-adds in the order of the features, so it is the same alone as in a block, the same for `(x, y)` as for
-//! `(y, x)`, and exactly 1 for equal rows.
+//! Distances are sums of squared differences, not `|x|^2 + |y|^2 - 2xy`. This takes one more subtraction per element, and
+//! loses no digits for rows that are close to each other and far from the origin. Each value is one chain of fused
+//! multiply-adds in the order of the features. So it is independent of the other rows in the block, symmetric, and exactly
+//! 1 for equal rows.
 
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
@@ -11,15 +11,15 @@
 use crate::compute::gemm::{Line, NR, Panels, ZERO, pack_transposed};
 use crate::compute::simd;
 
-/// Features whose distances to a panel of points are computed together.
+/// Rows whose distances to a panel of points are computed together.
 const ROWS: usize = 4;
 /// Panels that one row is compared with at a time.
 const WIDE: usize = 4;
 
-/// `exp(-t)` for `t >= 0` to about 1e-7 of the value, without a branch; 0 from 87.7 on, where f32 ends.
+/// `exp(-t)` for `t >= 0` with a relative error of about 1e-7, without a branch; 0 from 87.7 on, where f32 underflows.
 #[inline(always)]
-pub fn exp_minus(t: f32) -> f32 {
-    // Adding this rounds to an integer, which is then in the low bits.
+pub(super) fn exp_minus(t: f32) -> f32 {
+    // Adding this constant rounds to an integer, which is then in the low bits.
     const ROUND: f32 = 1.5 * (1u32 << 23) as f32;
     // ln 2 in two parts; the first has few bits, so that its product with a small integer is exact.
     const LN2_HIGH: f32 = 0.693_359_4;
@@ -28,7 +28,7 @@ pub fn exp_minus(t: f32) -> f32 {
     let z = t.mul_add(-std::f32::consts::LOG2_E, ROUND);
     let n = z - ROUND;
     let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2_HIGH, -t));
-    // The series up to r^7: |r| is at most 0.35, so the rest is below 1e-8.
+    // The Taylor series up to r^7: |r| is at most 0.35, so the remainder is below 1e-8.
     let mut p = 1.0 / 5040.0;
     for c in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         p = r.mul_add(p, c);
@@ -37,49 +37,48 @@ pub fn exp_minus(t: f32) -> f32 {
     p * f32::from_bits((z.to_bits() << 23).wrapping_add(127 << 23))
 }
 
-/// Points in panels of 16, feature by feature; the last panel is filled up with zeros.
+/// Points packed into panels of 16, feature by feature; the last panel is padded with zeros.
 #[derive(Clone, Debug)]
-pub struct Points {
+pub(super) struct Points {
     lines: Vec<Line>,
     count: usize,
     width: usize,
 }
 
 impl Points {
-    /// From rows of `width` features, which must not be 0.
-    pub fn new(rows: &[f32], width: usize) -> Points {
+    /// Packs rows of `width` features; `width` must not be 0.
+    pub(super) fn new(rows: &[f32], width: usize) -> Points {
         let count = rows.len() / width;
         let mut lines = vec![ZERO; Panels::lines(width, count)];
         pack_transposed(&mut lines, rows, width, count, 0);
         Points { lines, count, width }
     }
 
-    /// How many.
-    pub fn count(&self) -> usize {
+    /// The number of points.
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Features of each.
-    pub fn width(&self) -> usize {
+    /// The number of features per point.
+    pub(super) fn width(&self) -> usize {
         self.width
     }
 
-    /// The rows that they were made of.
-    pub fn rows(&self) -> Vec<f32> {
+    /// The points as rows.
+    pub(super) fn rows(&self) -> Vec<f32> {
         let at = |i: usize, k: usize| self.lines[i / NR * self.width + k].0[i % NR];
         (0..self.count).flat_map(|i| (0..self.width).map(move |k| at(i, k))).collect()
     }
 
-    /// The kernel of one row with the points of the panels from `first` on, as many as `out` has room for.
-    pub fn against(&self, row: &[f32], first: usize, out: &mut [f32]) {
+    /// Computes the kernel of one row with the points of the panels from `first` on, as many as fit into `out`.
+    pub(super) fn kernel_row(&self, row: &[f32], first: usize, out: &mut [f32]) {
         assert!(row.len() == self.width && out.len().is_multiple_of(NR));
         let lines = &self.lines[first * self.width..][..out.len() / NR * self.width];
         simd::dispatch(OneRow { row, lines, out });
     }
 
-    /// `sum_j w_j K(x, x_j)` for each of some rows; `weights` are filled up with zeros to whole panels, `lanes` is a
-    /// buffer.
-    pub fn sums(&self, rows: &[f32], weights: &[f64], out: &mut [f64], lanes: &mut Vec<f64>) {
+    /// Computes `sum_j w_j K(x, x_j)` for each row. `weights` are padded with zeros to whole panels; `lanes` is a buffer.
+    pub(super) fn sums(&self, rows: &[f32], weights: &[f64], out: &mut [f64], lanes: &mut Vec<f64>) {
         assert!(rows.len() == out.len() * self.width && weights.len() == self.count.next_multiple_of(NR));
         lanes.clear();
         lanes.resize(out.len() * NR, 0.0);
@@ -159,7 +158,7 @@ impl simd::Kernel for Sums<'_> {
         let lanes = self.lanes.as_chunks_mut::<NR>().0;
         for (lines, weights) in self.points.lines.chunks_exact(k).zip(self.weights.as_chunks::<NR>().0) {
             for first in (0..count).step_by(ROWS) {
-                // A tile at the lower edge repeats the last row and drops what comes of it.
+                // A tile at the lower edge repeats the last row and drops its results.
                 let at = |r: usize| &self.rows[(first + r).min(count - 1) * k..][..k];
                 let (x0, x1, x2, x3) = (at(0), at(1), at(2), at(3));
                 let mut acc = [[0.0f32; NR]; ROWS];
@@ -190,7 +189,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_exponential_is_good_to_seven_digits() {
+    fn exponential_has_seven_digits() {
         for i in 0..200_000 {
             let t = i as f32 * 87.3 / 200_000.0;
             let exact = libm::exp(-f64::from(t));
@@ -208,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn by_definition_whatever_the_company(points in 1usize..150, count in 1usize..14, width in 1usize..40) {
+        fn matches_definition_in_any_batch(points in 1usize..150, count in 1usize..14, width in 1usize..40) {
             let (y, x) = (random(points * width, 1), random(count * width, 2));
             let packed = Points::new(&y, width);
             prop_assert_eq!(packed.rows(), y.clone());
@@ -221,11 +220,11 @@ mod tests {
                     libm::exp(-d)
                 };
                 let mut row = vec![0.0; points.next_multiple_of(NR)];
-                packed.against(x, 0, &mut row);
+                packed.kernel_row(x, 0, &mut row);
                 for (j, y) in y.chunks(width).enumerate() {
                     prop_assert!((f64::from(row[j]) - kernel(y)).abs() < 2e-6);
                     let (mut back, alone) = ([0.0; NR], Points::new(x, width));
-                    alone.against(y, 0, &mut back);
+                    alone.kernel_row(y, 0, &mut back);
                     prop_assert_eq!(back[0], row[j]);
                 }
                 let expected: f64 = y.chunks(width).enumerate().map(|(j, y)| j as f64 * kernel(y)).sum();
@@ -235,18 +234,18 @@ mod tests {
                 prop_assert_eq!(alone[0], out[i]);
                 let last = points.div_ceil(NR) - 1;
                 let mut part = [0.0; NR];
-                packed.against(x, last, &mut part);
+                packed.kernel_row(x, last, &mut part);
                 prop_assert_eq!(&part[..], &row[last * NR..]);
             }
         }
     }
 
     #[test]
-    fn far_is_zero_and_equal_is_one() {
+    fn kernel_of_far_and_equal_rows() {
         let far = [-1e15f32, 1e15, f32::MAX];
         let points = Points::new(&[1e15, 1e15, 1e15, -1e15, 1e15, f32::MAX, 0.0, 0.0, -f32::MAX], 3);
         let mut row = [0.5; NR];
-        points.against(&far, 0, &mut row);
+        points.kernel_row(&far, 0, &mut row);
         assert_eq!(row[..3], [0.0, 1.0, 0.0]);
     }
 }

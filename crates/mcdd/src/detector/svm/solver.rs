@@ -1,47 +1,47 @@
-//! Sequential minimal optimization: pairs of weights are moved until no pair violates the conditions of the optimum by
-//! more than a tolerance.
+//! Sequential minimal optimization: pairs of weights are updated until no pair violates the optimality conditions by more
+//! than a tolerance.
 //!
 //! The pair is chosen with second-order information (Fan, Chen, Lin: Working Set Selection Using Second Order
-//! Information for Training Support Vector Machines, JMLR 2005). Kernel rows are kept in a cache of bounded size, and
-//! rows that seem settled at a bound are left out for a while (shrinking) and looked at again at the end.
-//! The start is not arbitrary: the rows with the lowest density under a sample of the others are those that end at the
-//! upper bound for the most part, so few pairs are left to move.
+//! Information for Training Support Vector Machines, JMLR 2005). Kernel rows are kept in a cache of bounded size. Rows that
+//! are likely to stay at a bound are left out temporarily (shrinking) and checked again at the end. The initial weights
+//! are 1 for the rows with the lowest density under a sample of the rows: most of these end at the upper bound, so few
+//! pairs are left to update.
 
 use super::rbf::Points;
 use crate::compute::gemm::NR;
 use crate::compute::pool::{Pool, chunks};
 use crate::compute::simd;
 
-/// Violation of the conditions that is let pass, on the scale of the gradient; less for a total below 1, which no
-/// gradient is above.
+/// The largest violation of the optimality conditions, on the scale of the gradient. It is scaled down for a total below
+/// 1, an upper bound of the gradient.
 const TOLERANCE: f64 = 1e-3;
-/// Instead of a curvature of 0, which copies of a row have.
-const FLAT: f64 = 1e-12;
-/// Bytes of kernel rows that are kept.
+/// The smallest curvature; that of duplicate rows is 0.
+const MIN_CURVATURE: f64 = 1e-12;
+/// The size of the cache of kernel rows, in bytes.
 const CACHE: usize = 256 << 20;
-/// Features of the sample for the start.
+/// Rows of the sample for the initial weights.
 const SAMPLE: usize = 512;
-/// Steps between two looks at what can be left out.
-const SHRINK: usize = 1000;
-/// Multiplications for a kernel row from which on it is computed on several threads.
-const LONG: usize = 1 << 16;
-/// Features of a gradient that one thread takes at a time.
+/// Steps between two attempts at shrinking.
+const SHRINK_INTERVAL: usize = 1000;
+/// The smallest number of multiplications for which a kernel row is computed on several threads.
+const MIN_PARALLEL: usize = 1 << 16;
+/// Rows that one thread takes at a time.
 const BLOCK: usize = 192;
-/// Numbers side by side in the loops over all weights.
+/// Vector lanes in the loops over all weights.
 const LANES: usize = 8;
 
-/// Weights and `K a`.
+/// The weights `a` and the gradient `K a`.
 #[derive(Debug)]
-pub struct Solution {
-    pub weights: Vec<f64>,
-    pub gradient: Vec<f64>,
-    pub steps: usize,
+pub(super) struct Solution {
+    pub(super) weights: Vec<f64>,
+    pub(super) gradient: Vec<f64>,
+    pub(super) steps: usize,
 }
 
 impl Solution {
-    /// The gradient at the boundary: that of the weights strictly between the bounds; where there are none, the middle
-    /// of what the conditions allow.
-    pub fn level(&self) -> f64 {
+    /// The gradient at the boundary: the mean over the weights strictly between the bounds; if there are none, the middle
+    /// of the range that the optimality conditions allow.
+    pub(super) fn level(&self) -> f64 {
         let pairs = || self.weights.iter().zip(&self.gradient);
         let free = pairs().filter(|(a, _)| **a > 0.0 && **a < 1.0);
         let (count, sum) = free.fold((0usize, 0.0), |(n, s), (_, g)| (n + 1, s + g));
@@ -57,8 +57,8 @@ impl Solution {
     }
 }
 
-/// Those of positive weight, and the weights, filled up with zeros to whole panels.
-pub fn support(rows: &[f32], width: usize, weights: &[f64]) -> (Points, Vec<f64>) {
+/// The rows of positive weight, and their weights, padded with zeros to whole panels.
+pub(super) fn support(rows: &[f32], width: usize, weights: &[f64]) -> (Points, Vec<f64>) {
     let chosen: Vec<usize> = (0..weights.len()).filter(|&i| weights[i] > 0.0).collect();
     let mut kept: Vec<f64> = chosen.iter().map(|&i| weights[i]).collect();
     kept.resize(chosen.len().next_multiple_of(NR), 0.0);
@@ -80,8 +80,8 @@ fn sums(rows: &[f32], all: &[f32], weights: &[f64], width: usize, pool: &Pool) -
     out
 }
 
-/// Weight 1 for as many rows as `total` says, those of the lowest density, and the rest of `total` for the next.
-fn start(rows: &[f32], width: usize, total: f64, pool: &Pool) -> Vec<f64> {
+/// The initial weights: 1 for the rows of the lowest density, as many as `total` allows, and the rest for the next row.
+fn initial_weights(rows: &[f32], width: usize, total: f64, pool: &Pool) -> Vec<f64> {
     let n = rows.len() / width;
     let mut sampled = vec![0.0; n];
     sampled.iter_mut().step_by(n.div_ceil(SAMPLE)).for_each(|w| *w = 1.0);
@@ -89,58 +89,62 @@ fn start(rows: &[f32], width: usize, total: f64, pool: &Pool) -> Vec<f64> {
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| density[i].total_cmp(&density[j]));
     let mut weights = vec![0.0; n];
-    for (place, i) in order.into_iter().enumerate() {
-        weights[i] = (total - place as f64).clamp(0.0, 1.0);
+    for (rank, i) in order.into_iter().enumerate() {
+        weights[i] = (total - rank as f64).clamp(0.0, 1.0);
     }
     weights
 }
 
-/// Solves `min 1/2 a'Ka`, `0 <= a <= 1`, `sum a = total`, for rows of `width` features and a total of at most their
-/// number.
-pub fn solve(rows: &[f32], width: usize, total: f64, pool: &Pool) -> Solution {
+/// Solves `min 1/2 a'Ka`, `0 <= a <= 1`, `sum a = total`, for rows of `width` features. `total` is at most the number of
+/// rows.
+pub(super) fn solve(rows: &[f32], width: usize, total: f64, pool: &Pool) -> Solution {
     let mut solver = Solver::new(rows, width, total, pool);
     let n = rows.len() / width;
-    // Never reached by what is in its right mind; what there is then is still a description of the rows.
-    let most = (100 * n).max(1_000_000);
+    // Never reached in practice; the result would still be valid weights.
+    let max_steps = (100 * n).max(1_000_000);
     let mut steps = 0;
-    let mut due = SHRINK.min(n);
-    while steps < most {
+    let mut due = SHRINK_INTERVAL.min(n);
+    while steps < max_steps {
         match solver.step() {
-            Step::Moved => steps += 1,
-            Step::Settled if solver.is_whole() => break,
-            Step::Settled => solver.take_back(),
+            Step::Updated => steps += 1,
+            Step::Optimal if solver.is_complete() => break,
+            Step::Optimal => solver.unshrink(),
         }
         due -= 1;
         if due == 0 {
-            solver.leave_out();
-            due = SHRINK.min(n);
+            solver.shrink();
+            due = SHRINK_INTERVAL.min(n);
         }
     }
-    solver.take_back();
+    solver.unshrink();
     let mut solution = solver.solution;
     solution.steps = steps;
     solution
 }
 
+/// The result of a step.
 enum Step {
-    Moved,
-    Settled,
+    /// A pair was updated.
+    Updated,
+    /// No pair violates the optimality conditions.
+    Optimal,
 }
 
-/// The weights that are still moved, and what is known about them.
+/// The state of the optimization.
 struct Solver<'a> {
     rows: &'a [f32],
     width: usize,
     pool: &'a Pool,
-    /// Of all rows; what it has of the active ones is old.
+    /// The solution for all rows; outdated for the active ones.
     solution: Solution,
     /// The rows that are not left out.
     active: Vec<usize>,
     points: Points,
-    /// Of the active rows, filled up to whole panels with what is never chosen.
+    /// The weights of the active rows, padded to whole panels with values that are never chosen.
     a: Vec<f64>,
+    /// The gradient of the active rows, padded in the same way.
     g: Vec<f64>,
-    /// Where the weight can grow and the gradient is lowest.
+    /// The row with the lowest gradient among those whose weight can increase.
     lowest: Option<usize>,
     cache: Cache,
     tolerance: f64,
@@ -148,7 +152,7 @@ struct Solver<'a> {
 
 impl<'a> Solver<'a> {
     fn new(rows: &'a [f32], width: usize, total: f64, pool: &'a Pool) -> Solver<'a> {
-        let weights = start(rows, width, total, pool);
+        let weights = initial_weights(rows, width, total, pool);
         let gradient = sums(rows, rows, &weights, width, pool);
         let mut solver = Solver {
             rows,
@@ -163,90 +167,90 @@ impl<'a> Solver<'a> {
             cache: Cache::new(CACHE),
             tolerance: TOLERANCE * total.min(1.0),
         };
-        solver.set_up();
+        solver.load_active();
         solver
     }
 
-    /// Takes weights and gradients of the active rows from the solution.
-    fn set_up(&mut self) {
+    /// Copies weights and gradients of the active rows from the solution.
+    fn load_active(&mut self) {
         let n = self.active.len();
         let padded = n.next_multiple_of(NR);
         self.a = self.active.iter().map(|&i| self.solution.weights[i]).collect();
         self.g = self.active.iter().map(|&i| self.solution.gradient[i]).collect();
         self.lowest = (0..n).filter(|&i| self.a[i] < 1.0).min_by(|&i, &j| self.g[i].total_cmp(&self.g[j]));
-        // A weight that cannot grow, with a gradient that nothing gains from lowering.
+        // A weight that cannot increase, with a gradient for which a decrease has no gain.
         self.a.resize(padded, 1.0);
         self.g.resize(padded, f64::NEG_INFINITY);
     }
 
-    /// Puts weights and gradients of the active rows into the solution.
-    fn put_back(&mut self) {
+    /// Copies weights and gradients of the active rows to the solution.
+    fn store_active(&mut self) {
         for ((&i, &a), &g) in self.active.iter().zip(&self.a).zip(&self.g) {
             self.solution.weights[i] = a;
             self.solution.gradient[i] = g;
         }
     }
 
-    /// Whether no row is left out.
-    fn is_whole(&self) -> bool {
+    /// Whether all rows are active.
+    fn is_complete(&self) -> bool {
         self.active.len() == self.solution.weights.len()
     }
 
-    /// The place of the kernel row of active row `i` in the cache.
+    /// The slot of the kernel row of active row `i` in the cache.
     fn row(&mut self, i: usize) -> usize {
         let Solver { rows, width, pool, active, points, cache, .. } = self;
         let row = &rows[active[i] * *width..][..*width];
         cache.get(i, active.len().next_multiple_of(NR), |out| {
-            let chunk = if out.len() * *width < LONG { out.len() } else { pool.chunk(out.len(), 4 * NR) };
-            pool.split(chunks(out, chunk), |c, out| points.against(row, c * chunk / NR, out));
+            let chunk = if out.len() * *width < MIN_PARALLEL { out.len() } else { pool.chunk(out.len(), 4 * NR) };
+            pool.split(chunks(out, chunk), |c, out| points.kernel_row(row, c * chunk / NR, out));
         })
     }
 
-    /// Moves the best pair.
+    /// Updates the pair with the largest gain.
     fn step(&mut self) -> Step {
-        let Some(i) = self.lowest else { return Step::Settled };
+        let Some(i) = self.lowest else { return Step::Optimal };
         let at_i = self.row(i);
         let second = second(&self.g, &self.a, &self.cache.rows[at_i], self.g[i]);
         if second.highest - self.g[i] < self.tolerance {
-            return Step::Settled;
+            return Step::Optimal;
         }
         let j = second.at;
         let at_j = self.row(j);
         let (ki, kj) = (&self.cache.rows[at_i], &self.cache.rows[at_j]);
         let (more, less) = (1.0 - self.a[i], self.a[j]);
-        let wanted = (self.g[j] - self.g[i]) / (2.0 - 2.0 * f64::from(ki[j])).max(FLAT);
+        let wanted = (self.g[j] - self.g[i]) / (2.0 - 2.0 * f64::from(ki[j])).max(MIN_CURVATURE);
         let by = wanted.min(more).min(less);
         self.a[i] = if by == more { 1.0 } else { self.a[i] + by };
         self.a[j] = if by == less { 0.0 } else { self.a[j] - by };
         let best = advance(&mut self.g, &self.a, ki, kj, by);
         self.lowest = (best.value > f64::NEG_INFINITY).then_some(best.at);
-        Step::Moved
+        Step::Updated
     }
 
-    /// Leaves out rows at a bound whose gradient says that they stay there, if that is worth it.
-    fn leave_out(&mut self) {
+    /// Leaves out rows at a bound that are likely to stay there, if these are at least a fifth of the active rows.
+    fn shrink(&mut self) {
         let n = self.active.len();
         let up = self.lowest.map_or(f64::INFINITY, |i| self.g[i]);
         let down = (0..n).filter(|&i| self.a[i] > 0.0).map(|i| self.g[i]).fold(f64::NEG_INFINITY, f64::max);
-        let settled = |i: &usize| {
+        let at_bound = |i: &usize| {
             let (a, g) = (self.a[*i], self.g[*i]);
             (a <= 0.0 && g > down) || (a >= 1.0 && g < up)
         };
-        let kept: Vec<usize> = (0..n).filter(|i| !settled(i)).collect();
+        let kept: Vec<usize> = (0..n).filter(|i| !at_bound(i)).collect();
         if 5 * kept.len() > 4 * n || kept.is_empty() {
             return;
         }
-        self.put_back();
+        self.store_active();
         self.cache.keep(&kept);
         self.active = kept.into_iter().map(|i| self.active[i]).collect();
         self.points = Points::new(&gather(self.rows, self.width, &self.active), self.width);
-        self.set_up();
+        self.load_active();
     }
 
-    /// Takes all rows back in, with the gradients of those left out computed anew.
-    fn take_back(&mut self) {
-        self.put_back();
-        if self.is_whole() {
+    /// Makes all rows active again and recomputes the gradients of those that were left out.
+    fn unshrink(&mut self) {
+        self.store_active();
+        if self.is_complete() {
             return;
         }
         let n = self.solution.weights.len();
@@ -260,18 +264,18 @@ impl<'a> Solver<'a> {
         self.active = (0..n).collect();
         self.points = Points::new(self.rows, self.width);
         self.cache = Cache::new(CACHE);
-        self.set_up();
+        self.load_active();
     }
 }
 
-/// The largest of some values and the first place that has it.
+/// The largest of some values and its first index.
 struct Best {
     value: f64,
     at: usize,
 }
 
 impl Best {
-    /// Of lanes that each have the first block with their largest value.
+    /// Combines the largest value of each lane and the first block that has it.
     #[inline(always)]
     fn of(values: &[f64; LANES], blocks: &[u64; LANES]) -> Best {
         let mut best = Best { value: f64::NEG_INFINITY, at: usize::MAX };
@@ -285,7 +289,7 @@ impl Best {
     }
 }
 
-/// Moves the gradient along and finds where it is lowest among the weights that can grow.
+/// Updates the gradient and finds its minimum among the weights that can increase.
 fn advance(g: &mut [f64], a: &[f64], ki: &[f32], kj: &[f32], by: f64) -> Best {
     struct Advance<'a> {
         g: &'a mut [f64],
@@ -318,14 +322,14 @@ fn advance(g: &mut [f64], a: &[f64], ki: &[f32], kj: &[f32], by: f64) -> Best {
     best
 }
 
-/// The other half of a pair.
+/// The second row of a pair.
 struct Second {
     at: usize,
-    /// The highest gradient among the weights that can fall.
+    /// The highest gradient among the weights that can decrease.
     highest: f64,
 }
 
-/// The weight that can fall with the largest gain `(g_j - g_i)^2 / (2 - 2 K_ij)`.
+/// The weight that can decrease with the largest gain, `(g_j - g_i)^2 / (2 - 2 K_ij)`.
 fn second(g: &[f64], a: &[f64], ki: &[f32], gi: f64) -> Second {
     struct Find<'a> {
         g: &'a [f64],
@@ -343,11 +347,11 @@ fn second(g: &[f64], a: &[f64], ki: &[f32], gi: f64) -> Second {
             let mut highest = [f64::NEG_INFINITY; LANES];
             for (block, ((g, a), ki)) in (0u64..).zip(g.iter().zip(a).zip(ki)) {
                 for l in 0..LANES {
-                    let falls = if a[l] > 0.0 { g[l] } else { f64::NEG_INFINITY };
-                    highest[l] = if falls > highest[l] { falls } else { highest[l] };
-                    let gap = if falls > self.gi { falls - self.gi } else { 0.0 };
+                    let decreasing = if a[l] > 0.0 { g[l] } else { f64::NEG_INFINITY };
+                    highest[l] = if decreasing > highest[l] { decreasing } else { highest[l] };
+                    let gap = if decreasing > self.gi { decreasing - self.gi } else { 0.0 };
                     let curvature = 2.0 - 2.0 * f64::from(ki[l]);
-                    let curvature = if curvature > FLAT { curvature } else { FLAT };
+                    let curvature = if curvature > MIN_CURVATURE { curvature } else { MIN_CURVATURE };
                     let value = gap * gap / curvature;
                     let better = value > values[l];
                     values[l] = if better { value } else { values[l] };
@@ -363,46 +367,47 @@ fn second(g: &[f64], a: &[f64], ki: &[f32], gi: f64) -> Second {
     found
 }
 
-/// Kernel rows; when there is no more room, the one goes that was not used for the longest time.
+/// A least-recently-used cache of kernel rows.
 struct Cache {
-    /// Their size at most, but for two rows, which always have room.
+    /// The largest size; two rows are always kept.
     bytes: usize,
     rows: Vec<Vec<f32>>,
-    /// Of each place: whose row it has, and when it was used.
+    /// The active row in each slot.
     owners: Vec<usize>,
+    /// The time of the last use of each slot.
     used: Vec<u64>,
-    /// Of each active row: where it is, if anywhere.
-    places: Vec<Option<usize>>,
+    /// The slot of each active row, if it is cached.
+    slots: Vec<Option<usize>>,
     clock: u64,
 }
 
 impl Cache {
     fn new(bytes: usize) -> Cache {
-        Cache { bytes, rows: vec![], owners: vec![], used: vec![], places: vec![], clock: 0 }
+        Cache { bytes, rows: vec![], owners: vec![], used: vec![], slots: vec![], clock: 0 }
     }
 
-    /// The place of row `i`, which is `compute`d if it is not there. The place that was given out last stays as it is.
+    /// The slot of row `i`, which is computed if it is not cached. The slot that was returned last stays valid.
     fn get(&mut self, i: usize, length: usize, compute: impl FnOnce(&mut [f32])) -> usize {
         self.clock += 1;
-        if self.places.len() < length {
-            self.places.resize(length, None);
+        if self.slots.len() < length {
+            self.slots.resize(length, None);
         }
-        let place = match self.places[i] {
-            Some(place) => place,
+        let slot = match self.slots[i] {
+            Some(slot) => slot,
             None => {
-                let place = self.room(length);
-                self.owners[place] = i;
-                self.places[i] = Some(place);
-                compute(&mut self.rows[place]);
-                place
+                let slot = self.free_slot(length);
+                self.owners[slot] = i;
+                self.slots[i] = Some(slot);
+                compute(&mut self.rows[slot]);
+                slot
             }
         };
-        self.used[place] = self.clock;
-        place
+        self.used[slot] = self.clock;
+        slot
     }
 
-    /// A place to write to.
-    fn room(&mut self, length: usize) -> usize {
+    /// A free slot, or the least recently used one.
+    fn free_slot(&mut self, length: usize) -> usize {
         if self.rows.len() < (self.bytes / (4 * length)).max(2) {
             self.rows.push(vec![0.0; length]);
             self.owners.push(0);
@@ -410,31 +415,31 @@ impl Cache {
             return self.rows.len() - 1;
         }
         let oldest = (0..self.used.len()).min_by_key(|&p| self.used[p]).unwrap_or(0);
-        self.places[self.owners[oldest]] = None;
+        self.slots[self.owners[oldest]] = None;
         oldest
     }
 
-    /// Drops all but some of the active rows, which are numbered anew.
+    /// Drops all but some of the active rows, which are renumbered.
     fn keep(&mut self, kept: &[usize]) {
         let length = kept.len().next_multiple_of(NR);
         let old = std::mem::replace(self, Cache::new(self.bytes));
         let mut rows: Vec<Option<Vec<f32>>> = old.rows.into_iter().map(Some).collect();
         self.clock = old.clock;
-        self.places = vec![None; length];
+        self.slots = vec![None; length];
         for (new, &i) in kept.iter().enumerate() {
-            let Some(place) = old.places.get(i).copied().flatten() else { continue };
-            let Some(mut row) = rows[place].take() else { continue };
-            // In place: what is kept only moves forward.
+            let Some(slot) = old.slots.get(i).copied().flatten() else { continue };
+            let Some(mut row) = rows[slot].take() else { continue };
+            // In place: kept elements only move forward.
             for (to, &from) in kept.iter().enumerate() {
                 row[to] = row[from];
             }
             row.truncate(length);
             row[kept.len()..].fill(0.0);
             row.shrink_to_fit();
-            self.places[new] = Some(self.rows.len());
+            self.slots[new] = Some(self.rows.len());
             self.rows.push(row);
             self.owners.push(new);
-            self.used.push(old.used[place]);
+            self.used.push(old.used[slot]);
         }
     }
 }
@@ -450,19 +455,19 @@ mod tests {
         (0..n * width).map(|_| (scale * s.normal()) as f32).collect()
     }
 
-    /// All kernels, as the solver has them.
+    /// The kernel matrix as the solver computes it.
     fn kernels(rows: &[f32], width: usize) -> Vec<Vec<f64>> {
         let points = Points::new(rows, width);
         let mut out = vec![0.0; points.count().next_multiple_of(NR)];
         rows.chunks(width)
             .map(|row| {
-                points.against(row, 0, &mut out);
+                points.kernel_row(row, 0, &mut out);
                 out[..points.count()].iter().map(|&k| f64::from(k)).collect()
             })
             .collect()
     }
 
-    /// The conditions of the optimum, from the definition.
+    /// Checks the optimality conditions by definition.
     fn check(rows: &[f32], width: usize, total: f64, solution: &Solution) {
         let Solution { weights, gradient, .. } = solution;
         assert!(weights.iter().all(|a| (0.0..=1.0).contains(a)));
@@ -480,7 +485,7 @@ mod tests {
         assert!(
             level.is_finite() && (up == f64::INFINITY || (level - up).abs().min((level - down).abs()) < 0.1 * total)
         );
-        // At most so many are outside, and at least so many are support vectors.
+        // At most `total` rows are outside, and at least `total` rows are support vectors.
         let outside = gradient.iter().filter(|&&g| g < level - 1e-3 * total.min(1.0)).count();
         assert!(outside as f64 <= total + 1e-9, "{outside} {total}");
         assert!(weights.iter().filter(|&&a| a > 0.0).count() as f64 >= total - 1e-9);
@@ -490,7 +495,7 @@ mod tests {
         kernels.iter().zip(a).map(|(k, x)| x * k.iter().zip(a).map(|(k, y)| k * y).sum::<f64>()).sum::<f64>() / 2.0
     }
 
-    /// The nearest weights within the bounds that have the sum.
+    /// The projection onto the weights within the bounds that sum to `total`.
     fn project(v: &[f64], total: f64) -> Vec<f64> {
         let (mut low, mut high) = (-1e3, 1e3);
         for _ in 0..100 {
@@ -501,11 +506,11 @@ mod tests {
         v.iter().map(|x| (x + low).clamp(0.0, 1.0)).collect()
     }
 
-    /// Projected gradient descent.
-    fn slow(kernels: &[Vec<f64>], total: f64) -> Vec<f64> {
+    /// The solution by projected gradient descent.
+    fn gradient_descent(kernels: &[Vec<f64>], total: f64) -> Vec<f64> {
         let n = kernels.len();
         let mut a = vec![total / n as f64; n];
-        // No step may be longer than the largest eigenvalue allows, which no row sum is below.
+        // The step size is limited by the largest eigenvalue, which is at most the largest row sum.
         let largest = kernels.iter().map(|k| k.iter().sum::<f64>()).fold(1.0, f64::max);
         for _ in 0..4000 {
             let moved: Vec<f64> = kernels
@@ -519,13 +524,13 @@ mod tests {
     }
 
     #[test]
-    fn the_objective_is_that_of_a_slow_method() {
+    fn objective_matches_gradient_descent() {
         for (n, width, nu, scale) in [(40, 2, 0.1, 0.5), (60, 3, 0.5, 0.3), (50, 5, 0.25, 2.0), (30, 1, 0.9, 1.0)] {
             let rows = normal(n, width, scale, n as u64);
             let total = nu * n as f64;
             let k = kernels(&rows, width);
             let found = objective(&k, &solve(&rows, width, total, &Pool::new(1)).weights);
-            let expected = objective(&k, &slow(&k, total));
+            let expected = objective(&k, &gradient_descent(&k, total));
             assert!((found - expected).abs() < 1e-3 * expected, "{n}: {found} {expected}");
         }
     }
@@ -533,7 +538,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
         #[test]
-        fn the_conditions_of_the_optimum_hold(
+        fn optimality_conditions_hold(
             n in 1usize..120,
             width in 1usize..9,
             nu in 0.001f64..=1.0,
@@ -560,11 +565,11 @@ mod tests {
         let solution = solve(&equal, 1, 5.0, &pool);
         check(&equal, 1, 5.0, &solution);
         assert_eq!(solution.level(), 5.0);
-        // Every weight at its bound.
+        // Every weight is at its upper bound.
         let rows = normal(40, 3, 1.0, 1);
         let all = solve(&rows, 3, 40.0, &pool);
         check(&rows, 3, 40.0, &all);
-        // Nothing near anything.
+        // All rows are far from each other.
         let apart: Vec<f32> = (0..33).map(|i| 1e14 * i as f32).collect();
         let solution = solve(&apart, 1, 3.3, &pool);
         check(&apart, 1, 3.3, &solution);
@@ -572,17 +577,17 @@ mod tests {
     }
 
     #[test]
-    fn many_steps_with_rows_left_out_and_any_number_of_threads() {
+    fn shrinking_and_threads() {
         let rows = normal(3000, 8, 0.9, 3);
         let solution = solve(&rows, 8, 1000.0, &Pool::new(1));
-        assert!(solution.steps > 2 * SHRINK, "{}", solution.steps);
+        assert!(solution.steps > 2 * SHRINK_INTERVAL, "{}", solution.steps);
         check(&rows, 8, 1000.0, &solution);
         let again = solve(&rows, 8, 1000.0, &Pool::new(3));
         assert!(again.weights == solution.weights && again.gradient == solution.gradient);
     }
 
     #[test]
-    fn leaving_out_and_taking_back_changes_nothing() {
+    fn shrink_and_unshrink_change_nothing() {
         let rows = normal(500, 3, 0.5, 4);
         let pool = Pool::new(1);
         let mut solver = Solver::new(&rows, 3, 100.0, &pool);
@@ -594,33 +599,33 @@ mod tests {
         let mut cache = std::mem::replace(&mut solver.cache, Cache::new(CACHE));
         cache.keep(&kept);
         for (new, &old) in kept.iter().enumerate() {
-            if let Some(place) = cache.places[new] {
+            if let Some(slot) = cache.slots[new] {
                 let row = &rows[old * 3..old * 3 + 3];
                 let mut expected = vec![0.0; 512];
-                solver.points.against(row, 0, &mut expected);
-                assert!(kept.iter().enumerate().all(|(to, &from)| cache.rows[place][to] == expected[from]));
+                solver.points.kernel_row(row, 0, &mut expected);
+                assert!(kept.iter().enumerate().all(|(to, &from)| cache.rows[slot][to] == expected[from]));
             }
         }
         assert!(!cache.rows.is_empty());
-        solver.leave_out();
-        assert!(!solver.is_whole());
-        solver.take_back();
-        assert!(solver.is_whole() && solver.a[..500] == before.0);
+        solver.shrink();
+        assert!(!solver.is_complete());
+        solver.unshrink();
+        assert!(solver.is_complete() && solver.a[..500] == before.0);
         assert!(solver.g.iter().zip(&before.1).all(|(a, b)| (a - b).abs() < 1e-6));
     }
 
     #[test]
-    fn the_cache_forgets_the_oldest() {
-        // Only two have room.
+    fn cache_drops_the_least_recently_used() {
+        // The cache holds two rows.
         let length = 64;
         let mut cache = Cache::new(2 * 4 * length);
         let get = |cache: &mut Cache, i: usize| {
             let mut computed = false;
-            let place = cache.get(i, length, |row| {
+            let slot = cache.get(i, length, |row| {
                 row[0] = i as f32;
                 computed = true;
             });
-            assert_eq!(cache.rows[place][0], i as f32);
+            assert_eq!(cache.rows[slot][0], i as f32);
             computed
         };
         let order = [(0, true), (1, true), (0, false), (2, true), (0, false), (1, true), (2, true)];
