@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::cell::Column;
+use super::column::Column;
 use super::number;
 use super::schema::{CLAMP, ColumnKind};
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::number::{self, Cell};
+use super::number::{self, Parsed};
+use super::text::{quoted, shown};
 use crate::error::{Error, Result};
 
 /// The code of a missing text cell.
@@ -126,7 +127,7 @@ pub(crate) enum Cells {
 
 /// A column that is being read.
 #[derive(Debug)]
-pub(crate) struct Builder {
+pub(crate) struct ColumnBuilder {
     pub cells: Cells,
     pub want: Want,
     name: String,
@@ -135,7 +136,7 @@ pub(crate) struct Builder {
     first_text: Option<(Arc<Path>, u64, String)>,
 }
 
-impl Builder {
+impl ColumnBuilder {
     pub fn new(name: &str, want: Want, file: Arc<Path>) -> Self {
         let cells = match want {
             Want::Skip => Cells::Skip,
@@ -143,7 +144,7 @@ impl Builder {
             Want::Number | Want::Score | Want::Feature => Cells::Number(Vec::new()),
             Want::Text | Want::Label | Want::OptionalLabel => Cells::Text(Texts::default()),
         };
-        Builder { cells, want, name: name.to_owned(), file, first_text: None }
+        ColumnBuilder { cells, want, name: name.to_owned(), file, first_text: None }
     }
 
     /// The cells that follow are from this file.
@@ -190,15 +191,15 @@ impl Builder {
         match &mut self.cells {
             Cells::Skip => Ok(()),
             Cells::Number(values) => match number::parse(cell) {
-                Cell::Number(value) => {
+                Parsed::Number(value) => {
                     values.push(value);
                     Ok(())
                 }
-                Cell::Missing if !matches!(self.want, Want::Score | Want::Feature) => {
+                Parsed::Missing if !matches!(self.want, Want::Score | Want::Feature) => {
                     values.push(f64::NAN);
                     Ok(())
                 }
-                Cell::Infinite if self.want == Want::Score => {
+                Parsed::Infinite if self.want == Want::Score => {
                     let negative = cell.trim_ascii_start().starts_with(b"-");
                     values.push(if negative { f64::NEG_INFINITY } else { f64::INFINITY });
                     Ok(())
@@ -215,10 +216,10 @@ impl Builder {
             Cells::Undecided(rows) => {
                 let missing = *rows;
                 match number::parse(cell) {
-                    Cell::Missing => *rows += 1,
-                    Cell::Number(value) => self.become_number(missing, value),
-                    Cell::Infinite => return Err(self.infinite(row)),
-                    Cell::Text => {
+                    Parsed::Missing => *rows += 1,
+                    Parsed::Number(value) => self.become_number(missing, value),
+                    Parsed::Infinite => return Err(self.infinite(row)),
+                    Parsed::Text => {
                         let text = self.utf8(cell, row)?.to_owned();
                         self.first_text = Some((Arc::clone(&self.file), row, text));
                         let mut texts = Texts::default();
@@ -307,7 +308,7 @@ impl Builder {
             }
             return Ok(());
         }
-        if self.want == Want::Auto && matches!(number::parse(trimmed), Cell::Number(_)) {
+        if self.want == Want::Auto && matches!(number::parse(trimmed), Parsed::Number(_)) {
             return Err(self.mixed(trimmed, row));
         }
         let text = self.utf8(trimmed, row)?.to_owned();
@@ -350,32 +351,33 @@ impl Builder {
     }
 
     #[cold]
-    fn not_a_number(&self, cell: &[u8], bad: Cell, row: u64) -> Error {
+    fn not_a_number(&self, cell: &[u8], bad: Parsed, row: u64) -> Error {
         match bad {
-            Cell::Infinite => return self.infinite(row),
-            Cell::Missing => return self.no_score(row),
+            Parsed::Infinite => return self.infinite(row),
+            Parsed::Missing => return self.no_score(row),
             _ => {}
         }
         let text = match self.utf8(cell.trim_ascii(), row) {
             Ok(text) => text,
             Err(error) => return error,
         };
-        let hint =
-            if text.contains(',') && matches!(number::parse(text.replacen(',', ".", 1).as_bytes()), Cell::Number(_)) {
-                "write numbers with a decimal point, not a comma".to_owned()
-            } else if self.want == Want::Number {
-                "the column was numeric in training: correct the cell, or leave it empty if it is missing".to_owned()
-            } else if self.want == Want::Feature && row > 1 {
-                "features are numbers: correct the cell, or take the column out; --label names a column of classes"
-                    .to_owned()
-            } else if row == 1 {
-                "if the first row holds the column names, say so with --header yes".to_owned()
-            } else {
-                format!(
-                    "correct the cell or leave it empty; if the column holds categories, give --categorical \"{}\"",
-                    self.shown()
-                )
-            };
+        let hint = if text.contains(',')
+            && matches!(number::parse(text.replacen(',', ".", 1).as_bytes()), Parsed::Number(_))
+        {
+            "write numbers with a decimal point, not a comma".to_owned()
+        } else if self.want == Want::Number {
+            "the column was numeric in training: correct the cell, or leave it empty if it is missing".to_owned()
+        } else if self.want == Want::Feature && row > 1 {
+            "features are numbers: correct the cell, or take the column out; --label names a column of classes"
+                .to_owned()
+        } else if row == 1 {
+            "if the first row holds the column names, say so with --header yes".to_owned()
+        } else {
+            format!(
+                "correct the cell or leave it empty; if the column holds categories, give --categorical \"{}\"",
+                self.shown()
+            )
+        };
         Error::data(format!("{} is not a number, and the column holds numbers", quoted(text)))
             .at_file(&self.file)
             .at_row(row)
@@ -419,44 +421,12 @@ impl Builder {
     }
 }
 
-/// The name of the column at `index` (from 0) where the file has none.
-pub(crate) fn positional_name(index: usize) -> String {
-    format!("column {}", index + 1)
-}
-
-/// A column's name for an error, which puts "column" before it.
-pub(crate) fn shown(name: &str) -> &str {
-    match name.strip_prefix("column ") {
-        Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => digits,
-        _ => name,
-    }
-}
-
-/// A text from a file in quotes, cut where it is long, without control characters.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut short: String = text.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(40).is_some() {
-        short.push('…');
-    }
-    format!("\"{short}\"")
-}
-
-/// Names for a message: the first few, and how many more.
-pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
-    const MOST: usize = 12;
-    let mut text = names.iter().take(MOST).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
-    if names.len() > MOST {
-        text.push_str(&format!(" and {} more", names.len() - MOST));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn builder(want: Want) -> Builder {
-        Builder::new("width", want, Path::new("a.csv").into())
+    fn builder(want: Want) -> ColumnBuilder {
+        ColumnBuilder::new("width", want, Path::new("a.csv").into())
     }
 
     #[test]
@@ -520,15 +490,5 @@ mod tests {
         let e = builder(Want::Label).push(b" NA", 4).unwrap_err();
         assert!(e.to_string().contains("label is missing") && e.row() == Some(4));
         builder(Want::OptionalLabel).push(b"", 4).unwrap();
-    }
-
-    #[test]
-    fn names_in_messages() {
-        assert_eq!(shown("column 12"), "12");
-        assert_eq!(shown("column x"), "column x");
-        assert_eq!(quoted("a\nb"), "\"a b\"");
-        assert_eq!(list(&["a", "b"]), "a, b");
-        let many: Vec<String> = (0..20).map(|i| i.to_string()).collect();
-        assert!(list(&many).ends_with("and 8 more"));
     }
 }
