@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::cell::Cell;
 use super::number::{self, Parsed};
 use super::text::{quoted, shown};
 use crate::error::{Error, Result};
@@ -260,6 +261,26 @@ impl ColumnBuilder {
             }
             Cells::Text(_) if value.is_nan() => self.push(b"", row),
             Cells::Text(_) => self.push(number::show(value).as_bytes(), row),
+        }
+    }
+
+    /// Appends a value from memory. Where texts are wanted, a number is the text of its own precision.
+    #[inline]
+    pub fn push_cell(&mut self, cell: Cell<'_>, row: u64) -> Result<()> {
+        match cell {
+            Cell::Missing => self.push(b"", row),
+            Cell::Text(text) => self.push(text.as_bytes(), row),
+            Cell::Bool(value) if self.wants_text() => self.push(if value { b"true" } else { b"false" }, row),
+            Cell::Bool(value) => self.push_number(f64::from(u8::from(value)), row),
+            Cell::Int(value) if self.wants_text() => self.push(value.to_string().as_bytes(), row),
+            Cell::Int(value) => self.push_number(value as f64, row),
+            Cell::Uint(value) if self.wants_text() => self.push(value.to_string().as_bytes(), row),
+            Cell::Uint(value) => self.push_number(value as f64, row),
+            Cell::F32(value) if self.wants_text() && value.is_finite() && value != 0.0 => {
+                self.push(value.to_string().as_bytes(), row)
+            }
+            Cell::F32(value) => self.push_number(f64::from(value), row),
+            Cell::F64(value) => self.push_number(value, row),
         }
     }
 

@@ -41,6 +41,8 @@ mod arrow;
 mod batch;
 #[cfg(feature = "parquet")]
 mod batches;
+mod builder;
+mod cell;
 mod column;
 mod decode;
 mod delimited;
@@ -66,6 +68,7 @@ mod parquet;
 mod pixels;
 mod read;
 mod reader;
+mod row;
 mod rows;
 mod schema;
 mod scores;
@@ -77,6 +80,8 @@ mod text;
 mod transform;
 
 pub use batch::Batch;
+pub use builder::TableBuilder;
+pub use cell::Cell;
 pub use column::{Column, MISSING};
 pub use digits::digits;
 pub use images::{Augment, ImageShape, ImageSpec, Images, Loader, Loading, Prepared};
@@ -88,6 +93,7 @@ pub use options::{Label, Part, ReadOptions};
 #[cfg(feature = "images")]
 pub use pixels::PixelReader;
 pub use reader::Reader;
+pub use row::RowCounts;
 pub use rows::TableReader;
 pub use schema::{CLAMP, ColumnKind, MAX_CATEGORIES, Schema, SchemaColumn};
 pub use scores::scores;

@@ -281,7 +281,7 @@ mod tests {
 
     fn images(rows: usize) -> Images {
         let shape = ImageShape { height: 6, width: 5, channels: 3 };
-        let pixels = (0..rows * shape.values()).map(|i| (i * 131 % 251) as u8).collect();
+        let pixels: Vec<u8> = (0..rows * shape.values()).map(|i| (i * 131 % 251) as u8).collect();
         let labels: Vec<String> = (0..rows).map(|r| (r % 3).to_string()).collect();
         Images::from_pixels(pixels, shape, Some(&labels)).unwrap()
     }

@@ -1,5 +1,6 @@
 //! Images in memory.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,11 +27,16 @@ pub struct Images {
 }
 
 impl Images {
-    /// Images from bytes: image by image, row by row, the channels of a pixel together.
+    /// Images from bytes, borrowed (and copied) or owned: image by image, row by row, the channels of a pixel together.
     ///
     /// # Errors
     /// Where the lengths do not fit each other.
-    pub fn from_pixels<S: AsRef<str>>(pixels: Vec<u8>, shape: ImageShape, labels: Option<&[S]>) -> Result<Images> {
+    pub fn from_pixels<'a, S: AsRef<str>>(
+        pixels: impl Into<Cow<'a, [u8]>>,
+        shape: ImageShape,
+        labels: Option<&[S]>,
+    ) -> Result<Images> {
+        let pixels = pixels.into();
         let values = shape.values();
         if values == 0 || !matches!(shape.channels, 1 | 3) || pixels.is_empty() || !pixels.len().is_multiple_of(values)
         {
@@ -48,6 +54,7 @@ impl Images {
             None => None,
         };
         let ImageShape { height, width, channels } = shape;
+        let pixels = pixels.into_owned();
         Ok(Images { height, width, channels, pixels, labels, files: Vec::new(), places: Vec::new() })
     }
 

@@ -28,7 +28,8 @@
 //! use mcdd::data::{Augment, ImageSpec, Images, Loader, Loading, ImageShape};
 //!
 //! let shape = ImageShape { height: 6, width: 6, channels: 1 };
-//! let images = Images::from_pixels((0..8 * 36).map(|i| i as u8).collect(), shape, Some(&["a", "b"].repeat(4)))?;
+//! let pixels: Vec<u8> = (0..8 * 36).map(|i| i as u8).collect();
+//! let images = Images::from_pixels(&pixels, shape, Some(&["a", "b"].repeat(4)))?;
 //! let (train, test) = images.split_rows(0.25, 7)?;
 //! let spec = ImageSpec::fit(&images, &train)?;
 //! let augment = Some(Augment { crop_padding: 2, flip: true });
