@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use mcdd::data::{Augment, ImageOptions, ImageSpec, Images, Label, Loader, Loading, Shape};
+use mcdd::data::{Augment, ImageOptions, ImageShape, ImageSpec, Images, Label, Loader, Loading};
 
 fn main() -> mcdd::Result<()> {
     let paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     let images = if paths.is_empty() {
-        let shape = Shape { height: 32, width: 32, channels: 3 };
-        let pixels = (0..20_000 * shape.values()).map(|i| (i * 7 % 251) as u8).collect();
+        let shape = ImageShape { height: 32, width: 32, channels: 3 };
+        let pixels: Vec<u8> = (0..20_000 * shape.values()).map(|i| (i * 7 % 251) as u8).collect();
         Images::from_pixels(pixels, shape, None::<&[&str]>)?
     } else {
         let start = Instant::now();

@@ -82,9 +82,12 @@ impl Error {
         e
     }
 
-    /// Names the file, unless one is named already.
+    /// Names the file, unless one is named already. An empty path names none.
     #[must_use]
     pub fn at_file(mut self, file: &Path) -> Self {
+        if file.as_os_str().is_empty() {
+            return self;
+        }
         self.0.file.get_or_insert_with(|| file.to_owned());
         self
     }

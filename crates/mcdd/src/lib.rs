@@ -32,7 +32,9 @@ pub mod head;
 pub mod metrics;
 pub mod model;
 pub mod net;
+#[cfg(feature = "datasets")]
 pub mod protocol;
+#[cfg(feature = "figures")]
 pub mod report;
 pub mod seed;
 pub mod spec;

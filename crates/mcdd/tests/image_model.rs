@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mcdd::compute::pool::Pool;
-use mcdd::data::{Augment, Images, Shape};
+use mcdd::data::{Augment, ImageShape, Images};
 use mcdd::detector::Detect;
 use mcdd::head::HeadConfig;
 use mcdd::model::{Model, Predictions};
@@ -11,7 +11,7 @@ use mcdd::net::NetName;
 use mcdd::train::{Callback, Epoch, Run, Settings};
 use safetensors::SafeTensors;
 
-const SHAPE: Shape = Shape { height: 8, width: 8, channels: 3 };
+const SHAPE: ImageShape = ImageShape { height: 8, width: 8, channels: 3 };
 
 /// Bars across, bars down, or a frame, in some color and with some noise.
 fn images(each: usize, kinds: &[&str]) -> Images {

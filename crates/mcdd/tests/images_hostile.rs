@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use mcdd::data::sets::Part;
-use mcdd::data::{ImageBatch, ImageOptions, ImageReader, Images, Label, Shape};
+use mcdd::data::{ImageBatch, ImageOptions, ImageReader, ImageShape, Images, Label};
 use proptest::prelude::*;
 
 fn encoded(format: ImageFormat) -> Vec<u8> {
@@ -179,7 +179,7 @@ proptest! {
                     for path in [path.as_path(), folder.path()] {
                         let _ = Images::read(&[path.to_owned(), path.to_owned()], &options);
                     }
-                    let shape = Shape { height: 4, width: 4, channels: 3 };
+                    let shape = ImageShape { height: 4, width: 4, channels: 3 };
                     if let Ok(mut reader) = ImageReader::open(&[&path], shape, &options) {
                         let mut batch = ImageBatch::default();
                         while let Ok(true) = reader.next(3, &mut batch) {}

@@ -3,12 +3,12 @@
 mod counting;
 
 use counting::allocations;
-use mcdd::data::{Augment, ImageSpec, Images, Loader, Loading, Shape};
+use mcdd::data::{Augment, ImageShape, ImageSpec, Images, Loader, Loading};
 
 #[test]
 fn batches_allocate_nothing() {
-    let shape = Shape { height: 8, width: 8, channels: 3 };
-    let pixels = (0..100 * shape.values()).map(|i| (i % 251) as u8).collect();
+    let shape = ImageShape { height: 8, width: 8, channels: 3 };
+    let pixels: Vec<u8> = (0..100 * shape.values()).map(|i| (i % 251) as u8).collect();
     let labels: Vec<String> = (0..100).map(|i| (i % 4).to_string()).collect();
     let images = Images::from_pixels(pixels, shape, Some(&labels)).unwrap();
     let rows: Vec<usize> = (0..100).collect();

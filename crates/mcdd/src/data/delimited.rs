@@ -5,11 +5,12 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cell::{Builder, Cells, positional_name, quoted};
-use super::input::{Input, Rows};
+use super::column::{Cells, ColumnBuilder};
+use super::input::{Input, RowSource};
 use super::lines::{Lines, split_plain, split_quoted, split_spaces};
-use super::number::{self, Cell};
+use super::number::{self, Parsed};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
+use super::text::{positional_name, quoted};
 use crate::error::{Error, Result};
 
 /// More columns are taken for a mistake.
@@ -178,7 +179,7 @@ impl Delimited {
 
     /// Appends the current record to the columns. After an error the columns are of unequal length, which
     /// does not matter because reading ends there.
-    fn append(&mut self, columns: &mut [Builder]) -> Result<()> {
+    fn append(&mut self, columns: &mut [ColumnBuilder]) -> Result<()> {
         let row = self.lines.line();
         let separator = self.separator;
         let mut count = 0;
@@ -246,8 +247,8 @@ impl Delimited {
     }
 }
 
-impl Rows for Delimited {
-    fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize> {
+impl RowSource for Delimited {
+    fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
         let mut rows = 0;
         while rows < max {
             if self.pending {
@@ -336,7 +337,7 @@ fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Record>) 
             continue;
         }
         let cells = || records.iter().flatten();
-        let numbers = cells().filter(|c| !matches!(number::parse(c), Cell::Text)).count();
+        let numbers = cells().filter(|c| !matches!(number::parse(c), Parsed::Text)).count();
         let share = (numbers * 1000 / cells().count().max(1)) as u64;
         let score = (agree, share, count);
         if best.as_ref().is_none_or(|(top, ..)| score > *top) {
@@ -355,7 +356,7 @@ fn find_header(records: &[Record], label: &Label) -> bool {
     let Some((first, later)) = records.split_first() else {
         return false;
     };
-    let number = |cell: &Vec<u8>| matches!(number::parse(cell), Cell::Number(_) | Cell::Infinite);
+    let number = |cell: &Vec<u8>| matches!(number::parse(cell), Parsed::Number(_) | Parsed::Infinite);
     let is = |cell: &Vec<u8>, name: &str| cell.trim_ascii().eq_ignore_ascii_case(name.as_bytes());
     if let Label::Name(name) = label
         && first.iter().any(|cell| cell.trim_ascii() == name.as_bytes())
@@ -368,7 +369,7 @@ fn find_header(records: &[Record], label: &Label) -> bool {
     // Numbers can be names, counted up (a data frame made of an array); the label's name beside them tells,
     // unless it is a class that later rows have too.
     let mut numbers = first.iter().filter_map(|cell| match number::parse(cell) {
-        Cell::Number(value) => Some(value),
+        Parsed::Number(value) => Some(value),
         _ => None,
     });
     let Some(start) = numbers.next().filter(|n| [0.0, 1.0].contains(n)) else {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::cell::Column;
+use super::column::Column;
 use super::labels::Labels;
 use super::table::{LabelColumn, Table};
 

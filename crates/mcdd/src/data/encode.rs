@@ -2,9 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::cell::Column;
+use super::column::Column;
 use super::number;
 use super::schema::{CLAMP, ColumnKind};
+
+/// A number as a network input.
+#[inline]
+pub(super) fn standardize(value: f64, mean: f64, std: f64) -> f32 {
+    ((value - mean) / std).clamp(-CLAMP, CLAMP) as f32
+}
 
 /// What prediction met in a column.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +60,7 @@ impl<'a> Encoder<'a> {
                             to[self.offset + 1] = 1.0;
                         }
                     } else {
-                        to[self.offset] = ((value - mean) / std).clamp(-CLAMP, CLAMP) as f32;
+                        to[self.offset] = standardize(value, mean, std);
                     }
                 }
             }

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cell::Builder;
+use super::column::ColumnBuilder;
 use super::delimited::MAX_COLUMNS;
-use super::input::{Input, Rows, read_error};
+use super::input::{Input, RowSource, read_error};
 use crate::error::{Error, Result};
 
 /// Rows of an IDX file: the first dimension counts them, the others are flattened.
@@ -122,7 +122,7 @@ impl Idx {
         Ok(())
     }
 
-    fn push(&self, value: &[u8], column: &mut Builder, row: u64) -> Result<()> {
+    fn push(&self, value: &[u8], column: &mut ColumnBuilder, row: u64) -> Result<()> {
         let value = match (self.kind, value) {
             (0x08, &[a]) => f64::from(a),
             (0x09, &[a]) => f64::from(a as i8),
@@ -136,8 +136,8 @@ impl Idx {
     }
 }
 
-impl Rows for Idx {
-    fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize> {
+impl RowSource for Idx {
+    fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
         let count = (self.rows - self.row).min(max as u64);
         let bytes = self.width * self.size;
         let most = ((1 << 20) / bytes).max(1) as u64;

@@ -5,16 +5,16 @@ use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cell::Builder;
+use super::column::ColumnBuilder;
 use super::lzw;
 use crate::error::{Error, Result};
 
 /// Where rows come from. One implementation a format.
-pub(crate) trait Rows: Send {
+pub(crate) trait RowSource: Send {
     /// Appends the next rows to `columns`, which stand in the file's order: `max` of them, or fewer at the
     /// end of the file. A reader that finds more columns than there are may add some if it says so in
-    /// [`Rows::grows`].
-    fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize>;
+    /// [`RowSource::grows`].
+    fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize>;
 
     /// About how many rows are still to come, where the length of the file tells; never more than its bytes
     /// can hold, so that memory may be reserved for them.
@@ -66,10 +66,22 @@ impl Format {
     }
 }
 
-/// An opened file (or stdin), decompressed if it is gzip or `.Z`, of which the start was read.
+/// Where the bytes of an input are, for formats that are read from their end.
+#[derive(Clone, Debug)]
+pub(crate) enum Storage {
+    /// In a file, which can be opened again.
+    File,
+    /// In a stream, which can be read once.
+    Stream,
+    /// In memory.
+    Bytes(Arc<[u8]>),
+}
+
+/// An opened file, stream or byte array, decompressed if it is gzip or `.Z`, of which the start was read.
 pub(crate) struct Input {
+    /// The path, or the name of a stream.
     pub file: Arc<Path>,
-    pub stdin: bool,
+    pub storage: Storage,
     pub packed: bool,
     /// The start of the content.
     pub prefix: Vec<u8>,
@@ -82,21 +94,34 @@ pub(crate) struct Input {
 
 impl Input {
     pub fn open(path: &Path) -> Result<Input> {
-        let stdin = path == Path::new("-");
-        let (mut raw, length): (Box<dyn Read + Send>, _) = if stdin {
-            (Box::new(std::io::stdin()), None)
-        } else {
-            let file = File::open(path).map_err(|e| Error::io(e, path))?;
-            let data = file.metadata().map_err(|e| Error::io(e, path))?;
-            if data.is_dir() {
-                return Err(Error::data("it is a folder, not a file").at_file(path).hint("give the files in it"));
-            }
-            // A pipe or a device has no length to hold against a header.
-            let length = data.is_file().then_some(data.len());
-            (Box::new(file), length)
-        };
+        if path == Path::new("-") {
+            return Self::from_read(Box::new(std::io::stdin()), path);
+        }
+        let file = File::open(path).map_err(|e| Error::io(e, path))?;
+        let data = file.metadata().map_err(|e| Error::io(e, path))?;
+        if data.is_dir() {
+            return Err(Error::data("it is a folder, not a file").at_file(path).hint("give the files in it"));
+        }
+        // A pipe or a device has no length to compare with a header.
+        let length = data.is_file().then_some(data.len());
+        Self::start(Box::new(file), path, Storage::File, length)
+    }
+
+    /// Any stream; `name` stands for it in errors.
+    pub fn from_read(raw: Box<dyn Read + Send>, name: &Path) -> Result<Input> {
+        Self::start(raw, name, Storage::Stream, None)
+    }
+
+    /// The content of a file in memory; `name` stands for it in errors.
+    pub fn from_bytes(bytes: Arc<[u8]>, name: &Path) -> Result<Input> {
+        let length = bytes.len() as u64;
+        let raw = Box::new(Cursor::new(Arc::clone(&bytes)));
+        Self::start(raw, name, Storage::Bytes(bytes), Some(length))
+    }
+
+    fn start(mut raw: Box<dyn Read + Send>, path: &Path, storage: Storage, length: Option<u64>) -> Result<Input> {
         let (prefix, whole) = read_prefix(&mut raw, path)?;
-        let mut input = Input { file: path.into(), stdin, packed: false, prefix, whole, length, rest: raw };
+        let mut input = Input { file: path.into(), storage, packed: false, prefix, whole, length, rest: raw };
         let gzip = input.prefix.starts_with(b"\x1f\x8b");
         if gzip || input.prefix.starts_with(lzw::MAGIC) {
             let raw = std::mem::replace(&mut input.rest, Box::new(std::io::empty()));
@@ -130,12 +155,12 @@ impl Input {
                 .at_file(&self.file)
                 .hint("save it as UTF-8, or convert it with `iconv -f UTF-16 -t UTF-8`")),
             Format::Foreign(what) => {
-                let image = image::guess_format(&self.prefix).is_ok();
-                Err(Error::data(format!("it is no table: it seems to be {what}")).at_file(&self.file).hint(if image {
-                    "for images add --net resnet20, and give a folder with a sub-folder for each class"
+                let hint = if looks_like_image(&self.prefix) {
+                    "for images choose an image network by `net`, e.g. resnet20, and give a folder with a sub-folder for each class"
                 } else {
                     "give CSV, TSV, Parquet, NPY, NPZ, IDX or `label index:value` text; text and IDX may be gzipped"
-                }))
+                };
+                Err(Error::data(format!("it is not a table: it seems to be {what}")).at_file(&self.file).hint(hint))
             }
             Format::Text if matches!(ending, "npy" | "npz" | "parquet") => Err(Error::data(format!(
                 "it is named .{ending} but its content is not {}",
@@ -154,12 +179,12 @@ impl Input {
             ))
             .at_file(&self.file)
             .hint("give the file its proper name, or give the text file")),
-            Format::Parquet | Format::Zip if self.stdin => Err(Error::data(format!(
-                "{} cannot be read from stdin, because its directory stands at its end",
+            Format::Parquet | Format::Zip if matches!(self.storage, Storage::Stream) => Err(Error::data(format!(
+                "{} cannot be read from a stream, because its directory is at its end",
                 format.name()
             ))
             .at_file(&self.file)
-            .hint("save it to a file and give the path")),
+            .hint("save it to a file and give the path, or give all of its bytes")),
             Format::Parquet | Format::Zip if self.packed => {
                 Err(Error::data(format!("{} in a compressed file cannot be read", format.name()))
                     .at_file(&self.file)
@@ -267,6 +292,13 @@ fn sniff(start: &[u8]) -> Format {
         return Format::Foreign("binary data");
     }
     Format::Text
+}
+
+/// Whether it begins as an image file does: PNG, JPEG, GIF, BMP, TIFF or WebP.
+fn looks_like_image(start: &[u8]) -> bool {
+    const MAGIC: [&[u8]; 6] = [b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*"];
+    MAGIC.iter().any(|magic| start.starts_with(magic))
+        || start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP")
 }
 
 /// A NUL, or more than a tenth of control characters, is not in a text.

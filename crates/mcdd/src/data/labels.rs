@@ -1,7 +1,8 @@
 //! The classes of rows, and the ways to divide rows by them: what tables and images share.
 
-use super::cell::{Column, list, quoted};
+use super::column::Column;
 use super::number;
+use super::text::{list, quoted};
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
@@ -38,7 +39,7 @@ impl Labels {
             return None;
         };
         let value = |name: &String| match number::parse(name.as_bytes()) {
-            number::Cell::Number(value) => Some(value),
+            number::Parsed::Number(value) => Some(value),
             _ => None,
         };
         let values: Option<Vec<f64>> = names.iter().map(value).collect();

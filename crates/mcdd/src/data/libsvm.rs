@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use super::cell::{Builder, Want, quoted};
+use super::column::{ColumnBuilder, Want};
 use super::delimited::newline_of;
-use super::input::{Input, Rows};
+use super::input::{Input, RowSource};
 use super::lines::{Lines, split_spaces};
-use super::number::{self, Cell};
+use super::number::{self, Parsed};
+use super::text::quoted;
 use crate::error::{Error, Result};
 
 /// The largest index; a larger one is an error, because every index is a column.
@@ -95,7 +96,7 @@ pub(crate) fn open(input: Input, skip: usize) -> Libsvm {
 }
 
 impl Libsvm {
-    fn append(&mut self, columns: &mut Vec<Builder>) -> Result<()> {
+    fn append(&mut self, columns: &mut Vec<ColumnBuilder>) -> Result<()> {
         let row = self.lines.line();
         let file = Arc::clone(self.lines.file());
         let fail = |error: Error, token: &[u8]| {
@@ -139,16 +140,16 @@ impl Libsvm {
                 ));
             }
             let value = match number::parse(value) {
-                Cell::Number(value) => value,
-                Cell::Missing => f64::NAN,
-                Cell::Infinite => {
+                Parsed::Number(value) => value,
+                Parsed::Missing => f64::NAN,
+                Parsed::Infinite => {
                     return Err(fail(
                         Error::data("the value is infinite or too large for a 64-bit number")
                             .hint("replace it by a finite number, or by NaN if it is missing"),
                         token,
                     ));
                 }
-                Cell::Text => {
+                Parsed::Text => {
                     return Err(fail(
                         Error::data(format!("{} is not a number", quoted(&String::from_utf8_lossy(value))))
                             .hint("write each feature as index:value, with indices from 1"),
@@ -187,7 +188,7 @@ impl Libsvm {
                     .max(self.rows as usize - 1);
                 while columns.len() <= widest {
                     let name = feature_name(columns.len());
-                    let mut column = Builder::new(&name, Want::Auto, Arc::clone(&file));
+                    let mut column = ColumnBuilder::new(&name, Want::Auto, Arc::clone(&file));
                     column.push_zeros(before);
                     columns.push(column);
                 }
@@ -212,8 +213,8 @@ pub(crate) fn feature_name(index: usize) -> String {
     format!("column {index}")
 }
 
-impl Rows for Libsvm {
-    fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize> {
+impl RowSource for Libsvm {
+    fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
         let mut rows = 0;
         while rows < max && self.lines.advance()? {
             if strip_comment(self.lines.current()).trim_ascii().is_empty() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cell::{Builder, Cells, Want};
+use super::column::{Cells, ColumnBuilder, Want};
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Source};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ const BLOCK: usize = 8192;
 /// Reads a file of numbers block by block; nothing is scaled, dropped or filled in. A column of labels is set apart.
 pub struct MatrixReader {
     source: Source,
-    columns: Vec<Builder>,
+    columns: Vec<ColumnBuilder>,
     label: Option<usize>,
     width: usize,
 }
@@ -36,11 +36,11 @@ impl MatrixReader {
             _ => None,
         };
         let want = |i: usize| if label == Some(i) { Want::Label } else { Want::Feature };
-        let columns: Vec<Builder> = source
+        let columns: Vec<ColumnBuilder> = source
             .names()
             .iter()
             .enumerate()
-            .map(|(i, name)| Builder::new(name, want(i), Arc::clone(source.file())))
+            .map(|(i, name)| ColumnBuilder::new(name, want(i), Arc::clone(source.file())))
             .collect();
         let width = columns.len() - usize::from(label.is_some());
         if width == 0 {
@@ -69,7 +69,7 @@ impl MatrixReader {
     /// # Errors
     /// If a cell is no finite number, or is missing.
     pub fn next(&mut self, max: usize, values: &mut Vec<f64>, labels: &mut Vec<String>) -> Result<usize> {
-        self.columns.iter_mut().for_each(Builder::clear);
+        self.columns.iter_mut().for_each(ColumnBuilder::clear);
         let rows = self.source.fill(max, &mut self.columns)?;
         let from = values.len();
         values.resize(from + rows * self.width, 0.0);
@@ -125,7 +125,7 @@ pub fn labels(path: &Path) -> Result<Vec<String>> {
     if source.named() && !header {
         source = Source::open(path, &ReadOptions { header: Some(false), ..options })?;
     }
-    let mut column = vec![Builder::new("label", Want::Label, Arc::clone(source.file()))];
+    let mut column = vec![ColumnBuilder::new("label", Want::Label, Arc::clone(source.file()))];
     while source.fill(BLOCK, &mut column)? == BLOCK {}
     match column.into_iter().next().map(|c| c.cells) {
         Some(Cells::Text(texts)) if !texts.codes.is_empty() => {

@@ -30,8 +30,20 @@
 //! # Ok::<(), mcdd::Error>(())
 //! ```
 
-pub(crate) mod cell;
-mod concat;
+// Parts of the readers are used by some formats only.
+#![cfg_attr(
+    not(all(feature = "datasets", feature = "images", feature = "npz", feature = "parquet")),
+    allow(dead_code, unused_imports)
+)]
+
+#[cfg(feature = "parquet")]
+mod arrow;
+mod batch;
+#[cfg(feature = "parquet")]
+mod batches;
+mod builder;
+mod cell;
+mod column;
 mod decode;
 mod delimited;
 mod digits;
@@ -46,26 +58,48 @@ mod lines;
 mod lzw;
 mod matrix;
 mod npy;
+#[cfg(feature = "npz")]
 mod npz;
 mod number;
 mod options;
+#[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "images")]
+mod pixels;
+mod read;
 mod reader;
+mod row;
+mod rows;
 mod schema;
 mod scores;
+#[cfg(feature = "datasets")]
 pub mod sets;
 mod source;
 mod table;
+mod text;
+mod transform;
 
-pub use cell::{Column, MISSING};
+pub use batch::Batch;
+pub use builder::TableBuilder;
+pub use cell::Cell;
+pub use column::{Column, MISSING};
 pub use digits::digits;
-pub use images::{Augment, ImageBatch, ImageOptions, ImageReader, ImageSpec, Images, Loader, Loading, Prepared, Shape};
+pub use images::{Augment, ImageShape, ImageSpec, Images, Loader, Loading, Prepared};
+#[cfg(feature = "images")]
+pub use images::{ImageBatch, ImageOptions, ImageReader};
 pub use labels::Labels;
 pub use matrix::{MatrixReader, labels};
-pub use options::{Label, ReadOptions};
-pub use reader::{Batch, Reader};
-pub(crate) use schema::count;
-pub use schema::{CLAMP, ColumnKind, MAX_CATEGORIES, Notices, Schema, SchemaColumn};
+pub use options::{Label, Part, ReadOptions};
+#[cfg(feature = "images")]
+pub use pixels::PixelReader;
+pub use reader::Reader;
+pub use row::RowCounts;
+pub use rows::TableReader;
+pub use schema::{CLAMP, ColumnKind, MAX_CATEGORIES, Schema, SchemaColumn};
 pub use scores::scores;
 pub use source::Source;
 pub use table::{LabelColumn, Table};
+pub use text::Notices;
+pub(crate) use text::count;
+#[cfg(feature = "datasets")]
+pub(crate) use text::list;

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cell::Builder;
+use super::column::ColumnBuilder;
 use super::delimited::MAX_COLUMNS;
-use super::input::{Rows, read_error};
+use super::input::{RowSource, read_error};
 use crate::error::{Error, Result};
 
 const AGAIN: &str = "write the array again with numpy.save, as numbers of a plain type such as float32";
@@ -158,7 +158,7 @@ impl Header {
         self.rows * self.width as u64 * self.size as u64
     }
 
-    fn push(&self, value: &[u8], column: &mut Builder, row: u64) -> Result<()> {
+    fn push(&self, value: &[u8], column: &mut ColumnBuilder, row: u64) -> Result<()> {
         match self.kind {
             Kind::Bytes => {
                 let end = value.iter().rposition(|&b| b != 0).map_or(0, |at| at + 1);
@@ -286,7 +286,7 @@ impl Npy {
         }
     }
 
-    fn fill_fortran(&mut self, count: u64, columns: &mut [Builder]) -> Result<()> {
+    fn fill_fortran(&mut self, count: u64, columns: &mut [ColumnBuilder]) -> Result<()> {
         let header = &self.header;
         if self.whole.is_none() {
             let mut data = Vec::new();
@@ -326,8 +326,8 @@ impl Npy {
     }
 }
 
-impl Rows for Npy {
-    fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize> {
+impl RowSource for Npy {
+    fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
         let count = (self.header.rows - self.row).min(max as u64);
         self.fill_columns(count, columns)?;
         Ok(count as usize)
@@ -341,7 +341,7 @@ impl Npy {
     }
 
     /// Appends the next `count` rows, which must be there.
-    pub fn fill_columns(&mut self, count: u64, columns: &mut [Builder]) -> Result<()> {
+    pub fn fill_columns(&mut self, count: u64, columns: &mut [ColumnBuilder]) -> Result<()> {
         if count == 0 {
             return Ok(());
         }

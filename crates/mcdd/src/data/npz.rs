@@ -4,21 +4,22 @@
 //! does not grow with them.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cell::{Builder, list};
+use super::column::ColumnBuilder;
 use super::guard::guard;
-use super::input::Rows;
+use super::input::{RowSource, Storage};
 use super::npy::Npy;
+use super::text::list;
 use crate::error::{Error, Result};
 
 /// Columns of arrays with one dimension, side by side.
 pub(crate) struct SideBySide(pub Vec<Npy>);
 
-impl Rows for SideBySide {
-    fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize> {
+impl RowSource for SideBySide {
+    fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
         let mut count = 0;
         for (array, column) in self.0.iter_mut().zip(columns.iter_mut()) {
             count = (array.left()).min(max as u64);
@@ -31,6 +32,7 @@ impl Rows for SideBySide {
 /// The directory of an archive.
 pub(crate) struct Archive {
     file: Arc<Path>,
+    storage: Storage,
     members: Vec<Member>,
 }
 
@@ -45,21 +47,20 @@ struct Member {
 
 impl Archive {
     /// Reads the directory only.
-    pub fn open(file: &Arc<Path>) -> Result<Archive> {
-        guard(|| Self::directory(file)).unwrap_or_else(|| {
+    pub fn open(file: &Arc<Path>, storage: &Storage) -> Result<Archive> {
+        guard(|| Self::directory(file, storage)).unwrap_or_else(|| {
             Err(Error::data("the archive's directory is inconsistent")
                 .at_file(file)
                 .hint("write it again with numpy.savez or numpy.savez_compressed"))
         })
     }
 
-    fn directory(file: &Arc<Path>) -> Result<Archive> {
+    fn directory(file: &Arc<Path>, storage: &Storage) -> Result<Archive> {
         let bad = |message: String| {
             Error::data(message).at_file(file).hint("write it again with numpy.savez or numpy.savez_compressed")
         };
         let zip_error = |e: zip::result::ZipError| bad(format!("the archive is damaged or cut short ({e})"));
-        let handle = File::open(file).map_err(|e| Error::io(e, file))?;
-        let mut archive = zip::ZipArchive::new(std::io::BufReader::new(handle)).map_err(zip_error)?;
+        let mut archive = zip::ZipArchive::new(reopen(file, storage)?).map_err(zip_error)?;
         let mut members = Vec::new();
         let mut others = Vec::new();
         for index in 0..archive.len() {
@@ -99,7 +100,7 @@ impl Archive {
                 .at_file(file)
                 .hint("export the table as CSV, or write the arrays with numpy.savez"));
         }
-        Ok(Archive { file: Arc::clone(file), members })
+        Ok(Archive { file: Arc::clone(file), storage: storage.clone(), members })
     }
 
     pub fn names(&self) -> Vec<&str> {
@@ -113,9 +114,9 @@ impl Archive {
                 .at_file(&self.file)
                 .hint("name the arrays x and y")
         })?;
-        let mut handle = File::open(&self.file).map_err(|e| Error::io(e, &self.file))?;
+        let mut handle = reopen(&self.file, &self.storage)?;
         handle.seek(SeekFrom::Start(member.start)).map_err(|e| Error::io(e, &self.file))?;
-        let raw = std::io::BufReader::new(handle).take(member.packed);
+        let raw = handle.take(member.packed);
         let (length, data): (_, Box<dyn Read + Send>) = if member.deflated {
             (None, Box::new(flate2::bufread::DeflateDecoder::new(raw)))
         } else {
@@ -126,7 +127,21 @@ impl Archive {
     }
 }
 
-/// Holds a member's checksum against its data at the end.
+/// A reader of the archive from its start.
+fn reopen(file: &Path, storage: &Storage) -> Result<BufReader<Box<dyn ReadSeek>>> {
+    let handle: Box<dyn ReadSeek> = match storage {
+        Storage::Bytes(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
+        Storage::File | Storage::Stream => Box::new(File::open(file).map_err(|e| Error::io(e, file))?),
+    };
+    Ok(BufReader::new(handle))
+}
+
+/// What a directory and its members are read from.
+trait ReadSeek: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> ReadSeek for T {}
+
+/// Compares a member's checksum with its data at the end.
 struct Checked {
     input: Box<dyn Read + Send>,
     crc: flate2::Crc,

@@ -2,7 +2,7 @@
 
 /// What a cell of a text file holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Cell {
+pub(crate) enum Parsed {
     /// A finite number.
     Number(f64),
     /// Nothing: see [`is_missing`].
@@ -34,21 +34,21 @@ pub(crate) fn is_missing(cell: &[u8]) -> bool {
 }
 
 /// Reads a whole cell; spaces around it do not count.
-pub(crate) fn parse(cell: &[u8]) -> Cell {
+pub(crate) fn parse(cell: &[u8]) -> Parsed {
     let cell = cell.trim_ascii();
     if let Some((value, used)) = prefix(cell)
         && used == cell.len()
     {
-        return Cell::Number(value);
+        return Parsed::Number(value);
     }
     if is_missing(cell) {
-        return Cell::Missing;
+        return Parsed::Missing;
     }
     match std::str::from_utf8(cell).ok().and_then(|text| text.parse::<f64>().ok()) {
-        Some(value) if value.is_finite() => Cell::Number(value),
-        Some(value) if value.is_nan() => Cell::Missing,
-        Some(_) => Cell::Infinite,
-        None => Cell::Text,
+        Some(value) if value.is_finite() => Parsed::Number(value),
+        Some(value) if value.is_nan() => Parsed::Missing,
+        Some(_) => Parsed::Infinite,
+        None => Parsed::Text,
     }
 }
 
@@ -185,35 +185,35 @@ mod tests {
     #[test]
     fn cells() {
         for (text, want) in [
-            ("1", Cell::Number(1.0)),
-            (" +2.5e3 ", Cell::Number(2500.0)),
-            ("-.5", Cell::Number(-0.5)),
-            ("5.", Cell::Number(5.0)),
-            ("-0.0", Cell::Number(-0.0)),
-            ("1e308", Cell::Number(1e308)),
-            ("123456789012345678901234567890", Cell::Number(123456789012345678901234567890.0)),
-            ("", Cell::Missing),
-            ("  ", Cell::Missing),
-            ("NA", Cell::Missing),
-            ("N/A", Cell::Missing),
-            ("nAn", Cell::Missing),
-            ("null", Cell::Missing),
-            ("None", Cell::Missing),
-            ("?", Cell::Missing),
-            ("inf", Cell::Infinite),
-            ("-Infinity", Cell::Infinite),
-            ("1e999", Cell::Infinite),
-            ("1,5", Cell::Text),
-            ("1e", Cell::Text),
-            ("-", Cell::Text),
-            (".", Cell::Text),
-            ("1 2", Cell::Text),
-            ("0x10", Cell::Text),
-            ("na", Cell::Text),
+            ("1", Parsed::Number(1.0)),
+            (" +2.5e3 ", Parsed::Number(2500.0)),
+            ("-.5", Parsed::Number(-0.5)),
+            ("5.", Parsed::Number(5.0)),
+            ("-0.0", Parsed::Number(-0.0)),
+            ("1e308", Parsed::Number(1e308)),
+            ("123456789012345678901234567890", Parsed::Number(123456789012345678901234567890.0)),
+            ("", Parsed::Missing),
+            ("  ", Parsed::Missing),
+            ("NA", Parsed::Missing),
+            ("N/A", Parsed::Missing),
+            ("nAn", Parsed::Missing),
+            ("null", Parsed::Missing),
+            ("None", Parsed::Missing),
+            ("?", Parsed::Missing),
+            ("inf", Parsed::Infinite),
+            ("-Infinity", Parsed::Infinite),
+            ("1e999", Parsed::Infinite),
+            ("1,5", Parsed::Text),
+            ("1e", Parsed::Text),
+            ("-", Parsed::Text),
+            (".", Parsed::Text),
+            ("1 2", Parsed::Text),
+            ("0x10", Parsed::Text),
+            ("na", Parsed::Text),
         ] {
             assert_eq!(parse(text.as_bytes()), want, "{text:?}");
         }
-        assert_eq!(parse(b"\xff\xfe"), Cell::Text);
+        assert_eq!(parse(b"\xff\xfe"), Parsed::Text);
     }
 
     #[test]
@@ -261,10 +261,10 @@ mod tests {
         fn the_fast_path_equals_the_standard_library(text in "[-]?[0-9]{0,20}[.]?[0-9]{0,20}([eE][-+]?[0-9]{0,4})?") {
             let want = text.parse::<f64>();
             match parse(text.as_bytes()) {
-                Cell::Number(value) => prop_assert_eq!(Ok(value.to_bits()), want.map(f64::to_bits)),
-                Cell::Infinite => prop_assert!(want.unwrap().is_infinite()),
-                Cell::Missing => prop_assert!(text.is_empty()),
-                Cell::Text => prop_assert!(want.is_err()),
+                Parsed::Number(value) => prop_assert_eq!(Ok(value.to_bits()), want.map(f64::to_bits)),
+                Parsed::Infinite => prop_assert!(want.unwrap().is_infinite()),
+                Parsed::Missing => prop_assert!(text.is_empty()),
+                Parsed::Text => prop_assert!(want.is_err()),
             }
         }
 
@@ -282,8 +282,8 @@ mod tests {
 
         #[test]
         fn any_double_comes_back(value in proptest::num::f64::NORMAL | proptest::num::f64::ZERO) {
-            prop_assert_eq!(parse(value.to_string().as_bytes()), Cell::Number(value));
-            prop_assert_eq!(parse(format!("{value:e}").as_bytes()), Cell::Number(value));
+            prop_assert_eq!(parse(value.to_string().as_bytes()), Parsed::Number(value));
+            prop_assert_eq!(parse(format!("{value:e}").as_bytes()), Parsed::Number(value));
         }
     }
 }

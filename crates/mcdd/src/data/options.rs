@@ -1,6 +1,7 @@
 //! How a file is to be read.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -62,6 +63,25 @@ impl FromStr for Label {
                     if ending && path.is_file() { Label::File(path.to_owned()) } else { Label::Name(text.to_owned()) }
                 }
             },
+        })
+    }
+}
+
+/// A part of a set of images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// What models are trained on.
+    #[default]
+    Train,
+    /// What they are tested on.
+    Test,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Part::Train => "train",
+            Part::Test => "test",
         })
     }
 }

@@ -1,20 +1,22 @@
 //! Parquet, by the parquet and arrow crates.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::DataType;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
+use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::file::reader::ChunkReader;
 
-use super::cell::{Builder, Want, positional_name, quoted};
+use super::arrow;
+use super::column::ColumnBuilder;
 use super::guard::guard;
-use super::input::Rows;
+use super::input::{RowSource, Storage};
 use crate::error::{Error, Result};
 
 const BATCH: usize = 4096;
@@ -22,19 +24,26 @@ const BATCH: usize = 4096;
 /// Runs code of the parquet crate on the file.
 pub(crate) fn guarded<T>(file: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T> {
     guard(run).unwrap_or_else(|| Err("its structure is inconsistent".into())).map_err(|message| {
-        Error::data(format!("the Parquet file is damaged or of a kind not known here: {message}"))
+        Error::data(format!("the Parquet file is damaged or of an unsupported kind: {message}"))
             .at_file(file)
-            .hint("make the file again, uncompressed or with snappy, gzip, zstd or lz4")
+            .hint("write the file again, uncompressed or with snappy, gzip, zstd or lz4")
     })
+}
+
+/// The bytes of a file.
+enum Handle {
+    File(File),
+    Bytes(Bytes),
 }
 
 /// Rows of a Parquet file.
 pub(crate) struct Parquet {
     file: Arc<Path>,
-    builder: Option<ParquetRecordBatchReaderBuilder<File>>,
+    /// What is needed to start reading, once it is known which columns are wanted.
+    unread: Option<(Handle, ArrowReaderMetadata)>,
     reader: Option<ParquetRecordBatchReader>,
     types: Vec<DataType>,
-    /// The current batch: for each column that is wanted its position and values, all of them `f64` or text.
+    /// The current batch: for each column that is wanted its position and values.
     batch: Vec<(usize, ArrayRef)>,
     length: usize,
     next: usize,
@@ -43,58 +52,42 @@ pub(crate) struct Parquet {
 
 impl Parquet {
     /// Reads the metadata; returns the column names too.
-    pub fn open(file: &Arc<Path>) -> Result<(Vec<String>, Parquet)> {
-        let handle = File::open(file).map_err(|e| Error::io(e, file))?;
-        let builder = guarded(file, || ParquetRecordBatchReaderBuilder::try_new(handle).map_err(|e| e.to_string()))?;
-        let schema = builder.schema();
-        let mut seen = HashSet::new();
-        let mut names = Vec::new();
-        for (index, field) in schema.fields().iter().enumerate() {
-            let name = match field.name().trim() {
-                "" => positional_name(index),
-                name => name.to_owned(),
+    pub fn open(file: &Arc<Path>, storage: &Storage) -> Result<(Vec<String>, Parquet)> {
+        let handle = match storage {
+            Storage::Bytes(bytes) => Handle::Bytes(Bytes::from_owner(Arc::clone(bytes))),
+            Storage::File | Storage::Stream => Handle::File(File::open(file).map_err(|e| Error::io(e, file))?),
+        };
+        let options = ArrowReaderOptions::new;
+        let metadata = guarded(file, || {
+            let loaded = match &handle {
+                Handle::File(file) => ArrowReaderMetadata::load(file, options()),
+                Handle::Bytes(bytes) => ArrowReaderMetadata::load(bytes, options()),
             };
-            if !seen.insert(name.clone()) {
-                return Err(Error::data(format!("two columns have the name {}", quoted(&name)))
-                    .at_file(file)
-                    .at_column(name)
-                    .hint("give each column a name of its own"));
-            }
-            names.push(name);
-        }
-        let types = schema.fields().iter().map(|f| f.data_type().clone()).collect();
+            loaded.map_err(|e| e.to_string())
+        })?;
+        let schema: SchemaRef = Arc::clone(metadata.schema());
         let parquet = Parquet {
             file: Arc::clone(file),
-            builder: Some(builder),
+            unread: Some((handle, metadata)),
             reader: None,
-            types,
+            types: schema.fields().iter().map(|f| f.data_type().clone()).collect(),
             batch: Vec::new(),
             length: 0,
             next: 0,
             row: 0,
         };
-        Ok((names, parquet))
+        Ok((arrow::names(&schema).map_err(|e| e.at_file(file))?, parquet))
     }
 
     /// Makes the reader of the columns that are wanted, once it is known which.
-    fn start(&mut self, columns: &[Builder]) -> Result<()> {
-        let Some(builder) = self.builder.take() else {
+    fn start(&mut self, columns: &[ColumnBuilder]) -> Result<()> {
+        let Some((handle, metadata)) = self.unread.take() else {
             return Ok(());
         };
-        let wanted: Vec<usize> =
-            (0..self.types.len()).filter(|&i| columns.get(i).is_some_and(|c| c.want != Want::Skip)).collect();
-        for &index in &wanted {
-            if target(&self.types[index], false).is_none() {
-                let name = columns[index].shown().to_owned();
-                return Err(Error::data(format!("values of the type {} cannot be used", self.types[index]))
-                    .at_file(&self.file)
-                    .at_column(&name)
-                    .hint(format!("make it a number or a text, or leave it out by --drop \"{name}\"")));
-            }
-        }
-        let reader = guarded(&self.file, || {
-            let mask = ProjectionMask::roots(builder.parquet_schema(), wanted.iter().copied());
-            builder.with_projection(mask).with_batch_size(BATCH).build().map_err(|e| e.to_string())
+        let wanted = arrow::wanted(&self.types, columns).map_err(|e| e.at_file(&self.file))?;
+        let reader = guarded(&self.file, || match handle {
+            Handle::File(file) => build(file, metadata, &wanted),
+            Handle::Bytes(bytes) => build(bytes, metadata, &wanted),
         })?;
         self.reader = Some(reader);
         self.batch = wanted.into_iter().map(|i| (i, arrow_array::new_empty_array(&DataType::Null))).collect();
@@ -102,12 +95,12 @@ impl Parquet {
     }
 
     /// Reads the next batch; `false` at the end.
-    fn load(&mut self, columns: &[Builder]) -> Result<bool> {
+    fn load(&mut self) -> Result<bool> {
         let Some(reader) = &mut self.reader else {
             return Ok(false);
         };
-        let (batch, types) = (&mut self.batch, &self.types);
-        let length = guarded(&self.file, || {
+        let batch = &mut self.batch;
+        self.length = guarded(&self.file, || {
             loop {
                 let Some(next) = reader.next() else {
                     return Ok(0);
@@ -119,55 +112,38 @@ impl Parquet {
                 if next.num_columns() != batch.len() {
                     return Err("a batch lacks columns".into());
                 }
-                for (place, (index, values)) in batch.iter_mut().enumerate() {
-                    let text = columns[*index].wants_text();
-                    let to = target(&types[*index], text).unwrap_or(DataType::Utf8);
-                    *values = arrow_cast::cast(next.column(place), &to).map_err(|e| e.to_string())?;
+                for ((_, values), column) in batch.iter_mut().zip(next.columns()) {
+                    *values = Arc::clone(column);
                 }
                 return Ok(next.num_rows());
             }
         })?;
-        self.length = length;
         self.next = 0;
-        Ok(length > 0)
+        Ok(self.length > 0)
     }
 }
 
-/// What a column is cast to, for a builder that wants text or not.
-fn target(kind: &DataType, text: bool) -> Option<DataType> {
-    use DataType::*;
-    match kind {
-        Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Float16 | Float32 | Float64
-        | Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) => Some(if text { Utf8 } else { Float64 }),
-        Utf8 | LargeUtf8 | Utf8View | Null => Some(Utf8),
-        Dictionary(_, values) => target(values, text),
-        _ => None,
-    }
+fn build<T: ChunkReader + 'static>(
+    input: T,
+    metadata: ArrowReaderMetadata,
+    wanted: &[usize],
+) -> Result<ParquetRecordBatchReader, String> {
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(input, metadata);
+    let mask = ProjectionMask::roots(builder.parquet_schema(), wanted.iter().copied());
+    builder.with_projection(mask).with_batch_size(BATCH).build().map_err(|e| e.to_string())
 }
 
-impl Rows for Parquet {
-    fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize> {
+impl RowSource for Parquet {
+    fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
         self.start(columns)?;
         let mut rows = 0;
         while rows < max {
-            if self.next == self.length && !self.load(columns)? {
+            if self.next == self.length && !self.load()? {
                 break;
             }
             let part = (max - rows).min(self.length - self.next);
             for (index, values) in &self.batch {
-                let column = &mut columns[*index];
-                let numbers = values.as_primitive_opt::<Float64Type>();
-                let texts = values.as_string_opt::<i32>();
-                for at in self.next..self.next + part {
-                    let row = self.row + (at - self.next) as u64 + 1;
-                    if values.is_null(at) {
-                        column.push(b"", row)?;
-                    } else if let Some(numbers) = numbers {
-                        column.push_number(numbers.value(at), row)?;
-                    } else if let Some(texts) = texts {
-                        column.push(texts.value(at).as_bytes(), row)?;
-                    }
-                }
+                arrow::push(values, self.next..self.next + part, &mut columns[*index], self.row + 1)?;
             }
             self.next += part;
             self.row += part as u64;

@@ -1,40 +1,28 @@
-//! Reading for prediction: block by block, in bounded memory, straight to the network's inputs.
+//! Reading for prediction: tables or images, block by block, in bounded memory.
 
-use std::collections::HashMap;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cell::{Builder, Cells, MISSING, Want, list, quoted, shown};
-use super::encode::{Encoder, Tally};
-use super::images::{ImageBatch, ImageOptions, ImageReader, ImageSpec};
-use super::options::{Label, ReadOptions};
-use super::schema::{ColumnKind, Notices, Schema, count, no_names};
-use super::sets::Part;
-use super::source::{LabelAt, Side, Source};
-use crate::error::{Error, Result};
+use super::batch::Batch;
+use super::input::Input;
+use super::options::ReadOptions;
+#[cfg(feature = "images")]
+use super::pixels::PixelReader;
+use super::rows::TableReader;
+use super::schema::Schema;
+use super::source::Source;
+use super::text::Notices;
+#[cfg(not(feature = "images"))]
+use super::text::needs_feature;
+use crate::error::Result;
 
-/// Rows ready for the network. Its buffers are used again by the next block.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Batch {
-    /// The number of rows.
-    pub rows: usize,
-    /// The inputs, row-major, [`Schema::width`] a row.
-    pub x: Vec<f32>,
-    /// The labels, where the file has them; `None` for a missing cell.
-    pub labels: Option<Vec<Option<String>>>,
-    /// Missing cells in this block.
-    pub missing: usize,
-    /// Cells in this block that hold a category not seen in training.
-    pub unseen: usize,
-    /// Where each image is from; empty for tables.
-    pub names: Vec<String>,
-}
-
-/// A file, or images, bound to what a model reads.
+/// A table or images, bound to what a model reads.
 pub enum Reader {
     /// A table, by columns.
     Table(Box<TableReader>),
     /// Images of the model's shape.
+    #[cfg(feature = "images")]
     Images(Box<PixelReader>),
 }
 
@@ -43,25 +31,28 @@ impl Reader {
     pub fn has_labels(&self) -> bool {
         match self {
             Reader::Table(r) => r.has_labels(),
-            Reader::Images(r) => r.reader.has_labels(),
+            #[cfg(feature = "images")]
+            Reader::Images(r) => r.has_labels(),
         }
     }
 
-    /// How many rows were read so far.
+    /// The number of rows read so far.
     pub fn rows(&self) -> u64 {
         match self {
-            Reader::Table(r) => r.rows,
-            Reader::Images(r) => r.reader.rows(),
+            Reader::Table(r) => r.rows(),
+            #[cfg(feature = "images")]
+            Reader::Images(r) => r.rows(),
         }
     }
 
     /// Reads the next rows, at most `max_rows` (at least one); `false` at the end, with an empty batch.
     ///
     /// # Errors
-    /// Where the file cannot be read on; where it has no row at all.
+    /// If the rest of the file cannot be read, or it has no row at all.
     pub fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
         match self {
             Reader::Table(r) => r.next(max_rows, out),
+            #[cfg(feature = "images")]
             Reader::Images(r) => r.next(max_rows, out),
         }
     }
@@ -70,321 +61,59 @@ impl Reader {
     pub fn notices(&self) -> Notices {
         match self {
             Reader::Table(r) => r.notices(),
-            Reader::Images(r) => r.reader.notices(),
+            #[cfg(feature = "images")]
+            Reader::Images(r) => r.notices(),
         }
     }
 }
 
-/// Images as a network gets them.
-pub struct PixelReader {
-    reader: ImageReader,
-    spec: ImageSpec,
-    batch: ImageBatch,
-}
-
-/// Numbers of a block of images, about.
-const PIXELS: usize = 1 << 22;
-
-impl PixelReader {
-    pub(crate) fn open(spec: &ImageSpec, path: &Path, options: &ReadOptions) -> Result<PixelReader> {
-        let (label, skip_bad) = (options.label.clone(), options.skip_bad);
-        // What a model is asked about is not what it was trained on.
-        let options = ImageOptions { label, skip_bad, part: Part::Test, ..ImageOptions::default() };
-        let reader = ImageReader::open(&[path], spec.shape(), &options)?;
-        Ok(PixelReader { reader, spec: spec.clone(), batch: ImageBatch::default() })
-    }
-
-    fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
-        let most = (PIXELS / self.spec.shape().values().max(1)).max(1);
-        let more = self.reader.next(max_rows.clamp(1, most), &mut self.batch)?;
-        *out = Batch { rows: self.batch.rows, x: std::mem::take(&mut out.x), ..Batch::default() };
-        out.x.resize(self.batch.pixels.len(), 0.0);
-        self.spec.transform_into(&self.batch.pixels, &mut out.x);
-        out.labels = self.batch.labels.take().map(|l| l.into_iter().map(Some).collect());
-        out.names = std::mem::take(&mut self.batch.names);
-        Ok(more)
-    }
-}
-
-/// A file bound to a model's columns.
-pub struct TableReader {
-    source: Source,
-    schema: Schema,
-    /// The file's columns.
-    columns: Vec<Builder>,
-    /// For each of the schema's columns the file's.
-    bound: Vec<Option<usize>>,
-    label: Option<usize>,
-    side: Option<Side>,
-    side_column: Vec<Builder>,
-    tallies: Vec<Tally>,
-    extra: Vec<String>,
-    rows: u64,
-    done: bool,
-}
-
-impl TableReader {
-    pub(crate) fn open(schema: &Schema, path: &Path, options: &ReadOptions) -> Result<TableReader> {
-        let mut options = options.clone();
-        if schema.named {
-            if options.header == Some(false) {
-                return Err(no_names().at_file(path));
-            }
-            options.header = Some(true);
-        } else {
-            let numeric = schema.columns.iter().any(|c| matches!(c.kind, ColumnKind::Numeric { .. }));
-            // Without a numeric column nothing could tell a header from a row.
-            if !numeric && options.header.is_none() {
-                options.header = Some(false);
+impl Schema {
+    /// Opens a file for prediction.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or lacks a column of the model.
+    pub fn reader(&self, path: &Path, options: &ReadOptions) -> Result<Reader> {
+        if let Some(image) = &self.image {
+            #[cfg(feature = "images")]
+            return Ok(Reader::Images(Box::new(PixelReader::open(image, path, options)?)));
+            #[cfg(not(feature = "images"))]
+            {
+                let _ = image;
+                return Err(needs_feature("image files", "images").at_file(path));
             }
         }
-        let mut source = Source::open(path, &options)?;
-        source.fix_width();
-        let bind = if schema.named { bind_named } else { bind_positional };
-        let bound = bind(schema, &source, &options.label).map_err(|e| e.at_file(path))?;
-        let file = Arc::clone(source.file());
-        let mut names = source.names().to_vec();
-        if source.is_libsvm() {
-            names.extend((1..=schema.columns.len()).map(super::libsvm::feature_name));
-        }
-        let mut wants = vec![Want::Skip; names.len()];
-        for (column, at) in schema.columns.iter().zip(&bound.columns) {
-            if let Some(at) = *at {
-                wants[at] = match column.kind {
-                    ColumnKind::Numeric { .. } => Want::Number,
-                    ColumnKind::Categorical { .. } => Want::Text,
-                    ColumnKind::Dropped { .. } => Want::Skip,
-                };
-            }
-        }
-        let (mut label, mut side) = (None, None);
-        match bound.label {
-            LabelAt::Column(at) => {
-                if wants[at] != Want::Skip {
-                    return Err(Error::data("the label column is one of the model's features")
-                        .at_file(path)
-                        .at_column(shown(&names[at]))
-                        .hint("give another column by --label, or --label none"));
-                }
-                wants[at] = Want::OptionalLabel;
-                label = Some(at);
-            }
-            LabelAt::Side(found) => side = Some(found),
-            LabelAt::None => {}
-        }
-        let columns = names.iter().zip(wants).map(|(name, want)| Builder::new(name, want, Arc::clone(&file))).collect();
-        let side_column =
-            side.iter().map(|side| Builder::new(&side.name, Want::OptionalLabel, Arc::clone(&side.file))).collect();
-        Ok(TableReader {
-            source,
-            tallies: vec![Tally::default(); schema.columns.len()],
-            schema: schema.clone(),
-            columns,
-            bound: bound.columns,
-            label,
-            side,
-            side_column,
-            extra: bound.extra,
-            rows: 0,
-            done: false,
-        })
+        self.reader_of(options, |options| Source::open(path, options)).map_err(|e| e.at_file(path))
     }
 
-    fn has_labels(&self) -> bool {
-        self.label.is_some() || self.side.is_some()
+    /// Reads a stream for prediction: separated text, `label index:value` text, NPY or IDX, each also gzipped. Memory
+    /// does not grow with the stream. `name` stands for it in errors.
+    ///
+    /// # Errors
+    /// If the stream cannot be read, or lacks a column of the model; if the format must be read from its end
+    /// (Parquet, NPZ: give its bytes to [`Schema::reader_from_bytes`]); if the model reads images.
+    pub fn reader_from(&self, reader: impl Read + Send + 'static, name: &str, options: &ReadOptions) -> Result<Reader> {
+        let name = Path::new(name);
+        self.reader_of(options, |options| Source::from_input(Input::from_read(Box::new(reader), name)?, options))
+            .map_err(|e| e.at_file(name))
     }
 
-    fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
-        out.rows = 0;
-        out.x.clear();
-        out.missing = 0;
-        out.unseen = 0;
-        out.labels = None;
-        if self.done {
-            return Ok(false);
-        }
-        for column in self.columns.iter_mut().chain(&mut self.side_column) {
-            column.clear();
-        }
-        let max_rows = max_rows.max(1);
-        let rows = self.source.fill(max_rows, &mut self.columns)?;
-        if let Some(side) = &mut self.side {
-            side.fill(rows, &mut self.side_column)?;
-        }
-        self.done = rows < max_rows;
-        if self.done
-            && let Some(side) = &mut self.side
-        {
-            // Into a column of its own: the labels of this block are still needed.
-            side.at_end(&mut vec![Builder::new("", Want::Skip, Arc::clone(self.source.file()))])?;
-        }
-        if rows == 0 {
-            if self.rows == 0 {
-                return Err(Error::data(if self.source.named() {
-                    "the file has a header and no rows"
-                } else {
-                    "the file has no rows"
-                })
-                .at_file(self.source.path())
-                .at_row(1)
-                .hint("give a file with a row for each example"));
-            }
-            return Ok(false);
-        }
-        self.rows += rows as u64;
-        self.encode(rows, out);
-        Ok(true)
+    /// Reads the content of a file for prediction, of any format of tables. `name` stands for it in errors.
+    ///
+    /// # Errors
+    /// If the content cannot be read, or lacks a column of the model; if the model reads images.
+    pub fn reader_from_bytes(&self, bytes: impl Into<Arc<[u8]>>, name: &str, options: &ReadOptions) -> Result<Reader> {
+        let name = Path::new(name);
+        self.reader_of(options, |options| Source::from_input(Input::from_bytes(bytes.into(), name)?, options))
+            .map_err(|e| e.at_file(name))
     }
 
-    fn encode(&mut self, rows: usize, out: &mut Batch) {
-        let width = self.schema.width();
-        out.rows = rows;
-        out.x.resize(rows * width, 0.0);
-        let mut offset = 0;
-        for ((column, at), total) in self.schema.columns.iter().zip(&self.bound).zip(&mut self.tallies) {
-            let cells = at.map(|at| &self.columns[at].cells);
-            let encoder = Encoder::new(&column.kind, offset, width);
-            let before = (total.missing, total.unseen);
-            match cells {
-                Some(Cells::Number(values)) => encoder.write_numbers(values, 0..rows, &mut out.x, total),
-                Some(Cells::Text(texts)) => {
-                    encoder.write_texts(&texts.codes, &texts.names, 0..rows, &mut out.x, total);
-                }
-                _ => {}
-            }
-            out.missing += total.missing - before.0;
-            out.unseen += total.unseen - before.1;
-            offset += column.kind.width();
-        }
-        let labels = match (self.label, self.side_column.first()) {
-            (Some(at), _) => Some(&self.columns[at]),
-            (None, side) => side,
-        };
-        if let Some(Cells::Text(texts)) = labels.map(|b| &b.cells) {
-            let name = |&code: &u32| (code != MISSING).then(|| texts.names[code as usize].clone());
-            out.labels = Some(texts.codes.iter().map(name).collect());
-        }
+    /// Binds the columns of an opened table.
+    pub(super) fn reader_of(
+        &self,
+        options: &ReadOptions,
+        open: impl FnOnce(&ReadOptions) -> Result<Source>,
+    ) -> Result<Reader> {
+        self.check_reads_tables()?;
+        Ok(Reader::Table(Box::new(TableReader::open(self, options, open)?)))
     }
-
-    fn notices(&self) -> Notices {
-        let mut notices = Notices::new();
-        if !self.extra.is_empty() {
-            notices.push(format!("{} ignored: {}", count(self.extra.len(), "extra column"), list(&self.extra)));
-        }
-        if self.source.left_out() > 0 {
-            notices.push(format!(
-                "{} beyond the model's {} ignored",
-                count(self.source.left_out(), "feature"),
-                self.schema.columns.len()
-            ));
-        }
-        for (numeric, what) in [(true, "imputed by the training mean"), (false, "of categories taken as no category")] {
-            let missing: Vec<usize> = self
-                .schema
-                .columns
-                .iter()
-                .zip(&self.tallies)
-                .filter(|(column, _)| matches!(column.kind, ColumnKind::Numeric { .. }) == numeric)
-                .map(|(_, tally)| tally.missing)
-                .filter(|&missing| missing > 0)
-                .collect();
-            if !missing.is_empty() {
-                notices.push(format!(
-                    "{} in {} {what}",
-                    count(missing.iter().sum(), "missing cell"),
-                    count(missing.len(), "column")
-                ));
-            }
-        }
-        let unseen: usize = self.tallies.iter().map(|t| t.unseen).sum();
-        if unseen > 0 {
-            let places: Vec<String> = self
-                .schema
-                .columns
-                .iter()
-                .zip(&self.tallies)
-                .filter(|(_, t)| t.unseen > 0)
-                .map(|(column, t)| {
-                    let more = if t.unseen > t.examples.len() { ", …" } else { "" };
-                    let examples: Vec<String> = t.examples.iter().map(|e| quoted(e)).collect();
-                    format!("column {}: {}{more}", shown(&column.name), examples.join(", "))
-                })
-                .collect();
-            notices.push(format!(
-                "{} a category not seen in training ({})",
-                if unseen == 1 { "1 cell holds".into() } else { format!("{unseen} cells hold") },
-                places.join("; ")
-            ));
-        }
-        notices
-    }
-}
-
-/// How a file's columns stand to the model's.
-struct Bound {
-    columns: Vec<Option<usize>>,
-    label: LabelAt,
-    extra: Vec<String>,
-}
-
-fn bind_named(schema: &Schema, source: &Source, label: &Label) -> Result<Bound> {
-    if !source.named() {
-        return Err(no_names());
-    }
-    let names = source.names();
-    let found: HashMap<&str, usize> = names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
-    let columns = schema.bind_names(&found, names)?;
-    let label = match (label, &schema.label) {
-        (Label::Auto, Some(label)) => match found.get(label.name.as_str()) {
-            Some(&at) if label.position.is_some() => LabelAt::Column(at),
-            _ => LabelAt::None,
-        },
-        (Label::Auto, None) => LabelAt::None,
-        (label, _) => source.find_label(label)?.unwrap_or(LabelAt::None),
-    };
-    let known: std::collections::HashSet<&str> = schema.columns.iter().map(|c| c.name.as_str()).collect();
-    let extra = names
-        .iter()
-        .enumerate()
-        .filter(|(at, name)| !known.contains(name.as_str()) && !matches!(label, LabelAt::Column(l) if l == *at))
-        .map(|(_, name)| name.clone())
-        .collect();
-    Ok(Bound { columns, label, extra })
-}
-
-fn bind_positional(schema: &Schema, source: &Source, label: &Label) -> Result<Bound> {
-    let needed = schema.columns.len();
-    if source.is_libsvm() {
-        let label = match label {
-            Label::None => LabelAt::None,
-            label => source.find_label(label)?.unwrap_or(LabelAt::None),
-        };
-        return Ok(Bound { columns: (1..=needed).map(Some).collect(), label, extra: Vec::new() });
-    }
-    let width = source.names().len();
-    let label = match label {
-        Label::Auto => match source.find_label(&Label::Auto)? {
-            Some(LabelAt::Side(side)) => LabelAt::Side(side),
-            Some(LabelAt::Column(at)) if width == needed + 1 => LabelAt::Column(at),
-            _ if width == needed + 1 => match schema.label.as_ref().and_then(|l| l.position) {
-                Some(at) => LabelAt::Column(at.min(needed)),
-                None => {
-                    return Err(schema
-                        .wrong_count(width, "columns")
-                        .hint("say which one is the label: --label last, --label first or --label INDEX"));
-                }
-            },
-            _ => LabelAt::None,
-        },
-        label => source.find_label(label)?.unwrap_or(LabelAt::None),
-    };
-    let at_column = match label {
-        LabelAt::Column(at) => Some(at),
-        _ => None,
-    };
-    let columns: Vec<Option<usize>> = (0..width).filter(|at| Some(*at) != at_column).map(Some).collect();
-    if columns.len() != needed {
-        return Err(schema.wrong_count(columns.len(), "feature columns"));
-    }
-    Ok(Bound { columns, label, extra: Vec::new() })
 }

@@ -1,21 +1,16 @@
 //! Preprocessing: what the columns were in training, and how they become the network's inputs.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::cell::{Column, MISSING, list, quoted, shown};
+use super::column::Column;
 use super::delimited::MAX_COLUMNS;
-use super::encode::{Encoder, Tally};
 use super::images::ImageSpec;
-use super::options::ReadOptions;
-use super::reader::{PixelReader, Reader, TableReader};
+use super::number;
 use super::table::{LabelColumn, Table};
+use super::text::{Notices, count, list, quoted, shown};
 use crate::error::{Error, Result};
-
-/// Sentences for the user about what was done to the data.
-pub type Notices = Vec<String>;
 
 /// Standardized values are held within this many deviations, so that sums of squares stay finite in `f32`.
 pub const CLAMP: f64 = 1e9;
@@ -180,7 +175,7 @@ impl Schema {
     }
 
     /// Refuses tables where images are read.
-    fn reads_tables(&self) -> Result<()> {
+    pub(super) fn check_reads_tables(&self) -> Result<()> {
         match &self.image {
             Some(_) => Err(Error::data("the model reads images, and this is a table").hint("give images")),
             None => Ok(()),
@@ -207,85 +202,6 @@ impl Schema {
             }
         }
         names
-    }
-
-    /// The network inputs of a table's rows (all of them without `rows`), row-major. Columns are matched as
-    /// prediction does: by name, or by position where the training data had no names.
-    ///
-    /// # Errors
-    /// Where a column is missing or holds text instead of numbers.
-    ///
-    /// # Panics
-    /// Where a row is not below [`Table::rows`].
-    pub fn transform(&self, table: &Table, rows: Option<&[usize]>) -> Result<Vec<f32>> {
-        /// Rows of the output that are worked on together, so that they stay in the cache.
-        const CHUNK: usize = 256;
-        self.reads_tables()?;
-        let width = self.width();
-        let mut encoders = Vec::with_capacity(self.columns.len());
-        let mut offset = 0;
-        for (column, at) in self.columns.iter().zip(self.bind_table(table)?) {
-            if let Some(cells) = at.map(|at| &table.columns[at]) {
-                if let (ColumnKind::Numeric { .. }, Column::Text { codes, names }) = (&column.kind, cells) {
-                    return Err(text_for_number(table, column, codes, names));
-                }
-                encoders.push((Encoder::new(&column.kind, offset, width), cells));
-            }
-            offset += column.kind.width();
-        }
-        let count = rows.map_or(table.rows(), <[usize]>::len);
-        let mut out = vec![0.0f32; count * width];
-        let mut tally = Tally::default();
-        for (chunk, out) in out.chunks_mut(CHUNK * width.max(1)).enumerate() {
-            let range = chunk * CHUNK..chunk * CHUNK + out.len() / width;
-            for (encoder, cells) in &encoders {
-                match rows {
-                    Some(rows) => {
-                        let rows = rows[range.clone()].iter().copied();
-                        encoder.write(cells, rows, out, &mut tally);
-                    }
-                    None => encoder.write(cells, range.clone(), out, &mut tally),
-                }
-            }
-        }
-        Ok(out)
-    }
-
-    /// For each of the schema's columns the table's.
-    fn bind_table(&self, table: &Table) -> Result<Vec<Option<usize>>> {
-        let place = |error: Error| match table.files().next() {
-            Some(file) => error.at_file(file),
-            None => error,
-        };
-        if self.named {
-            if !table.named {
-                return Err(place(no_names()));
-            }
-            let found: HashMap<&str, usize> = table.names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
-            return self.bind_names(&found, &table.names).map_err(place);
-        }
-        let mut full: Vec<Option<usize>> = Vec::new();
-        let mut dropped = table.dropped.iter().peekable();
-        for at in 0..table.columns.len() {
-            while dropped.next_if(|(position, _)| *position == full.len()).is_some() {
-                full.push(None);
-            }
-            full.push(Some(at));
-        }
-        full.extend(dropped.map(|_| None));
-        if full.len() != self.columns.len() {
-            return Err(place(self.wrong_count(full.len(), "feature columns")));
-        }
-        for (column, at) in self.columns.iter().zip(&full) {
-            if at.is_none() && column.kind.width() > 0 {
-                return Err(place(
-                    Error::data("the column is dropped, but the model needs it")
-                        .at_column(shown(&column.name))
-                        .hint("leave --drop out"),
-                ));
-            }
-        }
-        Ok(full)
     }
 
     /// For each column the position of its name; an error lists the names that are missing.
@@ -322,17 +238,6 @@ impl Schema {
         Error::data(format!("there are {found} {what} where the model needs {needed}"))
             .at_column((found.min(needed) + 1).to_string())
             .hint(format!("give {needed} columns in the order of the training data, or {} with the label", needed + 1))
-    }
-
-    /// Opens a file for prediction.
-    ///
-    /// # Errors
-    /// Where the file cannot be read, or lacks a column of the model.
-    pub fn reader(&self, path: &Path, options: &ReadOptions) -> Result<Reader> {
-        Ok(match &self.image {
-            Some(image) => Reader::Images(Box::new(PixelReader::open(image, path, options)?)),
-            None => Reader::Table(Box::new(TableReader::open(self, path, options)?)),
-        })
     }
 
     /// Checks a schema that comes from a file nobody vouches for.
@@ -392,28 +297,8 @@ pub(crate) fn no_names() -> Error {
         .hint("give a file with the training data's column names in its first row, or Parquet")
 }
 
-/// `1 column`, `2 columns`.
-pub(crate) fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
 fn asked(name: &str) -> SchemaColumn {
     SchemaColumn { name: name.to_owned(), kind: ColumnKind::Dropped { why: "asked".into() } }
-}
-
-fn text_for_number(table: &Table, column: &SchemaColumn, codes: &[u32], names: &[String]) -> Error {
-    let first = codes.iter().position(|&code| code != MISSING);
-    let text = first.and_then(|row| names.get(codes[row] as usize));
-    let error = Error::data(format!(
-        "{} is not a number, and the column was numeric in training",
-        quoted(text.map_or("", String::as_str))
-    ))
-    .at_column(shown(&column.name))
-    .hint("give numbers in this column, or leave the cells empty");
-    match table.files().next() {
-        Some(file) => error.at_file(file),
-        None => error,
-    }
 }
 
 fn dropped(why: &str) -> ColumnKind {
@@ -459,7 +344,7 @@ fn fit_number(values: &[f64], rows: &[usize]) -> (ColumnKind, usize) {
 fn check_categories(name: &str, categories: &[String], rows: usize) -> Result<()> {
     let comma = |text: &String| {
         text.matches(',').count() == 1
-            && matches!(super::number::parse(text.replace(',', ".").as_bytes()), super::number::Cell::Number(_))
+            && matches!(number::parse(text.replace(',', ".").as_bytes()), number::Parsed::Number(_))
     };
     if !categories.is_empty() && categories.iter().all(comma) {
         let message = format!("the numbers have decimal commas, such as {}", quoted(&categories[0]));
@@ -498,6 +383,7 @@ fn fit_text(codes: &[u32], names: &[String], rows: &[usize]) -> (ColumnKind, usi
 
 #[cfg(test)]
 mod tests {
+    use super::super::column::MISSING;
     use super::*;
 
     fn numbers(values: &[f64]) -> Table {

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cell::{Builder, Cells, Want, list};
+use super::column::{Cells, ColumnBuilder, Want};
 use super::options::{Label, ReadOptions};
 use super::source::Source;
+use super::text::list;
 use crate::error::{Error, Result};
 
 /// Rows read at a time.
@@ -22,9 +23,9 @@ pub fn scores(path: &Path, column: Option<&str>) -> Result<Vec<f64>> {
     let mut source = Source::open(path, &options)?;
     let at = find(&source, column).map_err(|e| e.at_file(path))?;
     let builder = |(i, name): (usize, &String)| {
-        Builder::new(name, if i == at { Want::Score } else { Want::Skip }, Arc::clone(source.file()))
+        ColumnBuilder::new(name, if i == at { Want::Score } else { Want::Skip }, Arc::clone(source.file()))
     };
-    let mut columns: Vec<Builder> = source.names().iter().enumerate().map(builder).collect();
+    let mut columns: Vec<ColumnBuilder> = source.names().iter().enumerate().map(builder).collect();
     while source.fill(BLOCK, &mut columns)? == BLOCK {}
     match columns.into_iter().nth(at).map(|c| c.cells) {
         Some(Cells::Number(values)) if !values.is_empty() => Ok(values),

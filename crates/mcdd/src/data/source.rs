@@ -3,15 +3,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cell::{Builder, list, positional_name, quoted};
+use super::column::ColumnBuilder;
 use super::delimited;
 use super::idx::{self, Idx};
-use super::input::{Format, Input, Rows};
+use super::input::{Format, Input, RowSource, Storage};
 use super::libsvm;
 use super::npy::Npy;
+#[cfg(feature = "npz")]
 use super::npz::{Archive, SideBySide};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
+#[cfg(feature = "parquet")]
 use super::parquet::Parquet;
+#[cfg(not(all(feature = "npz", feature = "parquet")))]
+use super::text::needs_feature;
+use super::text::{list, positional_name, quoted};
 use crate::error::{Error, Result};
 
 /// An opened file: its format is known and its header read, its rows are not.
@@ -20,7 +25,7 @@ pub struct Source {
     names: Vec<String>,
     named: bool,
     kind: Kind,
-    rows: Box<dyn Rows>,
+    rows: Box<dyn RowSource>,
 }
 
 /// What matters of a format once it is open.
@@ -30,8 +35,9 @@ enum Kind {
     /// Column 0 is the label, the others come as they appear.
     Libsvm,
     /// An array of features in an archive with other arrays.
+    #[cfg(feature = "npz")]
     Archive(Archive, String),
-    /// An IDX file.
+    /// An IDX file on disk, which may have a file of labels beside it.
     Idx,
 }
 
@@ -39,7 +45,7 @@ enum Kind {
 pub(crate) struct Side {
     pub file: Arc<Path>,
     pub name: String,
-    rows: Box<dyn Rows>,
+    rows: Box<dyn RowSource>,
 }
 
 /// Where a file's labels are.
@@ -55,24 +61,43 @@ pub(crate) enum LabelAt {
 impl Source {
     /// Opens a file, or stdin for `-`, and reads its header.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Source> {
-        let input = Input::open(path)?;
+        Self::from_input(Input::open(path)?, options)
+    }
+
+    /// Rows with names of their own that are not from a file.
+    pub(crate) fn from_rows(names: Vec<String>, rows: Box<dyn RowSource>) -> Result<Source> {
+        if names.is_empty() {
+            return Err(Error::data("there are no columns").hint("give a column for each feature"));
+        }
+        Ok(Source { file: Path::new("").into(), names, named: true, kind: Kind::Columns, rows })
+    }
+
+    /// Reads the header.
+    pub(crate) fn from_input(input: Input, options: &ReadOptions) -> Result<Source> {
         let file = Arc::clone(&input.file);
         let positional = |width: usize| (0..width).map(positional_name).collect::<Vec<_>>();
-        let (names, named, kind, rows): (_, _, _, Box<dyn Rows>) = match input.format()? {
+        let (names, named, kind, rows): (_, _, _, Box<dyn RowSource>) = match input.format()? {
             Format::Npy => {
                 let length = input.length;
                 let array = Npy::open(input.into_read(0), length, &file)?;
                 (positional(array.width()), false, Kind::Columns, Box::new(array))
             }
             Format::Idx => {
+                let kind = if matches!(input.storage, Storage::File) { Kind::Idx } else { Kind::Columns };
                 let idx = Idx::open(input)?;
-                (positional(idx.width()), false, Kind::Idx, Box::new(idx))
+                (positional(idx.width()), false, kind, Box::new(idx))
             }
+            #[cfg(feature = "parquet")]
             Format::Parquet => {
-                let (names, rows) = Parquet::open(&file)?;
+                let (names, rows) = Parquet::open(&file, &input.storage)?;
                 (names, true, Kind::Columns, Box::new(rows))
             }
-            Format::Zip => return Self::open_archive(Archive::open(&file)?, file),
+            #[cfg(not(feature = "parquet"))]
+            Format::Parquet => return Err(needs_feature("Parquet files", "parquet").at_file(&file)),
+            #[cfg(feature = "npz")]
+            Format::Zip => return Self::open_archive(Archive::open(&file, &input.storage)?, file),
+            #[cfg(not(feature = "npz"))]
+            Format::Zip => return Err(needs_feature("NumPy archives (.npz)", "npz").at_file(&file)),
             _ => {
                 let skip = if input.prefix.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
                 if options.separator.is_none() && libsvm::looks_like(&input.prefix[skip..], input.whole) {
@@ -92,6 +117,7 @@ impl Source {
         Ok(Source { file, names, named, kind, rows })
     }
 
+    #[cfg(feature = "npz")]
     fn open_archive(archive: Archive, file: Arc<Path>) -> Result<Source> {
         let names: Vec<String> = archive.names().into_iter().map(str::to_owned).collect();
         let features = ["x", "X", "data", "features", "arr_0"]
@@ -166,7 +192,7 @@ impl Source {
     }
 
     /// Appends up to `max` rows to `columns` (which stand in the file's order); fewer only at the end.
-    pub(crate) fn fill(&mut self, max: usize, columns: &mut Vec<Builder>) -> Result<usize> {
+    pub(crate) fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
         self.rows.fill(max, columns)
     }
 
@@ -187,6 +213,7 @@ impl Source {
                         .hint("leave --label out, or give --label first")),
                 };
             }
+            #[cfg(feature = "npz")]
             Kind::Archive(archive, features) => {
                 let names = archive.names();
                 let side = match label {
@@ -276,6 +303,7 @@ impl Side {
         // The one column of a list of class names would else lose its first row to a header.
         let options = ReadOptions { header: Some(false), separator: Some(b','), ..ReadOptions::default() };
         let source = Source::open(path, &options)?;
+        #[cfg(feature = "npz")]
         if let Kind::Archive(..) = source.kind {
             return Err(Error::data("labels are not read from an archive of arrays")
                 .at_file(path)
@@ -284,7 +312,7 @@ impl Side {
         Side::new(&source.file, "label", source.names.len(), source.rows)
     }
 
-    fn new(file: &Arc<Path>, name: &str, width: usize, rows: Box<dyn Rows>) -> Result<Side> {
+    fn new(file: &Arc<Path>, name: &str, width: usize, rows: Box<dyn RowSource>) -> Result<Side> {
         if width != 1 {
             return Err(Error::data(format!("a row of labels has {width} values instead of one"))
                 .at_file(file)
@@ -295,7 +323,7 @@ impl Side {
     }
 
     /// Appends exactly `count` labels.
-    pub(crate) fn fill(&mut self, count: usize, column: &mut Vec<Builder>) -> Result<()> {
+    pub(crate) fn fill(&mut self, count: usize, column: &mut Vec<ColumnBuilder>) -> Result<()> {
         let got = self.rows.fill(count, column)?;
         if got < count {
             return Err(Error::data("there are fewer labels than rows")
@@ -307,7 +335,7 @@ impl Side {
     }
 
     /// Checks that no labels are left over.
-    pub(crate) fn at_end(&mut self, column: &mut Vec<Builder>) -> Result<()> {
+    pub(crate) fn at_end(&mut self, column: &mut Vec<ColumnBuilder>) -> Result<()> {
         if self.rows.fill(1, column)? > 0 {
             return Err(Error::data("there are more labels than rows")
                 .at_file(&self.file)

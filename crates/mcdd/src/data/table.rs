@@ -1,14 +1,12 @@
 //! A table in memory: columns, labels, and the ways to divide it.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use super::cell::{Builder, Column, MISSING, Want, positional_name, shown};
-use super::concat::Reading;
+use super::column::{Column, ColumnBuilder, MISSING, Want};
 use super::labels::{self, Labels};
-use super::options::{Label, ReadOptions};
-use super::source::{LabelAt, Side, Source};
+use super::text::{positional_name, shown};
 use crate::error::{Error, Result};
 
 /// The column that held the labels.
@@ -39,53 +37,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads files and puts their rows one after the other. Columns are matched by name where the files have
-    /// names, else by position.
-    ///
-    /// # Errors
-    /// Where a file cannot be read or used; where no labels are found, unless [`Label::None`] is asked for.
-    pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Table> {
-        let mut reading: Option<Reading> = None;
-        // A file of labels covers all files of features.
-        let mut shared: Option<Side> = None;
-        for (index, path) in paths.iter().enumerate() {
-            let mut source = Source::open(path, options)?;
-            let mut own: Option<Side> = None;
-            let label = match (&options.label, index) {
-                (Label::File(_), 1..) => LabelAt::None,
-                _ => source.find_label(&options.label)?.ok_or_else(|| source.no_label())?,
-            };
-            let label = match label {
-                LabelAt::Side(side) if matches!(options.label, Label::File(_)) => {
-                    shared = Some(side);
-                    None
-                }
-                LabelAt::Side(side) => {
-                    own = Some(side);
-                    None
-                }
-                LabelAt::Column(at) => Some(at),
-                LabelAt::None => None,
-            };
-            let side = own.as_mut().or(shared.as_mut());
-            let reading = match &mut reading {
-                Some(reading) => reading,
-                None => reading.insert(Reading::new(&source, label, side.as_deref(), options)?),
-            };
-            reading.file(&mut source, label, side)?;
-            if let Some(side) = &mut own {
-                side.at_end(&mut reading.side)?;
-            }
-        }
-        let Some(mut reading) = reading else {
-            return Err(Error::setting("no data file is given").hint("give at least one file"));
-        };
-        if let Some(side) = &mut shared {
-            side.at_end(&mut reading.side)?;
-        }
-        reading.finish(options)
-    }
-
     /// A table from an array in row-major order. NaN is a missing cell.
     ///
     /// # Errors
@@ -109,7 +60,7 @@ impl Table {
                 );
             }
             Some(labels) => {
-                let mut column = Builder::new("label", Want::Label, Path::new("").into());
+                let mut column = ColumnBuilder::new("label", Want::Label, Path::new("").into());
                 for (row, label) in labels.iter().enumerate() {
                     column.push(label.as_ref().as_bytes(), row as u64 + 1).map_err(|_| {
                         Error::data("the label is missing")

@@ -12,9 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::results::{About, Cell, Results};
 use super::{Method, Part, Split};
-use crate::data::cell::list;
 use crate::data::sets::{Coverage, thousands};
-use crate::data::{Column, Table};
+use crate::data::{Column, Table, list};
 use crate::detector::Detect;
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;

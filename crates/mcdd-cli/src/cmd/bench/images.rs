@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use mcdd::data::sets::{self, Part, Set};
-use mcdd::data::{ImageOptions, Images, Label, Shape};
+use mcdd::data::{ImageOptions, ImageShape, Images, Label};
 use mcdd::net::NetName;
 use mcdd::protocol::images::{self, ImageGrid, ImageSets};
 use mcdd::protocol::results::{About, Results};
@@ -27,7 +27,7 @@ impl Args {
             say(&notices);
             mcdd::Result::Ok(images)
         };
-        let of_set = |set: &'static Set, part: Part, shape: Option<Shape>| {
+        let of_set = |set: &'static Set, part: Part, shape: Option<ImageShape>| {
             let loaded = set.read_images(folder, part, shape)?;
             say(&loaded.notices);
             mcdd::Result::Ok(loaded.images)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use mcdd::compute::pool::Pool;
 use mcdd::data::sets::Part;
-use mcdd::data::{ImageOptions, Images, Label, ReadOptions, Shape, Table};
+use mcdd::data::{ImageOptions, ImageShape, Images, Label, ReadOptions, Table};
 use mcdd::model::Model;
 use mcdd::report::figure::{samples, short_number};
 use mcdd::report::{Chosen, choose_images, choose_samples};
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = Model::load(&args.model)?;
     let asked = args.reading.options();
     if let Some(spec) = &model.schema().image {
-        let Shape { height, width, channels } = spec.shape();
+        let ImageShape { height, width, channels } = spec.shape();
         let options = ImageOptions {
             label: asked.label,
             size: Some((height, width)),

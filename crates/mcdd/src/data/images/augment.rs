@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Shape;
+use super::shape::ImageShape;
 use super::spec::normalize;
 use crate::error::{Error, Result};
 use crate::seed::Stream;
@@ -39,7 +39,7 @@ impl Augment {
     ///
     /// # Errors
     /// Where the padding is as large as an image.
-    pub fn check(&self, shape: Shape) -> Result<()> {
+    pub fn check(&self, shape: ImageShape) -> Result<()> {
         if self.crop_padding > 0 && self.crop_padding >= shape.height.min(shape.width) {
             return Err(Error::setting(format!(
                 "a padding of {} could move images of {}x{} out of sight",
@@ -87,9 +87,9 @@ fn mix(mut z: u64) -> u64 {
 
 impl Change {
     /// Moves, mirrors and normalizes an image.
-    pub fn apply(self, levels: &[[f32; 256]], shape: Shape, pixels: &[u8], out: &mut [f32]) {
+    pub fn apply(self, levels: &[[f32; 256]], shape: ImageShape, pixels: &[u8], out: &mut [f32]) {
         let Change { down, right, padding, flip } = self;
-        let Shape { height, width, channels } = shape;
+        let ImageShape { height, width, channels } = shape;
         let black: [f32; 3] = std::array::from_fn(|c| levels.get(c).map_or(0.0, |levels| levels[0]));
         // Of a row of the result, these pixels come from the image: `x + right - padding` is below `width`.
         let from = padding.saturating_sub(right).min(width);
@@ -132,8 +132,8 @@ mod tests {
     use proptest::prelude::*;
 
     /// By the definition: pad with black, cut, mirror.
-    fn naive(change: Change, shape: Shape, pixels: &[u8]) -> Vec<u8> {
-        let Shape { height, width, channels } = shape;
+    fn naive(change: Change, shape: ImageShape, pixels: &[u8]) -> Vec<u8> {
+        let ImageShape { height, width, channels } = shape;
         let p = change.padding;
         let padded = |y: usize, x: usize, c: usize| {
             let inside = (p..p + height).contains(&y) && (p..p + width).contains(&x);
@@ -160,7 +160,7 @@ mod tests {
             channels in prop_oneof![Just(1usize), Just(3)],
             key: u64, place: u64,
         ) {
-            let shape = Shape { height, width, channels };
+            let shape = ImageShape { height, width, channels };
             let pixels: Vec<u8> = (0..shape.values()).map(|i| (i * 37 % 255 + 1) as u8).collect();
             let change = Augment { crop_padding: padding, flip: true }.change(key, place);
             let mut out = vec![f32::NAN; shape.values()];
@@ -190,10 +190,10 @@ mod tests {
 
     #[test]
     fn too_much_padding_is_refused() {
-        let shape = Shape { height: 4, width: 8, channels: 1 };
+        let shape = ImageShape { height: 4, width: 8, channels: 1 };
         assert!(Augment::default().check(shape).is_err());
         assert!(Augment { crop_padding: 3, flip: true }.check(shape).is_ok());
-        let one = Shape { height: 1, width: 1, channels: 1 };
+        let one = ImageShape { height: 1, width: 1, channels: 1 };
         assert!(Augment { crop_padding: 0, flip: true }.check(one).is_ok());
     }
 }

@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use super::super::matrix;
 use super::super::options::Label;
-use super::super::schema::{Notices, count};
-use super::decode::{MAX_SIDE, Raster};
+use super::super::text::{Notices, count};
+use super::decode::Raster;
 use super::idx::shared;
-use super::source::{self, Content, Item, Source};
-use super::{ImageOptions, Shape};
+use super::item::{Content, ImageSource, Item};
+use super::memory::place;
+use super::open;
+use super::options::ImageOptions;
+use super::shape::ImageShape;
 use crate::error::{Error, Result};
 
 /// The images of a block, at most.
@@ -45,14 +48,14 @@ struct Tally {
 }
 
 pub(super) struct Blocks {
-    sources: std::vec::IntoIter<Box<dyn Source>>,
-    current: Option<Box<dyn Source>>,
+    sources: std::vec::IntoIter<Box<dyn ImageSource>>,
+    current: Option<Box<dyn ImageSource>>,
     labeled: bool,
     /// The labels of all images, where they are in a file of their own.
     labels: Option<(Arc<Path>, std::vec::IntoIter<Arc<str>>)>,
     size: Option<(usize, usize)>,
     channels: Option<usize>,
-    shape: Option<Shape>,
+    shape: Option<ImageShape>,
     /// The first image, which decides what is not said.
     first: String,
     expected: Option<usize>,
@@ -67,7 +70,7 @@ impl Blocks {
         options.check()?;
         let (mut sources, mut notices) = (Vec::new(), Notices::new());
         for path in paths {
-            let opened = source::open(path.as_ref(), options)?;
+            let opened = open::open(path.as_ref(), options)?;
             sources.extend(opened.sources);
             notices.extend(opened.notices);
         }
@@ -87,7 +90,7 @@ impl Blocks {
             current: None,
             size: options.size,
             channels: options.channels,
-            shape: options.size.zip(options.channels).map(|((height, width), channels)| Shape {
+            shape: options.size.zip(options.channels).map(|((height, width), channels)| ImageShape {
                 height,
                 width,
                 channels,
@@ -106,7 +109,7 @@ impl Blocks {
     }
 
     /// The shape of all images, where it is known: once one was read, at the latest.
-    pub fn shape(&self) -> Option<Shape> {
+    pub fn shape(&self) -> Option<ImageShape> {
         self.shape
     }
 
@@ -156,7 +159,7 @@ impl Blocks {
                 }
                 continue;
             };
-            let largest = self.shape.into_iter().chain(source.shape()).map(Shape::values).max();
+            let largest = self.shape.into_iter().chain(source.shape()).map(ImageShape::values).max();
             let most = largest.map_or(1, |values| (BYTES / values.max(1)).clamp(1, MOST));
             let most = if self.shape.is_none() { 1 } else { most };
             if source.fill(most.min(max), items)? > 0 {
@@ -181,9 +184,9 @@ impl Blocks {
         }
     }
 
-    fn decide(&mut self, found: Shape, item: &Item) {
+    fn decide(&mut self, found: ImageShape, item: &Item) {
         let (height, width) = self.size.unwrap_or((found.height, found.width));
-        self.shape = Some(Shape { height, width, channels: self.channels.unwrap_or(found.channels) });
+        self.shape = Some(ImageShape { height, width, channels: self.channels.unwrap_or(found.channels) });
         self.first = place(&item.file, item.row);
     }
 
@@ -269,7 +272,7 @@ impl Blocks {
 
 /// An image in the wanted shape, and the one it had.
 struct Fitted {
-    found: Shape,
+    found: ImageShape,
     pixels: Vec<u8>,
 }
 
@@ -282,7 +285,7 @@ enum Problem {
 
 type Outcome = Result<Fitted, Problem>;
 
-fn fit(item: &mut Item, shape: Shape, same_channels: bool) -> Outcome {
+fn fit(item: &mut Item, shape: ImageShape, same_channels: bool) -> Outcome {
     let raster = item.raster().map_err(Problem::Bad)?;
     let found = raster.shape;
     if same_channels && found.channels != shape.channels {
@@ -292,7 +295,7 @@ fn fit(item: &mut Item, shape: Shape, same_channels: bool) -> Outcome {
 }
 
 /// Decodes items, in their order, on up to `threads` threads.
-fn decode_all(items: &mut [Item], shape: Shape, same_channels: bool, threads: usize) -> Vec<Outcome> {
+fn decode_all(items: &mut [Item], shape: ImageShape, same_channels: bool, threads: usize) -> Vec<Outcome> {
     let plain = |item: &Item| matches!(&item.content, Content::Pixels(raster) if raster.shape == shape);
     if threads < 2 || items.len() < 2 || items.iter().all(plain) {
         return items.iter_mut().map(|item| fit(item, shape, same_channels)).collect();
@@ -324,27 +327,4 @@ fn uneven(path: &Path, what: &str) -> Error {
     Error::data(format!("there are {what} labels than images"))
         .at_file(path)
         .hint("give one label for each image, in the order of their names")
-}
-
-/// Where an image is, as errors say it.
-pub(super) fn place(file: &Path, row: u64) -> String {
-    if row == 0 { file.display().to_string() } else { format!("{}, row {row}", file.display()) }
-}
-
-impl ImageOptions {
-    fn check(&self) -> Result<()> {
-        if let Some((height, width)) = self.size
-            && !((1..=MAX_SIDE).contains(&height) && (1..=MAX_SIDE).contains(&width))
-        {
-            return Err(Error::setting(format!("images cannot be made {height}x{width}"))
-                .hint(format!("give sides of 1 to {MAX_SIDE}")));
-        }
-        match self.channels {
-            None | Some(1 | 3) => Ok(()),
-            Some(other) => {
-                Err(Error::setting(format!("images cannot have {other} channels"))
-                    .hint("give 1 for gray or 3 for color"))
-            }
-        }
-    }
 }

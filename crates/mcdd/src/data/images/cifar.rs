@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::super::input::{Input, read_error};
 use super::super::options::Label;
-use super::Shape;
 use super::decode::Raster;
+use super::item::{Content, ImageSource, Item, wants_labels};
 use super::pickle::{self, Pickle, Value};
-use super::source::{Content, Item, Source, wants_labels};
+use super::shape::ImageShape;
 use crate::error::{Error, Result};
 
-const SHAPE: Shape = Shape { height: 32, width: 32, channels: 3 };
+const SHAPE: ImageShape = ImageShape { height: 32, width: 32, channels: 3 };
 const PIXELS: usize = 32 * 32 * 3;
 const AGAIN: &str = "the file is damaged or cut short: fetch it again";
 
@@ -94,7 +94,7 @@ pub(super) fn open_binary(input: Input, label: &Label) -> Result<Binary> {
     Ok(Binary { input: input.into_read(0), file, names, fine, rows, row: 0 })
 }
 
-impl Source for Binary {
+impl ImageSource for Binary {
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize> {
         let count = (self.rows - self.row).min(max as u64) as usize;
         let mut record = [0u8; PIXELS + 2];
@@ -127,7 +127,7 @@ impl Source for Binary {
         usize::try_from(self.rows).ok()
     }
 
-    fn shape(&self) -> Option<Shape> {
+    fn shape(&self) -> Option<ImageShape> {
         Some(SHAPE)
     }
 }
@@ -212,7 +212,7 @@ fn pickled_names(path: &Path, key: &str, classes: usize) -> Result<Vec<Arc<str>>
     checked(list.iter().filter_map(text).collect(), classes, path)
 }
 
-impl Source for Python {
+impl ImageSource for Python {
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize> {
         let count = (self.rows - self.row).min(max);
         for row in self.row..self.row + count {
@@ -243,7 +243,7 @@ impl Source for Python {
         Some(self.rows)
     }
 
-    fn shape(&self) -> Option<Shape> {
+    fn shape(&self) -> Option<ImageShape> {
         Some(SHAPE)
     }
 }

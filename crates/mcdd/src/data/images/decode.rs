@@ -6,11 +6,8 @@ use std::path::Path;
 use image::{DynamicImage, ImageBuffer, ImageDecoder, ImageFormat, ImageReader, Limits, Luma, Rgb};
 
 use super::super::guard::guard;
-use super::Shape;
+use super::shape::{ImageShape, MAX_SIDE};
 use crate::error::{Error, Result};
-
-/// The longest side of an image that is read.
-pub(super) const MAX_SIDE: usize = 1 << 15;
 
 /// What one image may take while it is decoded: some 130 million pixels of color.
 const MAX_DECODED: u64 = 400 << 20;
@@ -23,7 +20,7 @@ const KINDS: &str = "give PNG, JPEG, WebP or BMP, or leave the file out; --skip-
 /// Pixels, channels last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Raster {
-    pub shape: Shape,
+    pub shape: ImageShape,
     pub pixels: Vec<u8>,
 }
 
@@ -74,7 +71,7 @@ fn pixels(bytes: &[u8], format: ImageFormat) -> Result<Raster, String> {
         DynamicImage::ImageLuma16(_) | DynamicImage::ImageLumaA16(_) => (1, image.into_luma8().into_raw()),
         _ => (3, image.into_rgb8().into_raw()),
     };
-    Ok(Raster { shape: Shape { height, width, channels }, pixels })
+    Ok(Raster { shape: ImageShape { height, width, channels }, pixels })
 }
 
 /// Whether the segments of a JPEG lead to its end mark. The decoder would fill up what is missing.
@@ -103,7 +100,7 @@ fn jpeg_ends(bytes: &[u8]) -> bool {
 impl Raster {
     /// The same image in another shape: gray from color by the weights of ITU-R BT.601 (as PIL), color from gray
     /// by repeating it, another size by averaging over triangles (as PIL's bilinear), whatever the sides' ratio.
-    pub fn reshaped(self, to: Shape) -> Raster {
+    pub fn reshaped(self, to: ImageShape) -> Raster {
         self.with_channels(to.channels).resized(to.height, to.width)
     }
 
@@ -113,7 +110,7 @@ impl Raster {
             (1, 3) => self.pixels.iter().flat_map(|&v| [v; 3]).collect(),
             _ => return self,
         };
-        Raster { shape: Shape { channels, ..self.shape }, pixels }
+        Raster { shape: ImageShape { channels, ..self.shape }, pixels }
     }
 
     fn resized(self, height: usize, width: usize) -> Raster {
@@ -131,7 +128,7 @@ impl Raster {
             ImageBuffer::<Rgb<u8>, _>::from_raw(w, h, self.pixels)
                 .map(|image| image::imageops::resize(&image, to_w, to_h, triangle).into_raw())
         };
-        let shape = Shape { height, width, ..from };
+        let shape = ImageShape { height, width, ..from };
         // A raster always has the pixels of its shape.
         Raster { shape, pixels: pixels.unwrap_or_else(|| vec![0; shape.values()]) }
     }
@@ -151,8 +148,8 @@ mod tests {
         out.into_inner()
     }
 
-    fn shape(height: usize, width: usize, channels: usize) -> Shape {
-        Shape { height, width, channels }
+    fn shape(height: usize, width: usize, channels: usize) -> ImageShape {
+        ImageShape { height, width, channels }
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::cell::list;
 use super::super::options::Label;
-use super::super::schema::{Notices, count};
-use super::super::sets::Part;
-use super::source::{Content, Item, Source, wants_labels};
+use super::super::options::Part;
+use super::super::text::list;
+use super::super::text::{Notices, count};
+use super::item::{Content, ImageSource, Item, wants_labels};
 use crate::error::{Error, Result};
 
 /// How deep folders may lie in each other.
@@ -23,7 +23,7 @@ pub(super) struct Folder {
     labeled: bool,
 }
 
-impl Source for Folder {
+impl ImageSource for Folder {
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize> {
         let before = items.len();
         let item = |(file, label)| Item { content: Content::File, label, file, row: 0 };

@@ -7,15 +7,15 @@ use super::super::idx::{Idx, sibling};
 use super::super::input::Input;
 use super::super::matrix;
 use super::super::options::Label;
-use super::Shape;
 use super::decode::Raster;
-use super::source::{Content, Item, Source, wants_labels};
+use super::item::{Content, ImageSource, Item, wants_labels};
+use super::shape::ImageShape;
 use crate::error::{Error, Result};
 
 pub(super) struct IdxImages {
     idx: Idx,
     file: Arc<Path>,
-    shape: Shape,
+    shape: ImageShape,
     /// The labels of all rows, where there are any.
     labels: Option<Vec<Arc<str>>>,
     /// The length of the file bears out its header.
@@ -30,8 +30,8 @@ pub(super) fn open(input: Input, label: &Label) -> Result<IdxImages> {
     let idx = Idx::open(input)?;
     let side = |d: u64| usize::try_from(d).unwrap_or(usize::MAX);
     let shape = match *idx.dims() {
-        [_, h, w] => Shape { height: side(h), width: side(w), channels: 1 },
-        [_, h, w, c @ (1 | 3)] => Shape { height: side(h), width: side(w), channels: side(c) },
+        [_, h, w] => ImageShape { height: side(h), width: side(w), channels: 1 },
+        [_, h, w, c @ (1 | 3)] => ImageShape { height: side(h), width: side(w), channels: side(c) },
         _ => {
             return Err(Error::data("its rows are no images of one or three channels")
                 .at_file(&file)
@@ -59,7 +59,7 @@ pub(super) fn shared(names: &[String]) -> Vec<Arc<str>> {
     names.iter().map(|name| Arc::clone(known.entry(name).or_insert_with(|| name.as_str().into()))).collect()
 }
 
-impl Source for IdxImages {
+impl ImageSource for IdxImages {
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize> {
         let mut pixels = Vec::new();
         let count = self.idx.bytes(max, &mut pixels)?;
@@ -81,7 +81,7 @@ impl Source for IdxImages {
         usize::try_from(self.idx.rows()).ok().filter(|_| self.sure)
     }
 
-    fn shape(&self) -> Option<Shape> {
+    fn shape(&self) -> Option<ImageShape> {
         Some(self.shape)
     }
 }

@@ -8,8 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 
 use super::augment::{Augment, epoch_key};
+use super::memory::Images;
+use super::spec::ImageSpec;
 use super::spec::{Levels, normalize};
-use super::{ImageSpec, Images};
 use crate::error::{Error, Result};
 
 /// What a [`Loader`] makes batches of.
@@ -274,13 +275,13 @@ fn fill_all(shared: &Shared, what: &Loading, levels: &Levels) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Shape;
+    use super::super::ImageShape;
     use super::*;
     use crate::seed::Stream;
 
     fn images(rows: usize) -> Images {
-        let shape = Shape { height: 6, width: 5, channels: 3 };
-        let pixels = (0..rows * shape.values()).map(|i| (i * 131 % 251) as u8).collect();
+        let shape = ImageShape { height: 6, width: 5, channels: 3 };
+        let pixels: Vec<u8> = (0..rows * shape.values()).map(|i| (i * 131 % 251) as u8).collect();
         let labels: Vec<String> = (0..rows).map(|r| (r % 3).to_string()).collect();
         Images::from_pixels(pixels, shape, Some(&labels)).unwrap()
     }

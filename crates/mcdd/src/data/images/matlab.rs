@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::super::input::read_error;
 use super::super::options::Label;
-use super::Shape;
-use super::decode::{MAX_SIDE, Raster};
-use super::source::{Content, Item, Source, wants_labels};
+use super::decode::Raster;
+use super::item::{Content, ImageSource, Item, wants_labels};
+use super::shape::{ImageShape, MAX_SIDE};
 use crate::error::{Error, Result};
 
 const AGAIN: &str = "the file is damaged or cut short: fetch or make it again";
@@ -151,7 +151,7 @@ fn whole(value: f64) -> i64 {
 pub(super) struct Matlab {
     input: Box<dyn Read + Send>,
     file: Arc<Path>,
-    shape: Shape,
+    shape: ImageShape,
     labels: Option<Vec<Option<Arc<str>>>>,
     rows: usize,
     row: usize,
@@ -212,14 +212,14 @@ pub(super) fn open(path: &Path, label: &Label) -> Result<Matlab> {
 }
 
 /// The shape of the images and their number, if the array is one of images and not longer than can be.
-fn shape(array: &Array, most: u64) -> Option<(Shape, usize)> {
+fn shape(array: &Array, most: u64) -> Option<(ImageShape, usize)> {
     let (height, width, channels, rows) = match *array.dims {
         [h, w, c @ (1 | 3), n] => (h, w, c, n),
         // MATLAB leaves the last dimension out where it is 1.
         [h, w, c @ (1 | 3)] => (h, w, c, 1),
         _ => return None,
     };
-    let shape = Shape { height, width, channels };
+    let shape = ImageShape { height, width, channels };
     let sides = 1..=MAX_SIDE;
     let fits = sides.contains(&height) && sides.contains(&width) && rows > 0 && (array.class, array.stored) == (9, 2);
     let bytes = (shape.values() as u64).checked_mul(rows as u64)?;
@@ -227,7 +227,7 @@ fn shape(array: &Array, most: u64) -> Option<(Shape, usize)> {
 }
 
 /// Names of classes; in SVHN 10 stands for the digit 0. `None` for what is no label.
-fn names(labels: &[i64], rows: usize, shape: Shape, file: &Path) -> Result<Vec<Option<Arc<str>>>> {
+fn names(labels: &[i64], rows: usize, shape: ImageShape, file: &Path) -> Result<Vec<Option<Arc<str>>>> {
     if labels.len() != rows {
         return Err(bad(file, format!("{} labels for {rows} images", labels.len())));
     }
@@ -241,8 +241,8 @@ fn names(labels: &[i64], rows: usize, shape: Shape, file: &Path) -> Result<Vec<O
 }
 
 /// From the first index fastest to channels last.
-fn turned(stored: &[u8], shape: Shape) -> Vec<u8> {
-    let Shape { height, width, channels } = shape;
+fn turned(stored: &[u8], shape: ImageShape) -> Vec<u8> {
+    let ImageShape { height, width, channels } = shape;
     let mut pixels = Vec::with_capacity(stored.len());
     for y in 0..height {
         for x in 0..width {
@@ -252,7 +252,7 @@ fn turned(stored: &[u8], shape: Shape) -> Vec<u8> {
     pixels
 }
 
-impl Source for Matlab {
+impl ImageSource for Matlab {
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize> {
         let count = (self.rows - self.row).min(max);
         let mut stored = vec![0; if count > 0 { self.shape.values() } else { 0 }];
@@ -290,7 +290,7 @@ impl Source for Matlab {
         Some(self.rows)
     }
 
-    fn shape(&self) -> Option<Shape> {
+    fn shape(&self) -> Option<ImageShape> {
         Some(self.shape)
     }
 }

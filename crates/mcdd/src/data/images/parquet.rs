@@ -1,19 +1,21 @@
 //! Parquet with encoded images, as the Hugging Face hub keeps them: a column `image` of bytes, or of bytes with a path.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
+use arrow_array::types::{Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
-use super::super::cell::list;
 use super::super::options::{LABEL_NAMES, Label};
 use super::super::parquet::guarded;
-use super::source::{Content, Item, Source};
+use super::super::text::list;
+use super::item::{Content, ImageSource, Item};
 use crate::error::{Error, Result};
 
 /// About how many bytes of images are in memory at a time.
@@ -106,6 +108,45 @@ fn class_names(schema: &Schema, column: &str) -> Vec<Arc<str>> {
     names().unwrap_or_default()
 }
 
+/// The bytes at a place of an array; nothing where they are null.
+fn bytes(array: &ArrayRef, at: usize) -> Option<&[u8]> {
+    if array.is_null(at) {
+        return None;
+    }
+    match array.data_type() {
+        DataType::Binary => Some(array.as_binary::<i32>().value(at)),
+        DataType::LargeBinary => Some(array.as_binary::<i64>().value(at)),
+        DataType::BinaryView => Some(array.as_binary_view().value(at)),
+        _ => None,
+    }
+}
+
+/// The text or the digits of the integer at a place of an array; nothing where it is null.
+fn text(array: &ArrayRef, at: usize) -> Option<Cow<'_, str>> {
+    if array.is_null(at) {
+        return None;
+    }
+    macro_rules! integer {
+        ($type:ty) => {
+            Some(array.as_primitive::<$type>().value(at).to_string().into())
+        };
+    }
+    match array.data_type() {
+        DataType::Utf8 => Some(array.as_string::<i32>().value(at).into()),
+        DataType::LargeUtf8 => Some(array.as_string::<i64>().value(at).into()),
+        DataType::Utf8View => Some(array.as_string_view().value(at).into()),
+        DataType::Int8 => integer!(Int8Type),
+        DataType::Int16 => integer!(Int16Type),
+        DataType::Int32 => integer!(Int32Type),
+        DataType::Int64 => integer!(Int64Type),
+        DataType::UInt8 => integer!(UInt8Type),
+        DataType::UInt16 => integer!(UInt16Type),
+        DataType::UInt32 => integer!(UInt32Type),
+        DataType::UInt64 => integer!(UInt64Type),
+        _ => None,
+    }
+}
+
 /// Reads the metadata.
 pub(super) fn open(path: &Path, label: &Label) -> Result<ParquetImages> {
     let handle = File::open(path).map_err(|e| Error::io(e, path))?;
@@ -158,10 +199,9 @@ impl ParquetImages {
                             }
                             None => Arc::clone(column),
                         };
-                        let bytes = arrow_cast::cast(&bytes, &DataType::LargeBinary).map_err(|e| e.to_string())?;
                         images = Some(bytes);
                     } else {
-                        labels = Some(arrow_cast::cast(column, &DataType::Utf8).map_err(|e| e.to_string())?);
+                        labels = Some(Arc::clone(column));
                     }
                 }
                 let images = images.ok_or("the images are missing")?;
@@ -178,11 +218,8 @@ impl ParquetImages {
 
     /// The label of a row of the batch: what it says, or what its number stands for.
     fn label(&self, at: usize) -> Option<Arc<str>> {
-        let labels = self.labels.as_ref()?.as_string_opt::<i32>()?;
-        if labels.is_null(at) {
-            return None;
-        }
-        let text = labels.value(at).trim();
+        let text = text(self.labels.as_ref()?, at)?;
+        let text = text.trim();
         match text.parse::<usize>().ok().and_then(|code| self.names.get(code)) {
             Some(name) => Some(Arc::clone(name)),
             None => (!text.is_empty()).then(|| text.into()),
@@ -190,7 +227,7 @@ impl ParquetImages {
     }
 }
 
-impl Source for ParquetImages {
+impl ImageSource for ParquetImages {
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize> {
         let mut count = 0;
         while count < max {
@@ -206,10 +243,10 @@ impl Source for ParquetImages {
                 Content::Bad(e.hint("put it in, or leave the row out; --skip-bad goes on without it"))
             };
             let label = self.label(at);
-            let content = match self.images.as_binary_opt::<i64>().filter(|images| images.is_valid(at)) {
+            let content = match bytes(&self.images, at) {
                 None => missing("image"),
                 Some(_) if self.labeled && label.is_none() => missing("label"),
-                Some(images) => Content::Encoded(images.value(at).to_vec()),
+                Some(bytes) => Content::Encoded(bytes.to_vec()),
             };
             items.push(Item { content, label, file: Arc::clone(&self.file), row: self.row });
         }

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use super::super::schema::Notices;
-use super::blocks::{Blocks, Ready, place};
-use super::{ImageOptions, Shape};
+use super::super::text::Notices;
+use super::blocks::{Blocks, Ready};
+use super::memory::place;
+use super::options::ImageOptions;
+use super::shape::ImageShape;
 use crate::error::Result;
 
 /// Images of one shape. Its buffers are used again by the next block.
@@ -23,7 +25,7 @@ pub struct ImageBatch {
 /// Files and folders that are read as images of a known shape.
 pub struct ImageReader {
     blocks: Blocks,
-    shape: Shape,
+    shape: ImageShape,
     ready: Vec<Ready>,
     rows: u64,
 }
@@ -34,7 +36,7 @@ impl ImageReader {
     ///
     /// # Errors
     /// Where something cannot be read.
-    pub fn open<P: AsRef<Path>>(paths: &[P], shape: Shape, options: &ImageOptions) -> Result<ImageReader> {
+    pub fn open<P: AsRef<Path>>(paths: &[P], shape: ImageShape, options: &ImageOptions) -> Result<ImageReader> {
         let size = Some((shape.height, shape.width));
         let options = ImageOptions { size, channels: Some(shape.channels), ..options.clone() };
         Ok(ImageReader { blocks: Blocks::open(paths, &options)?, shape, ready: Vec::new(), rows: 0 })
@@ -46,7 +48,7 @@ impl ImageReader {
     }
 
     /// The shape of the images that come out.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> ImageShape {
         self.shape
     }
 

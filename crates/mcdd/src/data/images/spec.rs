@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::decode::MAX_SIDE;
-use super::{Images, Shape};
+use super::memory::Images;
+use super::shape::{ImageShape, MAX_SIDE};
 use crate::error::{Error, Result};
 
 /// The shape of a model's images and their normalization, as a model file keeps it.
@@ -33,7 +33,7 @@ impl ImageSpec {
         if rows.is_empty() || rows.iter().any(|&row| row >= images.rows()) {
             return Err(Error::data("there are no such images to normalize by").hint("give at least one image"));
         }
-        let Shape { height, width, channels } = images.shape();
+        let ImageShape { height, width, channels } = images.shape();
         // Whole numbers have no rounding, so the order of rows does not matter.
         let mut counts = vec![[0u64; 256]; channels];
         for &row in rows {
@@ -59,8 +59,8 @@ impl ImageSpec {
     }
 
     /// The shape of the images.
-    pub fn shape(&self) -> Shape {
-        Shape { height: self.height, width: self.width, channels: self.channels }
+    pub fn shape(&self) -> ImageShape {
+        ImageShape { height: self.height, width: self.width, channels: self.channels }
     }
 
     /// Checks what a file or a user gave.
@@ -124,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn images(pixels: Vec<u8>, channels: usize) -> Images {
-        Images::from_pixels(pixels, Shape { height: 2, width: 2, channels }, None::<&[&str]>).unwrap()
+        Images::from_pixels(pixels, ImageShape { height: 2, width: 2, channels }, None::<&[&str]>).unwrap()
     }
 
     proptest! {

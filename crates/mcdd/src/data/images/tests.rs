@@ -1,6 +1,11 @@
 use image::{DynamicImage, GrayImage, ImageFormat, Luma, Rgb, RgbImage};
 
+use std::path::{Path, PathBuf};
+
+use super::super::options::Label;
+use super::super::text::Notices;
 use super::*;
+use crate::error::Result;
 
 fn put(dir: &Path, name: &str, image: impl Into<DynamicImage>) -> PathBuf {
     let path = dir.join(name);
@@ -162,7 +167,7 @@ fn reading_for_prediction() {
         put(dir.path(), &format!("b/{n}.png"), gray(4, 3, 20 + n as u8));
     }
     std::fs::write(dir.path().join("b/9.png"), b"?").unwrap();
-    let shape = Shape { height: 3, width: 4, channels: 3 };
+    let shape = ImageShape { height: 3, width: 4, channels: 3 };
     let mut batch = ImageBatch::default();
     let mut all: Vec<ImageBatch> = Vec::new();
     for threads in [1, 4] {
@@ -199,13 +204,13 @@ fn reading_for_prediction() {
 
 #[test]
 fn from_bytes() {
-    let shape = Shape { height: 1, width: 2, channels: 3 };
+    let shape = ImageShape { height: 1, width: 2, channels: 3 };
     let images = Images::from_pixels(vec![1; 12], shape, Some(&["b", "a"])).unwrap();
     assert_eq!((images.rows(), images.label(0), images.name(1)), (2, Some(1), "image 2".to_owned()));
     assert_eq!(images.select(&[1, 1, 0]).rows(), 3);
     for (bytes, channels, labels) in [(11, 3, 2), (12, 3, 1), (0, 3, 0), (12, 2, 3)] {
         let labels = vec!["x"; labels];
-        let shape = Shape { channels, ..shape };
+        let shape = ImageShape { channels, ..shape };
         assert!(Images::from_pixels(vec![0; bytes], shape, Some(&labels)).is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! What is known of each set. A checksum stands here only where its publisher, or several who have used the file,
 //! give the same one.
 
-use super::Checksum::Md5;
-use super::{Checksum, Download, Form, Set};
+use super::set::Checksum::Md5;
+use super::set::{Checksum, Download, Form, Set};
 
 const fn file(url: &'static str, file: &'static str) -> Download {
     Download { url, file, bytes: None, checksum: None }
@@ -278,3 +278,8 @@ pub static ALL: &[Set] = &[
         form: Form::Idx,
     },
 ];
+
+/// The set of this name, in any case.
+pub fn find(name: &str) -> Option<&'static Set> {
+    ALL.iter().find(|set| set.name.eq_ignore_ascii_case(name))
+}

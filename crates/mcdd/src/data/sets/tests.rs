@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::super::lzw::tests::pack;
 use super::*;
 

@@ -1,16 +1,94 @@
 //! Several files as one table: which column of one is which of the other.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cell::{Builder, Want, list, quoted, shown};
+use super::column::{ColumnBuilder, Want};
+use super::input::Input;
 use super::labels::Labels;
 use super::libsvm;
-use super::options::ReadOptions;
-use super::source::{Side, Source};
+use super::options::{Label, ReadOptions};
+use super::source::{LabelAt, Side, Source};
 use super::table::{LabelColumn, Table};
+use super::text::{list, quoted, shown};
 use crate::error::{Error, Result};
+
+impl Table {
+    /// Reads files and appends their rows. Columns are matched by name where the files have names, else by position.
+    ///
+    /// # Errors
+    /// If a file cannot be read or used, or no labels are found, unless [`Label::None`] is given.
+    pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Table> {
+        let mut sources = paths.iter().map(|path| Source::open(path, options));
+        Table::from_sources(&mut sources, options)
+    }
+
+    /// Reads a stream: separated text, `label index:value` text, NPY or IDX, each also gzipped. `name` stands for it in
+    /// errors.
+    ///
+    /// # Errors
+    /// As [`Table::read`]; if the format must be read from its end (Parquet, NPZ: give its bytes to
+    /// [`Table::from_bytes`]).
+    pub fn read_from(reader: impl Read + Send + 'static, name: &str, options: &ReadOptions) -> Result<Table> {
+        Table::from_source(Source::from_input(Input::from_read(Box::new(reader), Path::new(name))?, options)?, options)
+    }
+
+    /// Reads the content of a file, of any format. `name` stands for it in errors.
+    ///
+    /// # Errors
+    /// As [`Table::read`].
+    pub fn from_bytes(bytes: impl Into<Arc<[u8]>>, name: &str, options: &ReadOptions) -> Result<Table> {
+        Table::from_source(Source::from_input(Input::from_bytes(bytes.into(), Path::new(name))?, options)?, options)
+    }
+
+    pub(super) fn from_source(source: Source, options: &ReadOptions) -> Result<Table> {
+        Table::from_sources(&mut std::iter::once(Ok(source)), options)
+    }
+
+    fn from_sources(sources: &mut dyn Iterator<Item = Result<Source>>, options: &ReadOptions) -> Result<Table> {
+        let mut reading: Option<Reading> = None;
+        // A file of labels covers all files of features.
+        let mut shared: Option<Side> = None;
+        for (index, source) in sources.enumerate() {
+            let mut source = source?;
+            let mut own: Option<Side> = None;
+            let label = match (&options.label, index) {
+                (Label::File(_), 1..) => LabelAt::None,
+                _ => source.find_label(&options.label)?.ok_or_else(|| source.no_label())?,
+            };
+            let label = match label {
+                LabelAt::Side(side) if matches!(options.label, Label::File(_)) => {
+                    shared = Some(side);
+                    None
+                }
+                LabelAt::Side(side) => {
+                    own = Some(side);
+                    None
+                }
+                LabelAt::Column(at) => Some(at),
+                LabelAt::None => None,
+            };
+            let side = own.as_mut().or(shared.as_mut());
+            let reading = match &mut reading {
+                Some(reading) => reading,
+                None => reading.insert(Reading::new(&source, label, side.as_deref(), options)?),
+            };
+            reading.file(&mut source, label, side)?;
+            if let Some(side) = &mut own {
+                side.at_end(&mut reading.side)?;
+            }
+        }
+        let Some(mut reading) = reading else {
+            return Err(Error::setting("no data file is given").hint("give at least one file"));
+        };
+        if let Some(side) = &mut shared {
+            side.at_end(&mut reading.side)?;
+        }
+        reading.finish(options)
+    }
+}
 
 /// How many rows are read at a time.
 const BLOCK: usize = 4096;
@@ -20,9 +98,9 @@ pub(crate) struct Reading {
     names: Vec<String>,
     named: bool,
     /// In the order of the first file.
-    columns: Vec<Builder>,
+    columns: Vec<ColumnBuilder>,
     /// The labels' builder, where they stand apart.
-    pub side: Vec<Builder>,
+    pub side: Vec<ColumnBuilder>,
     label: Option<usize>,
     label_column: Option<LabelColumn>,
     rows: usize,
@@ -50,7 +128,7 @@ impl Reading {
         } else if source.grows() {
             wants[0] = Want::Skip;
         }
-        let build = |(name, want): (&String, Want)| Builder::new(name, want, Arc::clone(source.file()));
+        let build = |(name, want): (&String, Want)| ColumnBuilder::new(name, want, Arc::clone(source.file()));
         let label_column = match (label, side) {
             (Some(at), _) => Some(LabelColumn { name: names[at].clone(), position: (!source.grows()).then_some(at) }),
             (None, Some(side)) => Some(LabelColumn { name: side.name.clone(), position: None }),
@@ -58,7 +136,10 @@ impl Reading {
         };
         Ok(Reading {
             columns: names.iter().zip(wants).map(build).collect(),
-            side: side.map(|side| Builder::new(&side.name, Want::Label, Arc::clone(&side.file))).into_iter().collect(),
+            side: side
+                .map(|side| ColumnBuilder::new(&side.name, Want::Label, Arc::clone(&side.file)))
+                .into_iter()
+                .collect(),
             names,
             named: source.named(),
             label,
@@ -71,10 +152,10 @@ impl Reading {
     /// Appends a file's rows.
     pub fn file(&mut self, source: &mut Source, label: Option<usize>, mut side: Option<&mut Side>) -> Result<()> {
         let order = self.order(source, label, side.is_some())?;
-        let mut columns: Vec<Builder> = if source.grows() {
+        let mut columns: Vec<ColumnBuilder> = if source.grows() {
             std::mem::take(&mut self.columns)
         } else {
-            let mut taken: Vec<Option<Builder>> = self.columns.drain(..).map(Some).collect();
+            let mut taken: Vec<Option<ColumnBuilder>> = self.columns.drain(..).map(Some).collect();
             order.iter().filter_map(|&at| taken[at].take()).collect()
         };
         for column in &mut columns {
@@ -115,13 +196,15 @@ impl Reading {
             }
             self.columns = columns;
         } else {
-            let mut back: Vec<Option<Builder>> = order.iter().map(|_| None).collect();
+            let mut back: Vec<Option<ColumnBuilder>> = order.iter().map(|_| None).collect();
             for (column, &at) in columns.into_iter().zip(&order) {
                 back[at] = Some(column);
             }
             self.columns = back.into_iter().flatten().collect();
         }
-        self.files.push(Arc::clone(source.file()));
+        if !source.path().as_os_str().is_empty() {
+            self.files.push(Arc::clone(source.file()));
+        }
         Ok(())
     }
 
@@ -181,7 +264,7 @@ impl Reading {
             for wanted in &options.drop {
                 let name = format!("column {}", shown(wanted));
                 match self.names.iter().position(|n| *n == name) {
-                    Some(at) => self.columns[at] = Builder::new(&name, Want::Skip, Path::new("").into()),
+                    Some(at) => self.columns[at] = ColumnBuilder::new(&name, Want::Skip, Path::new("").into()),
                     None => {
                         let error = Error::data(format!("there is no feature {} to drop", quoted(wanted)))
                             .at_column(wanted)

@@ -1,82 +1,16 @@
-//! What a path holds: images one after the other, whatever the format.
+//! What a path holds: a folder, an image, or a file with many of them.
 
-use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 
 use super::super::input::Input;
 use super::super::options::Label;
-use super::decode::{MAX_FILE, Raster, decode};
-use super::{ImageOptions, Shape, cifar, folder, idx, matlab, parquet};
+use super::super::text::list;
+use super::item::{Content, ImageSource, Item};
+use super::options::ImageOptions;
+#[cfg(feature = "parquet")]
+use super::parquet;
+use super::{cifar, folder, idx, matlab};
 use crate::error::{Error, Kind, Result};
-
-/// One image that is known and not yet decoded.
-pub(super) struct Item {
-    pub content: Content,
-    pub label: Option<Arc<str>>,
-    pub file: Arc<Path>,
-    /// Which image of the file, from 1; 0 where the file is the image.
-    pub row: u64,
-}
-
-/// What there is of an image.
-pub(super) enum Content {
-    /// The file itself is an image.
-    File,
-    /// An encoded image.
-    Encoded(Vec<u8>),
-    /// Its pixels.
-    Pixels(Raster),
-    /// It is known to be of no use.
-    Bad(Error),
-}
-
-/// Where images come from. One implementation a format.
-pub(super) trait Source: Send {
-    /// Appends the next images, at most `max`; returns how many, which is none only at the end.
-    fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize>;
-
-    /// Whether the images have labels.
-    fn labeled(&self) -> bool;
-
-    /// About how many images there are, where the length of the file bears it out, so that memory may be reserved.
-    fn expected(&self) -> Option<usize> {
-        None
-    }
-
-    /// The shape of all of them, where the file tells.
-    fn shape(&self) -> Option<Shape> {
-        None
-    }
-}
-
-impl Item {
-    /// The image's pixels. Runs on any thread.
-    pub fn raster(&mut self) -> Result<Raster> {
-        let placed = |e: Error, row: u64| if row > 0 { e.at_row(row) } else { e };
-        match std::mem::replace(&mut self.content, Content::File) {
-            Content::Pixels(raster) => Ok(raster),
-            Content::Bad(error) => Err(error),
-            Content::Encoded(bytes) => decode(&bytes, &self.file).map_err(|e| placed(e, self.row)),
-            Content::File => decode(&whole(&self.file)?, &self.file),
-        }
-    }
-}
-
-/// All of a file that holds one image.
-fn whole(path: &Path) -> Result<Vec<u8>> {
-    let io = |e| Error::io(e, path);
-    let file = std::fs::File::open(path).map_err(io)?;
-    let length = file.metadata().map_err(io)?.len();
-    let mut bytes = Vec::with_capacity(length.min(MAX_FILE) as usize);
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(io)?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(Error::data("the file is too large for one image")
-            .at_file(path)
-            .hint("make it smaller, or leave it out; --skip-bad goes on without it"));
-    }
-    Ok(bytes)
-}
 
 /// A file that is one image, or none that can be used.
 struct Single {
@@ -92,7 +26,7 @@ impl Single {
     }
 }
 
-impl Source for Single {
+impl ImageSource for Single {
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize> {
         let item = if max > 0 { self.item.take() } else { None };
         let count = usize::from(item.is_some());
@@ -111,7 +45,7 @@ impl Source for Single {
 
 /// What a path holds: most often one source, several for a folder of published files.
 pub(super) struct Opened {
-    pub sources: Vec<Box<dyn Source>>,
+    pub sources: Vec<Box<dyn ImageSource>>,
     pub notices: Vec<String>,
 }
 
@@ -136,7 +70,7 @@ pub(super) fn open(path: &Path, options: &ImageOptions) -> Result<Opened> {
         let notice = format!(
             "of {} the part to {part} with was read ({}); give other files by their names",
             path.display(),
-            super::super::cell::list(&names)
+            list(&names)
         );
         return Ok(Opened { sources, notices: vec![notice] });
     }
@@ -144,7 +78,7 @@ pub(super) fn open(path: &Path, options: &ImageOptions) -> Result<Opened> {
     Ok(Opened { sources: vec![Box::new(source)], notices })
 }
 
-fn open_file(path: &Path, label: &Label) -> Result<Box<dyn Source>> {
+fn open_file(path: &Path, label: &Label) -> Result<Box<dyn ImageSource>> {
     let input = Input::open(path)?;
     let start = input.prefix.as_slice();
     let name = path.file_name().map(|n| n.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
@@ -159,7 +93,10 @@ fn open_file(path: &Path, label: &Label) -> Result<Box<dyn Source>> {
         return Ok(Box::new(idx::open(input, label)?));
     }
     if start.starts_with(b"PAR1") {
+        #[cfg(feature = "parquet")]
         return Ok(Box::new(parquet::open(path, label)?));
+        #[cfg(not(feature = "parquet"))]
+        return Err(super::super::text::needs_feature("Parquet files", "parquet").at_file(path));
     }
     if start.starts_with(b"MATLAB 5.0") && !input.packed {
         return Ok(Box::new(matlab::open(path, label)?));
@@ -175,17 +112,6 @@ fn open_file(path: &Path, label: &Label) -> Result<Box<dyn Source>> {
 
 const HINT: &str = "give a folder with a sub-folder of images for each class; images (PNG, JPEG, WebP, BMP); CIFAR's files; \
                     SVHN's .mat; IDX; or Parquet with encoded images";
-
-/// Whether labels are wanted from the format itself; an error where they are asked for in a way it does not know.
-pub(super) fn wants_labels(label: &Label, file: &Path) -> Result<bool> {
-    match label {
-        Label::Auto => Ok(true),
-        Label::None | Label::File(_) => Ok(false),
-        _ => Err(Error::setting("images of this kind have no columns to take labels from")
-            .at_file(file)
-            .hint("leave --label out, or give --label none or a file with one label for each image")),
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,18 @@
+//! A block of rows as the network gets it.
+
+/// Rows ready for the network. Its buffers are used again by the next block.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// The number of rows.
+    pub rows: usize,
+    /// The inputs, row-major, [`Schema::width`](super::Schema::width) a row.
+    pub x: Vec<f32>,
+    /// The labels, where the file has them; `None` for a missing cell.
+    pub labels: Option<Vec<Option<String>>>,
+    /// Missing cells in this block.
+    pub missing: usize,
+    /// Cells in this block that hold a category not seen in training.
+    pub unseen: usize,
+    /// Where each image is from; empty for tables.
+    pub names: Vec<String>,
+}

@@ -1,0 +1,309 @@
+//! Reading a table for prediction: block by block, in bounded memory, straight to the network's inputs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::batch::Batch;
+use super::column::{Cells, ColumnBuilder, MISSING, Want};
+use super::encode::{Encoder, Tally};
+use super::options::{Label, ReadOptions};
+use super::schema::{ColumnKind, Schema, no_names};
+use super::source::{LabelAt, Side, Source};
+use super::text::{Notices, count, list, quoted, shown};
+use crate::error::{Error, Result};
+
+/// A file bound to a model's columns.
+pub struct TableReader {
+    source: Source,
+    schema: Schema,
+    /// The file's columns.
+    columns: Vec<ColumnBuilder>,
+    /// For each of the schema's columns the file's.
+    bound: Vec<Option<usize>>,
+    label: Option<usize>,
+    side: Option<Side>,
+    side_column: Vec<ColumnBuilder>,
+    tallies: Vec<Tally>,
+    extra: Vec<String>,
+    rows: u64,
+    done: bool,
+}
+
+impl TableReader {
+    /// Binds the columns of what `open` opens, with the options that the schema asks for.
+    pub(crate) fn open(
+        schema: &Schema,
+        options: &ReadOptions,
+        open: impl FnOnce(&ReadOptions) -> Result<Source>,
+    ) -> Result<TableReader> {
+        let mut options = options.clone();
+        if schema.named {
+            if options.header == Some(false) {
+                return Err(no_names());
+            }
+            options.header = Some(true);
+        } else {
+            let numeric = schema.columns.iter().any(|c| matches!(c.kind, ColumnKind::Numeric { .. }));
+            // Without a numeric column nothing could tell a header from a row.
+            if !numeric && options.header.is_none() {
+                options.header = Some(false);
+            }
+        }
+        let mut source = open(&options)?;
+        let path = &Arc::clone(source.file());
+        source.fix_width();
+        let bind = if schema.named { bind_named } else { bind_positional };
+        let bound = bind(schema, &source, &options.label).map_err(|e| e.at_file(path))?;
+        let file = Arc::clone(source.file());
+        let mut names = source.names().to_vec();
+        if source.is_libsvm() {
+            names.extend((1..=schema.columns.len()).map(super::libsvm::feature_name));
+        }
+        let mut wants = vec![Want::Skip; names.len()];
+        for (column, at) in schema.columns.iter().zip(&bound.columns) {
+            if let Some(at) = *at {
+                wants[at] = match column.kind {
+                    ColumnKind::Numeric { .. } => Want::Number,
+                    ColumnKind::Categorical { .. } => Want::Text,
+                    ColumnKind::Dropped { .. } => Want::Skip,
+                };
+            }
+        }
+        let (mut label, mut side) = (None, None);
+        match bound.label {
+            LabelAt::Column(at) => {
+                if wants[at] != Want::Skip {
+                    return Err(Error::data("the label column is one of the model's features")
+                        .at_file(path)
+                        .at_column(shown(&names[at]))
+                        .hint("give another column by --label, or --label none"));
+                }
+                wants[at] = Want::OptionalLabel;
+                label = Some(at);
+            }
+            LabelAt::Side(found) => side = Some(found),
+            LabelAt::None => {}
+        }
+        let columns =
+            names.iter().zip(wants).map(|(name, want)| ColumnBuilder::new(name, want, Arc::clone(&file))).collect();
+        let side_column = side
+            .iter()
+            .map(|side| ColumnBuilder::new(&side.name, Want::OptionalLabel, Arc::clone(&side.file)))
+            .collect();
+        Ok(TableReader {
+            source,
+            tallies: vec![Tally::default(); schema.columns.len()],
+            schema: schema.clone(),
+            columns,
+            bound: bound.columns,
+            label,
+            side,
+            side_column,
+            extra: bound.extra,
+            rows: 0,
+            done: false,
+        })
+    }
+
+    pub(crate) fn has_labels(&self) -> bool {
+        self.label.is_some() || self.side.is_some()
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(crate) fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
+        out.rows = 0;
+        out.x.clear();
+        out.missing = 0;
+        out.unseen = 0;
+        out.labels = None;
+        if self.done {
+            return Ok(false);
+        }
+        for column in self.columns.iter_mut().chain(&mut self.side_column) {
+            column.clear();
+        }
+        let max_rows = max_rows.max(1);
+        let rows = self.source.fill(max_rows, &mut self.columns)?;
+        if let Some(side) = &mut self.side {
+            side.fill(rows, &mut self.side_column)?;
+        }
+        self.done = rows < max_rows;
+        if self.done
+            && let Some(side) = &mut self.side
+        {
+            // Into a column of its own: the labels of this block are still needed.
+            side.at_end(&mut vec![ColumnBuilder::new("", Want::Skip, Arc::clone(self.source.file()))])?;
+        }
+        if rows == 0 {
+            if self.rows == 0 {
+                return Err(Error::data(if self.source.named() {
+                    "the file has a header and no rows"
+                } else {
+                    "the file has no rows"
+                })
+                .at_file(self.source.path())
+                .at_row(1)
+                .hint("give a file with a row for each example"));
+            }
+            return Ok(false);
+        }
+        self.rows += rows as u64;
+        self.encode(rows, out);
+        Ok(true)
+    }
+
+    fn encode(&mut self, rows: usize, out: &mut Batch) {
+        let width = self.schema.width();
+        out.rows = rows;
+        out.x.resize(rows * width, 0.0);
+        let mut offset = 0;
+        for ((column, at), total) in self.schema.columns.iter().zip(&self.bound).zip(&mut self.tallies) {
+            let cells = at.map(|at| &self.columns[at].cells);
+            let encoder = Encoder::new(&column.kind, offset, width);
+            let before = (total.missing, total.unseen);
+            match cells {
+                Some(Cells::Number(values)) => encoder.write_numbers(values, 0..rows, &mut out.x, total),
+                Some(Cells::Text(texts)) => {
+                    encoder.write_texts(&texts.codes, &texts.names, 0..rows, &mut out.x, total);
+                }
+                _ => {}
+            }
+            out.missing += total.missing - before.0;
+            out.unseen += total.unseen - before.1;
+            offset += column.kind.width();
+        }
+        let labels = match (self.label, self.side_column.first()) {
+            (Some(at), _) => Some(&self.columns[at]),
+            (None, side) => side,
+        };
+        if let Some(Cells::Text(texts)) = labels.map(|b| &b.cells) {
+            let name = |&code: &u32| (code != MISSING).then(|| texts.names[code as usize].clone());
+            out.labels = Some(texts.codes.iter().map(name).collect());
+        }
+    }
+
+    pub(crate) fn notices(&self) -> Notices {
+        let mut notices = Notices::new();
+        if !self.extra.is_empty() {
+            notices.push(format!("{} ignored: {}", count(self.extra.len(), "extra column"), list(&self.extra)));
+        }
+        if self.source.left_out() > 0 {
+            notices.push(format!(
+                "{} beyond the model's {} ignored",
+                count(self.source.left_out(), "feature"),
+                self.schema.columns.len()
+            ));
+        }
+        for (numeric, what) in [(true, "imputed by the training mean"), (false, "of categories taken as no category")] {
+            let missing: Vec<usize> = self
+                .schema
+                .columns
+                .iter()
+                .zip(&self.tallies)
+                .filter(|(column, _)| matches!(column.kind, ColumnKind::Numeric { .. }) == numeric)
+                .map(|(_, tally)| tally.missing)
+                .filter(|&missing| missing > 0)
+                .collect();
+            if !missing.is_empty() {
+                notices.push(format!(
+                    "{} in {} {what}",
+                    count(missing.iter().sum(), "missing cell"),
+                    count(missing.len(), "column")
+                ));
+            }
+        }
+        let unseen: usize = self.tallies.iter().map(|t| t.unseen).sum();
+        if unseen > 0 {
+            let places: Vec<String> = self
+                .schema
+                .columns
+                .iter()
+                .zip(&self.tallies)
+                .filter(|(_, t)| t.unseen > 0)
+                .map(|(column, t)| {
+                    let more = if t.unseen > t.examples.len() { ", …" } else { "" };
+                    let examples: Vec<String> = t.examples.iter().map(|e| quoted(e)).collect();
+                    format!("column {}: {}{more}", shown(&column.name), examples.join(", "))
+                })
+                .collect();
+            notices.push(format!(
+                "{} a category not seen in training ({})",
+                if unseen == 1 { "1 cell holds".into() } else { format!("{unseen} cells hold") },
+                places.join("; ")
+            ));
+        }
+        notices
+    }
+}
+
+/// How a file's columns stand to the model's.
+struct Bound {
+    columns: Vec<Option<usize>>,
+    label: LabelAt,
+    extra: Vec<String>,
+}
+
+fn bind_named(schema: &Schema, source: &Source, label: &Label) -> Result<Bound> {
+    if !source.named() {
+        return Err(no_names());
+    }
+    let names = source.names();
+    let found: HashMap<&str, usize> = names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
+    let columns = schema.bind_names(&found, names)?;
+    let label = match (label, &schema.label) {
+        (Label::Auto, Some(label)) => match found.get(label.name.as_str()) {
+            Some(&at) if label.position.is_some() => LabelAt::Column(at),
+            _ => LabelAt::None,
+        },
+        (Label::Auto, None) => LabelAt::None,
+        (label, _) => source.find_label(label)?.unwrap_or(LabelAt::None),
+    };
+    let known: std::collections::HashSet<&str> = schema.columns.iter().map(|c| c.name.as_str()).collect();
+    let extra = names
+        .iter()
+        .enumerate()
+        .filter(|(at, name)| !known.contains(name.as_str()) && !matches!(label, LabelAt::Column(l) if l == *at))
+        .map(|(_, name)| name.clone())
+        .collect();
+    Ok(Bound { columns, label, extra })
+}
+
+fn bind_positional(schema: &Schema, source: &Source, label: &Label) -> Result<Bound> {
+    let needed = schema.columns.len();
+    if source.is_libsvm() {
+        let label = match label {
+            Label::None => LabelAt::None,
+            label => source.find_label(label)?.unwrap_or(LabelAt::None),
+        };
+        return Ok(Bound { columns: (1..=needed).map(Some).collect(), label, extra: Vec::new() });
+    }
+    let width = source.names().len();
+    let label = match label {
+        Label::Auto => match source.find_label(&Label::Auto)? {
+            Some(LabelAt::Side(side)) => LabelAt::Side(side),
+            Some(LabelAt::Column(at)) if width == needed + 1 => LabelAt::Column(at),
+            _ if width == needed + 1 => match schema.label.as_ref().and_then(|l| l.position) {
+                Some(at) => LabelAt::Column(at.min(needed)),
+                None => {
+                    return Err(schema
+                        .wrong_count(width, "columns")
+                        .hint("say which one is the label: --label last, --label first or --label INDEX"));
+                }
+            },
+            _ => LabelAt::None,
+        },
+        label => source.find_label(label)?.unwrap_or(LabelAt::None),
+    };
+    let at_column = match label {
+        LabelAt::Column(at) => Some(at),
+        _ => None,
+    };
+    let columns: Vec<Option<usize>> = (0..width).filter(|at| Some(*at) != at_column).map(Some).collect();
+    if columns.len() != needed {
+        return Err(schema.wrong_count(columns.len(), "feature columns"));
+    }
+    Ok(Bound { columns, label, extra: Vec::new() })
+}

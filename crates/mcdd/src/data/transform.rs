@@ -1,0 +1,106 @@
+//! The network inputs of a table's rows.
+
+use std::collections::HashMap;
+
+use super::column::{Column, MISSING};
+use super::encode::{Encoder, Tally};
+use super::schema::{ColumnKind, Schema, SchemaColumn, no_names};
+use super::table::Table;
+use super::text::{quoted, shown};
+use crate::error::{Error, Result};
+
+impl Schema {
+    /// The network inputs of a table's rows (all of them without `rows`), row-major. Columns are matched as
+    /// prediction does: by name, or by position where the training data had no names.
+    ///
+    /// # Errors
+    /// Where a column is missing or holds text instead of numbers.
+    ///
+    /// # Panics
+    /// Where a row is not below [`Table::rows`].
+    pub fn transform(&self, table: &Table, rows: Option<&[usize]>) -> Result<Vec<f32>> {
+        /// Rows of the output that are worked on together, so that they stay in the cache.
+        const CHUNK: usize = 256;
+        self.check_reads_tables()?;
+        let width = self.width();
+        let mut encoders = Vec::with_capacity(self.columns.len());
+        let mut offset = 0;
+        for (column, at) in self.columns.iter().zip(self.bind_table(table)?) {
+            if let Some(cells) = at.map(|at| &table.columns[at]) {
+                if let (ColumnKind::Numeric { .. }, Column::Text { codes, names }) = (&column.kind, cells) {
+                    return Err(text_for_number(table, column, codes, names));
+                }
+                encoders.push((Encoder::new(&column.kind, offset, width), cells));
+            }
+            offset += column.kind.width();
+        }
+        let count = rows.map_or(table.rows(), <[usize]>::len);
+        let mut out = vec![0.0f32; count * width];
+        let mut tally = Tally::default();
+        for (chunk, out) in out.chunks_mut(CHUNK * width.max(1)).enumerate() {
+            let range = chunk * CHUNK..chunk * CHUNK + out.len() / width;
+            for (encoder, cells) in &encoders {
+                match rows {
+                    Some(rows) => {
+                        let rows = rows[range.clone()].iter().copied();
+                        encoder.write(cells, rows, out, &mut tally);
+                    }
+                    None => encoder.write(cells, range.clone(), out, &mut tally),
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// For each of the schema's columns the table's.
+    fn bind_table(&self, table: &Table) -> Result<Vec<Option<usize>>> {
+        let place = |error: Error| match table.files().next() {
+            Some(file) => error.at_file(file),
+            None => error,
+        };
+        if self.named {
+            if !table.named {
+                return Err(place(no_names()));
+            }
+            let found: HashMap<&str, usize> = table.names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
+            return self.bind_names(&found, &table.names).map_err(place);
+        }
+        let mut full: Vec<Option<usize>> = Vec::new();
+        let mut dropped = table.dropped.iter().peekable();
+        for at in 0..table.columns.len() {
+            while dropped.next_if(|(position, _)| *position == full.len()).is_some() {
+                full.push(None);
+            }
+            full.push(Some(at));
+        }
+        full.extend(dropped.map(|_| None));
+        if full.len() != self.columns.len() {
+            return Err(place(self.wrong_count(full.len(), "feature columns")));
+        }
+        for (column, at) in self.columns.iter().zip(&full) {
+            if at.is_none() && column.kind.width() > 0 {
+                return Err(place(
+                    Error::data("the column is dropped, but the model needs it")
+                        .at_column(shown(&column.name))
+                        .hint("leave --drop out"),
+                ));
+            }
+        }
+        Ok(full)
+    }
+}
+
+fn text_for_number(table: &Table, column: &SchemaColumn, codes: &[u32], names: &[String]) -> Error {
+    let first = codes.iter().position(|&code| code != MISSING);
+    let text = first.and_then(|row| names.get(codes[row] as usize));
+    let error = Error::data(format!(
+        "{} is not a number, and the column was numeric in training",
+        quoted(text.map_or("", String::as_str))
+    ))
+    .at_column(shown(&column.name))
+    .hint("give numbers in this column, or leave the cells empty");
+    match table.files().next() {
+        Some(file) => error.at_file(file),
+        None => error,
+    }
+}
