@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (train, test) = (read(1)?, read(2)?);
     let epochs = value("--epochs").map_or(Ok(20), |v| v.parse())?;
     let pool = Pool::new(value("--threads").map_or(Ok(1), |v| v.parse())?);
-    let model = Model::fit(&train, &Settings { latent: LATENT, lr: 0.003, epochs, ..Settings::default() })?;
+    let settings = Settings::builder().latent(LATENT).lr(0.003).epochs(epochs).steps(10_000).build()?;
+    let model = Model::fit(&train, &settings)?;
     let latents = |x: &[f32]| model.latents(0, x).unwrap_or_default();
 
     let stored = latents(&model.schema().transform(&train, None)?);

@@ -1,4 +1,6 @@
-//! The `mcdd` command. Data goes to stdout, talk to stderr.
+//! The `mcdd` command. Data goes to stdout, messages to stderr.
+//!
+//! Modules depend on each other in one direction: `main`, `cmd`, then `report`, `output`, `options`, `fetch` and `ui`.
 
 mod cmd;
 mod fetch;
@@ -9,25 +11,25 @@ mod ui;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  mcdd demo                                     see it work on data that it carries
+  mcdd demo                                     a demonstration on built-in data
   mcdd train flowers.csv --label species -o flowers.mcdd
   mcdd predict flowers.mcdd new.csv             a class or \"unknown\" for each row
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html
-  mcdd explain flowers.mcdd new.csv --unknown   which columns make a row strange
-  mcdd figure samples flowers.mcdd test.csv     the rows that it is most and least sure of
-  mcdd bench flowers.csv --label species        would it notice a species that it has never seen?
-  mcdd methods                                  every method and detector, and what each needs
-  mcdd datasets --data DIR                      the paper's data sets, and what of them is in DIR
+  mcdd explain flowers.mcdd new.csv --unknown   the columns that make a row unknown
+  mcdd figure samples flowers.mcdd test.csv     the rows with the highest and the lowest confidence
+  mcdd bench flowers.csv --label species        how well unseen species are detected
+  mcdd methods                                  all methods and detectors, and their requirements
+  mcdd datasets --data DIR                      the data sets of the paper, and which of them are in DIR
   mcdd score --detector knn --train-features f.npy --features g.npy    features from your own network
 
-Exit codes: 0 done, 1 a row was unknown (predict --fail-on-unknown), 2 error, 3 a part failed and 130 stopped (bench).
-Colors are off where NO_COLOR is set or stderr is no terminal.";
+Exit codes: 0 success; 1 a row is unknown (predict --fail-on-unknown); 2 error; 3 a part failed, 130 interrupted (bench).
+Colors are off if NO_COLOR is set or stderr is not a terminal.";
 
-/// Train classifiers that put a class on what they know and say "unknown" to what they don't
+/// Train classifiers that assign known classes and reject everything else as "unknown"
 #[derive(Parser)]
 #[command(name = "mcdd", version, after_help = EXAMPLES)]
 struct Cli {
@@ -53,8 +55,20 @@ enum Command {
     Completions(cmd::completions::Args),
 }
 
+/// The subcommand that was called.
+fn called<'a>(command: &'a clap::Command, matches: &ArgMatches) -> &'a clap::Command {
+    match matches.subcommand() {
+        Some((name, inner)) => command.find_subcommand(name).map_or(command, |c| called(c, inner)),
+        None => command,
+    }
+}
+
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = Cli::command();
+    let matches = command.clone().get_matches();
+    ui::name_settings_by(called(&command, &matches));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+    let result = match cli.command {
         Command::Train(args) => cmd::train::run(*args),
         Command::Predict(args) => cmd::predict::run(args),
         Command::Evaluate(args) => cmd::evaluate::run(args),
@@ -72,7 +86,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        // Whoever read the output has seen enough.
+        // The reader of the output has closed it.
         Err(e) if ui::is_broken_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
             ui::error(&e);

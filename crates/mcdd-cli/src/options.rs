@@ -1,4 +1,4 @@
-//! Options that several commands share.
+//! Options shared by several commands.
 
 use std::path::{Path, PathBuf};
 
@@ -6,57 +6,57 @@ use clap::Args;
 use mcdd::data::sets::{self, Coverage};
 use mcdd::data::{Label, ReadOptions, Table};
 
-/// How files are read.
+/// Options of reading files.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Reading")]
 pub struct Reading {
-    /// Column of the classes: a name, a number from 1, first, last, none, or a file of labels (NPY, IDX, text)
-    /// [default: a column called label, class, target or y]
+    /// Column of the labels: a name, a number from 1, first, last, none, or a file of labels (NPY, IDX, text)
+    /// [default: a column named label, class, target or y]
     #[arg(long, value_name = "NAME|NUMBER")]
     pub label: Option<String>,
 
-    /// Whether a text file's first row holds the column names [default: found]
+    /// Whether the first row of a text file holds the column names [default: detected]
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     pub header: Option<bool>,
 
-    /// Separator of a text file: one character, tab or space [default: found]
+    /// Separator of a text file: one character, tab or space [default: detected]
     #[arg(long, value_name = "CHAR", value_parser = separator)]
     pub separator: Option<u8>,
 
-    /// Leave out images that cannot be read, and count them
+    /// Skip images that cannot be read, and report their number
     #[arg(long)]
     pub skip_bad: bool,
 }
 
-/// What is done with single columns of a table that something is trained on.
+/// Options for single columns of a training table.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Reading")]
 pub struct Columns {
-    /// A column of categories although its cells are numbers; may be repeated
+    /// Treat a column of numbers as categories; may be repeated
     #[arg(long, value_name = "COLUMN")]
     pub categorical: Vec<String>,
 
-    /// A column to leave out; may be repeated
+    /// Ignore a column; may be repeated
     #[arg(long, value_name = "COLUMN")]
     pub drop: Vec<String>,
 }
 
 impl Columns {
-    /// How files are read with these columns.
+    /// The library's options of reading, with these columns.
     pub fn of(&self, reading: &Reading) -> ReadOptions {
         ReadOptions { categorical: self.categorical.clone(), drop: self.drop.clone(), ..reading.options() }
     }
 }
 
-/// How much of the machine a command takes, and how much it says.
+/// Options of running: threads and verbosity.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Running")]
 pub struct Running {
-    /// Threads; they do not change the result [default: all cores]
+    /// Number of threads; does not change the result [default: all cores]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     threads: Option<usize>,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -72,22 +72,22 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
         "no" => Ok(false),
-        _ => Err("say yes or no".into()),
+        _ => Err("give yes or no".into()),
     }
 }
 
-/// A separator, by name or itself.
+/// Parses a separator: a name, or the character itself.
 pub fn separator(text: &str) -> Result<u8, String> {
     match (text, text.as_bytes()) {
         ("tab" | "\\t", _) => Ok(b'\t'),
         ("space", _) => Ok(b' '),
         (_, &[b]) if b.is_ascii() && !b.is_ascii_alphanumeric() && b != b'"' => Ok(b),
-        _ => Err("give one character that is no letter, digit or quote, or tab, or space".into()),
+        _ => Err("give tab, space, or one character that is not a letter, a digit or a quote".into()),
     }
 }
 
 impl Reading {
-    /// As the library takes it.
+    /// The library's options of reading.
     pub fn options(&self) -> ReadOptions {
         ReadOptions {
             label: self.label.as_deref().map_or(Label::Auto, |l| {
@@ -102,39 +102,42 @@ impl Reading {
     }
 }
 
-/// The folder of the data sets: what is given, or `MCDD_DATA`.
+/// The folder of the data sets: the given one, or that of `MCDD_DATA`.
 pub fn data_folder(given: Option<PathBuf>) -> Option<PathBuf> {
     given.or_else(|| std::env::var_os("MCDD_DATA").filter(|v| !v.is_empty()).map(PathBuf::from))
 }
 
-/// In place of a folder that is not given: nothing is in it, and what stands elsewhere on the system is still found.
+/// Stands for a folder that is not given: nothing is in it, and data sets elsewhere on the system are still found.
 pub const NO_FOLDER: &str = "\0";
 
-/// What to say where a folder must be given.
+/// The error for a folder that must be given.
 pub fn no_data_folder() -> mcdd::Error {
-    mcdd::Error::setting("no folder for the data sets is given").hint("give --data DIR, or set MCDD_DATA to the folder")
+    mcdd::Error::setting("the folder of the data sets is not given")
+        .hint("give --data DIR, or set MCDD_DATA to the folder")
 }
 
-/// A table, and what is known of it.
+/// A table with its names.
 pub struct Opened {
     pub table: Table,
-    /// Of a data set, or of the first file.
+    /// The title of the data set, or the name of the first file.
     pub title: String,
-    /// For the names of files.
+    /// A short name, for names of files.
     pub short: String,
-    /// Of a data set.
+    /// The part of the data set that was found; none for files.
     pub coverage: Option<Coverage>,
 }
 
-/// Reads files, or the data set of this name; `folder` is that of the data sets.
+/// Reads files, or the data set of this name from the folder of the data sets.
 pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading, columns: &Columns) -> mcdd::Result<Opened> {
     if let [name] = data
         && let Some(set) = sets::find(name)
     {
-        let told = reading.label.is_some() || reading.header.is_some() || reading.separator.is_some();
-        if told || !columns.categorical.is_empty() || !columns.drop.is_empty() {
+        let given = reading.label.is_some() || reading.header.is_some() || reading.separator.is_some();
+        if given || !columns.categorical.is_empty() || !columns.drop.is_empty() {
             return Err(mcdd::Error::setting(format!("{} is a data set whose files and labels are known", set.name))
-                .hint("leave the options of reading out (--label, --drop, ...); a file of this name is ./NAME"));
+                .hint(
+                    "leave out `label`, `header`, `separator`, `categorical` and `drop`; a file of this name is ./NAME",
+                ));
         }
         let loaded = match data_folder(folder) {
             Some(folder) => set.read(&folder),
@@ -148,9 +151,9 @@ pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading, columns
     if let Some(name) = data.iter().filter(absent).find(|name| !name.contains(['.', '/', '\\'])) {
         let names: Vec<&str> = sets::ALL.iter().filter(|s| s.is_table()).map(|s| s.name).collect();
         return Err(match sets::find(name) {
-            Some(set) => mcdd::Error::setting(format!("{} is a data set, and stands alone", set.name))
-                .hint("give one data set, or files"),
-            None => mcdd::Error::setting(format!("there is no file and no data set {name:?}"))
+            Some(set) => mcdd::Error::setting(format!("{} is a data set, not a file", set.name))
+                .hint("give a single data set, or only files"),
+            None => mcdd::Error::setting(format!("there is no file or data set {name:?}"))
                 .hint(format!("give a file, or one of {}", names.join(", "))),
         });
     }
@@ -163,17 +166,17 @@ pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading, columns
     Ok(Opened { table, title, short, coverage: None })
 }
 
-/// The number of threads: all cores unless told.
+/// The number of threads: all cores by default.
 pub fn threads(given: Option<usize>) -> usize {
     given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into))
 }
 
-/// A number of threads that makes sense.
+/// Parses a number of threads.
 pub fn thread_count(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| (1..=256).contains(n)).ok_or_else(|| "give a number from 1 to 256".into())
 }
 
-/// A number of bootstrap replicates that fits into memory.
+/// Parses a number of bootstrap replicates; the limit keeps them in memory.
 pub fn replicates(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&n| n <= 1_000_000).ok_or_else(|| "give a number from 0 to 1,000,000".into())
 }

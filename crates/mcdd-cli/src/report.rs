@@ -1,4 +1,4 @@
-//! Reports and figures of a model, for the commands that write them.
+//! Output files of commands: checks of their place, reports and figures of a model, names.
 
 use std::path::{Path, PathBuf};
 
@@ -6,36 +6,60 @@ use mcdd::files::{check_folder, write_beside};
 use mcdd::report::figure::Theme;
 use mcdd::report::model::Report;
 
-use crate::cmd::train::check_place;
 use crate::ui;
 
-/// Where a report goes.
+/// Checks before long work that a file can be written; `option` is the one that names it.
+pub fn check_place(output: &Path, option: &str) -> mcdd::Result<()> {
+    let folder = folder(output);
+    if !folder.is_dir() {
+        return Err(mcdd::Error::setting("no such folder")
+            .at_file(folder)
+            .hint(format!("create it, or give another {option}")));
+    }
+    if output.is_dir() {
+        return Err(mcdd::Error::setting("is a folder")
+            .at_file(output)
+            .hint(format!("give the name of a file with {option}")));
+    }
+    // A device or a pipe is written in place; any other file is written next to it first.
+    if !output.exists() || output.is_file() {
+        check_folder(folder)?;
+    }
+    Ok(())
+}
+
+/// The folder that a file is in.
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The options of a report.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Report")]
 pub struct Reporting {
-    /// Write a page to look at: thresholds, curves, classes, latent space, rows worth a look; one file, opens from disk
+    /// Write a report: thresholds, curves, classes, latent space, notable rows; a single HTML file
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 
-    /// Write the plots of that page into this folder, as SVG and PNG
+    /// Write the plots of the report into this folder, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
 }
 
 impl Reporting {
-    /// Whether there is anything to gather.
+    /// Whether a report or figures are wanted.
     pub fn wanted(&self) -> bool {
         self.report.is_some() || self.figures.is_some()
     }
 
-    /// Finds out before long work that something has no place to go, or that of another file.
+    /// Checks before long work that the outputs can be written, and do not overwrite another file of the command.
     pub fn check<'a>(&self, others: impl IntoIterator<Item = &'a PathBuf>) -> mcdd::Result<()> {
         if let Some(page) = &self.report {
             check_place(page, "--report")?;
             if others.into_iter().any(|other| real(other) == real(page)) {
-                return Err(mcdd::Error::setting("the report would take the place of another file of this command")
+                return Err(mcdd::Error::setting("the report would overwrite another file of this command")
                     .at_file(page)
-                    .hint("give --report another name"));
+                    .hint("give another name with `report`"));
             }
         }
         if let Some(folder) = &self.figures {
@@ -45,7 +69,7 @@ impl Reporting {
         Ok(())
     }
 
-    /// Writes what was asked for.
+    /// Writes the report and the figures that are wanted.
     pub fn write(&self, report: &Report, quiet: bool) -> mcdd::Result<()> {
         let put = |path: &Path, bytes: &[u8]| {
             write_beside(path, |to| to.write_all(bytes).map_err(|e| mcdd::Error::io(e, path)))
@@ -71,14 +95,14 @@ impl Reporting {
     }
 }
 
-/// The command as it was typed, so that it can be typed again.
+/// The command line, so that it can be run again.
 pub fn command() -> String {
     let mut words = std::env::args_os().map(|a| quoted(&a.to_string_lossy()));
     words.next();
     std::iter::once("mcdd".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// As a shell takes it.
+/// Quotes a word for a shell, if needed.
 pub fn quoted(text: &str) -> String {
     if !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-=:,+".contains(c)) {
         text.to_owned()
@@ -87,22 +111,21 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// The same for all paths to a file, be it there or not.
+/// The same path for all paths to a file, whether it exists or not.
 fn real(path: &Path) -> PathBuf {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let there = |folder: PathBuf| path.file_name().map(|name| folder.join(name));
-    let absent = || folder.canonicalize().ok().and_then(there);
-    path.canonicalize().ok().or_else(absent).unwrap_or_else(|| path.to_owned())
+    let join = |folder: PathBuf| path.file_name().map(|name| folder.join(name));
+    let in_folder = || folder(path).canonicalize().ok().and_then(join);
+    path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
-/// What paths are called: their last parts, if these differ.
+/// Names of paths: their last parts, if these differ.
 pub fn file_names(paths: &[&Path]) -> Vec<String> {
     let short: Vec<String> = paths.iter().map(|p| file_name(p)).collect();
     let differ = short.iter().collect::<std::collections::BTreeSet<_>>().len() == short.len();
     if differ { short } else { paths.iter().map(|p| p.display().to_string()).collect() }
 }
 
-/// The last part of a path, which is enough to know a file by.
+/// The last part of a path.
 pub fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
 }

@@ -1,11 +1,12 @@
-//! What goes to stderr: errors, notices and progress.
+//! Output on stderr: errors, notes and progress.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use mcdd::error::rename_settings;
 use mcdd::train::{Callback, Epoch};
 
 fn color() -> bool {
@@ -14,28 +15,70 @@ fn color() -> bool {
 
 fn say(color_code: &str, head: &str, text: &str) {
     let line = if color() { format!("\x1b[{color_code}m{head}:\x1b[0m {text}\n") } else { format!("{head}: {text}\n") };
-    // Where nobody listens there is nobody to tell.
+    // A closed stderr is not an error.
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
-/// Prints an error and, as its last line, what to do about it.
+/// The options of a command: the library's messages name settings, the command prints the options that set them.
+struct Options(Vec<Name>);
+
+/// An argument: its id, which is the setting's name in the library, and its long option, if it is not positional.
+struct Name {
+    id: String,
+    long: Option<String>,
+}
+
+impl Options {
+    fn of(command: &clap::Command) -> Options {
+        let name = |a: &clap::Arg| Name { id: a.get_id().to_string(), long: a.get_long().map(str::to_owned) };
+        Options(command.get_arguments().map(name).collect())
+    }
+
+    /// `--weight-decay` for `weight_decay`, `--method softmax` for `method=softmax`, `data` for a positional argument;
+    /// none for what is not an argument of the command.
+    fn rename(&self, setting: &str) -> Option<String> {
+        let (name, value) = setting.split_once('=').map_or((setting, None), |(name, value)| (name, Some(value)));
+        let by_long = || self.0.iter().find(|n| n.long.as_deref() == Some(&name.replace('_', "-")));
+        match &self.0.iter().find(|n| n.id == name).or_else(by_long)?.long {
+            Some(long) => Some(value.map_or(format!("--{long}"), |value| format!("--{long} {value}"))),
+            None => Some(setting.to_owned()),
+        }
+    }
+}
+
+static OPTIONS: OnceLock<Options> = OnceLock::new();
+
+/// Names settings by the options of this command from now on.
+pub fn name_settings_by(command: &clap::Command) {
+    // Only the first command of a process counts.
+    let _ = OPTIONS.set(Options::of(command));
+}
+
+fn rename(setting: &str) -> Option<String> {
+    OPTIONS.get()?.rename(setting)
+}
+
+/// Prints an error and, as the last line, its hint.
 pub fn error(error: &anyhow::Error) {
-    say("1;31", "error", &plain(&error.to_string()));
-    let hint = error.downcast_ref::<mcdd::Error>().and_then(mcdd::Error::hint_text);
-    say("1;36", "hint", hint.unwrap_or("mcdd --help explains the commands, mcdd COMMAND --help their options"));
+    let ours = error.downcast_ref::<mcdd::Error>();
+    let text = ours.map_or_else(|| error.to_string(), |e| e.message_with(rename));
+    say("1;31", "error", &plain(&text));
+    let hint = ours.and_then(|e| e.hint_with(rename));
+    let usage = "see mcdd --help for the commands, mcdd COMMAND --help for their options";
+    say("1;36", "hint", hint.as_deref().unwrap_or(usage));
 }
 
-/// Something that the user should know.
+/// Prints a warning.
 pub fn warning(text: &str) {
-    say("1;33", "warning", &plain(text));
+    say("1;33", "warning", &plain(&rename_settings(text, rename)));
 }
 
-/// Something that was done.
+/// Prints a note.
 pub fn note(text: &str) {
-    say("1;34", "note", &plain(text));
+    say("1;34", "note", &plain(&rename_settings(text, rename)));
 }
 
-/// Names stdout in an error of writing to it.
+/// Adds the name of stdout to an error of writing to it.
 pub fn on_stdout(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<io::Error>() {
         Ok(e) => mcdd::Error::io(e, std::path::Path::new("standard output")).into(),
@@ -48,12 +91,12 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     io::stdout().lock().write_all(text.as_bytes()).map_err(|e| on_stdout(e.into()))
 }
 
-/// Text from a file without the characters that a terminal obeys.
+/// Replaces control characters, which a terminal would interpret.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Whether an error is only that the reader of our output has gone.
+/// Whether an error only means that the reader of the output has closed it.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().find_map(|e| e.downcast_ref::<io::Error>());
     io.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
@@ -61,7 +104,7 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C asks training to stop; a second one ends the program.
+/// Makes Ctrl-C stop training after the current step; a second Ctrl-C ends the program.
 pub fn catch_interrupts() {
     let _ = ctrlc::set_handler(|| {
         if STOP.swap(true, Ordering::SeqCst) {
@@ -75,29 +118,29 @@ pub fn stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Shows training go by: a bar on a terminal, else a line now and then.
+/// Shows the progress of training: a bar on a terminal, otherwise a line from time to time.
 pub struct Progress {
     quiet: bool,
     shown: Mutex<Option<Shown>>,
 }
 
-/// Training that has begun.
+/// The state of a training run that has started.
 struct Shown {
     bar: Option<ProgressBar>,
     members: usize,
     total: usize,
     done: usize,
-    said: Instant,
+    printed: Instant,
     start: Instant,
 }
 
 impl Progress {
-    /// Shows nothing before training begins, and nothing at all if it should be quiet.
+    /// Prints nothing before training starts, and nothing at all if `quiet`.
     pub fn new(quiet: bool) -> Progress {
         Progress { quiet, shown: Mutex::new(None) }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         if let Ok(Some(Shown { bar: Some(bar), .. })) = self.shown.lock().as_deref() {
             bar.finish_and_clear();
@@ -115,7 +158,7 @@ fn bar(total: usize, members: usize) -> ProgressBar {
     bar
 }
 
-/// A bar for a file that comes in, where stderr is a terminal.
+/// A bar for a download; none if stderr is not a terminal.
 pub fn bytes_bar(name: &str) -> Option<ProgressBar> {
     if !io::stderr().is_terminal() {
         return None;
@@ -140,28 +183,29 @@ impl Callback for Progress {
         let total = members * epochs;
         let bar = (!self.quiet && io::stderr().is_terminal()).then(|| bar(total, members));
         let now = Instant::now();
-        *shown = Some(Shown { bar, members, total, done: 0, said: now, start: now });
+        *shown = Some(Shown { bar, members, total, done: 0, printed: now, start: now });
     }
 
     fn epoch(&self, member: usize, e: &Epoch) {
         let Ok(mut shown) = self.shown.lock() else { return };
         let Some(s) = shown.as_mut().filter(|_| !self.quiet) else { return };
         let accuracy = e.validation_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)));
-        let text = format!("loss {:.4}, held-out loss {:.4}, held-out accuracy {accuracy}", e.loss, e.validation_loss);
+        let text =
+            format!("loss {:.4}, validation loss {:.4}, validation accuracy {accuracy}", e.loss, e.validation_loss);
         s.done += 1;
         if let Some(bar) = &s.bar {
             bar.set_message(text);
             bar.inc(1);
             return;
         }
-        // The first, the last, every tenth part, and one every ten seconds.
+        // The first epoch, each tenth of the run, and every ten seconds.
         let tenth = s.done * 10 / s.total != (s.done - 1) * 10 / s.total;
-        if s.done == 1 || tenth || s.said.elapsed().as_secs() >= 10 {
+        if s.done == 1 || tenth || s.printed.elapsed().as_secs() >= 10 {
             let left = s.start.elapsed().as_secs_f64() / s.done as f64 * (s.total - s.done.min(s.total)) as f64;
             let who = if s.members > 1 { format!("network {} of {}, ", member + 1, s.members) } else { String::new() };
             let epochs = s.total / s.members;
             let _ = writeln!(io::stderr(), "{who}epoch {} of {epochs}: {text}, {left:.0} s left", e.epoch + 1);
-            s.said = Instant::now();
+            s.printed = Instant::now();
         }
     }
 
@@ -170,7 +214,39 @@ impl Callback for Progress {
     }
 }
 
-/// A share as a percentage.
-pub fn percent(share: f64) -> String {
-    format!("{:.2}", 100.0 * share)
+/// A fraction as a percentage.
+pub fn percent(fraction: f64) -> String {
+    format!("{:.2}", 100.0 * fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Arg, Command};
+
+    #[test]
+    fn settings_are_named_by_the_options_of_the_command() {
+        let command = Command::new("train").args([
+            Arg::new("data"),
+            Arg::new("folder").long("data"),
+            Arg::new("lr").long("lr"),
+            Arg::new("weight_decay").long("weight-decay"),
+            Arg::new("method").long("method"),
+            Arg::new("place").long("data-dir"),
+        ]);
+        let options = Options::of(&command);
+        for (setting, expected) in [
+            ("lr", Some("--lr")),
+            ("weight_decay", Some("--weight-decay")),
+            ("method=deep-mcdd:nu=1", Some("--method deep-mcdd:nu=1")),
+            // A positional argument stays a word, and comes before an option of the same name.
+            ("data", Some("data")),
+            ("data_dir", Some("--data-dir")),
+            ("epochs", None),
+        ] {
+            assert_eq!(options.rename(setting).as_deref(), expected, "{setting}");
+        }
+        let error = mcdd::train::Settings::builder().lr(0.0).build().unwrap_err();
+        assert_eq!(error.message_with(|setting| options.rename(setting)), "--lr is 0");
+    }
 }

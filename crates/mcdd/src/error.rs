@@ -1,25 +1,41 @@
 //! One error type: what happened, where (file, row, column), and what to do.
+//!
+//! # Names of settings
+//!
+//! Messages, hints and notices name a setting in backticks, by its name in the library: "lower `lr`", or with a value,
+//! "give `method=softmax`". Nothing else is in backticks; values and names from data are in double quotes. A front end
+//! replaces each with how the setting is given there ([`rename_settings`], [`Error::message_with`],
+//! [`Error::hint_with`]): a command prints `--lr` and `--method softmax`, Python `lr=` and `method="softmax"`.
+//!
+//! ```
+//! use mcdd::train::Settings;
+//!
+//! let flag = |setting: &str| Some(format!("--{}", setting.replace('_', "-").replace('=', " ")));
+//! let error = Settings::builder().weight_decay(-1.0).build().unwrap_err();
+//! assert_eq!(error.to_string(), "`weight_decay` is -1");
+//! assert_eq!(error.message_with(flag), "--weight-decay is -1");
+//! ```
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What kind of thing went wrong.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The operating system refused to read or write.
+    /// The operating system failed to read or write.
     Io,
     /// A data file, or the data in it, cannot be used.
     Data,
-    /// A setting is outside its legal range.
+    /// A setting is out of range, or does not fit the others.
     Setting,
-    /// A model or checkpoint file is damaged, foreign or of a newer version.
+    /// A model or checkpoint file is damaged, of another program, or of a newer version.
     Format,
     /// Training produced numbers that are not finite.
     Diverged,
 }
 
-/// An error with its place and a hint; one pointer wide, as results are passed around in hot loops.
+/// An error with its place and a hint; one pointer wide, because results are returned in hot loops.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -38,7 +54,7 @@ struct Inner {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A new error; `message` says what happened, in a sentence without a full stop.
+    /// A new error. `message` describes what happened, in a sentence without a final period.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Error(Box::new(Inner {
             kind,
@@ -51,17 +67,17 @@ impl Error {
         }))
     }
 
-    /// Bad data.
+    /// An error of [`Kind::Data`].
     pub fn data(message: impl Into<String>) -> Self {
         Self::new(Kind::Data, message)
     }
 
-    /// A setting outside its range.
+    /// An error of [`Kind::Setting`].
     pub fn setting(message: impl Into<String>) -> Self {
         Self::new(Kind::Setting, message)
     }
 
-    /// A damaged or foreign model file.
+    /// An error of [`Kind::Format`].
     pub fn format(message: impl Into<String>) -> Self {
         Self::new(Kind::Format, message)
     }
@@ -70,11 +86,11 @@ impl Error {
     pub fn io(error: std::io::Error, file: &Path) -> Self {
         use std::io::ErrorKind;
         let (message, hint) = match error.kind() {
-            ErrorKind::NotFound => ("there is no such file or folder", "check the path"),
+            ErrorKind::NotFound => ("no such file or folder", "check the path"),
             ErrorKind::PermissionDenied => ("permission denied", "check the permissions of the file and of its folder"),
-            ErrorKind::StorageFull => ("no space is left", "make room, or write somewhere else"),
-            ErrorKind::ReadOnlyFilesystem => ("the file system is read-only", "write somewhere else"),
-            _ => ("", "try again; if it stays, look at the disk or the other end"),
+            ErrorKind::StorageFull => ("no space left on the disk", "free some space, or write to another disk"),
+            ErrorKind::ReadOnlyFilesystem => ("the file system is read-only", "write to another file system"),
+            _ => ("", "try again; if it fails again, check the disk or the connection"),
         };
         let message = if message.is_empty() { error.to_string() } else { message.to_owned() };
         let mut e = Self::new(Kind::Io, message).at_file(file).hint(hint);
@@ -82,7 +98,7 @@ impl Error {
         e
     }
 
-    /// Names the file, unless one is named already. An empty path names none.
+    /// Sets the file, unless it is set already. An empty path sets nothing.
     #[must_use]
     pub fn at_file(mut self, file: &Path) -> Self {
         if file.as_os_str().is_empty() {
@@ -92,33 +108,33 @@ impl Error {
         self
     }
 
-    /// Names the row as a person counts in the file: from 1, the header included.
+    /// Sets the row, unless it is set already: counted from 1, the header included.
     #[must_use]
     pub fn at_row(mut self, row: u64) -> Self {
         self.0.row.get_or_insert(row);
         self
     }
 
-    /// Names the column, by its name or (counted from 1) its position.
+    /// Sets the column, unless it is set already: its name, or its position counted from 1.
     #[must_use]
     pub fn at_column(mut self, column: impl Into<String>) -> Self {
         self.0.column.get_or_insert_with(|| column.into());
         self
     }
 
-    /// Says what to do next.
+    /// Sets the hint: what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// The kind, for programs.
+    /// The kind of the error.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// The file it happened in.
+    /// The file in which it happened.
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
@@ -133,34 +149,67 @@ impl Error {
         self.0.column.as_deref()
     }
 
-    /// What to do next.
+    /// The hint: what to do next.
     pub fn hint_text(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
+
+    /// The error as it is displayed, with the names of settings replaced as by [`rename_settings`].
+    pub fn message_with(&self, rename: impl Fn(&str) -> Option<String>) -> String {
+        format!("{}{}", self.place(), rename_settings(&self.0.message, rename))
+    }
+
+    /// The hint, with the names of settings replaced as by [`rename_settings`].
+    pub fn hint_with(&self, rename: impl Fn(&str) -> Option<String>) -> Option<String> {
+        self.hint_text().map(|hint| rename_settings(hint, rename))
+    }
+
+    /// Where it happened, followed by a colon; empty if that is not known.
+    fn place(&self) -> String {
+        // The path that stands for standard input.
+        let name = |file: &PathBuf| match file.to_str() {
+            Some("-") => "standard input".to_owned(),
+            _ => file.display().to_string(),
+        };
+        let parts = [
+            self.0.file.as_ref().map(name),
+            self.0.row.map(|row| format!("row {row}")),
+            self.0.column.as_ref().map(|column| format!("column {column}")),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { String::new() } else { parts.join(", ") + ": " }
+    }
+}
+
+/// Replaces what is in backticks, `name` or `name=value`, by what `rename` gives for it; `None` leaves it as it is.
+///
+/// ```
+/// let flags = |setting: &str| (setting == "lr").then(|| "--lr".to_owned());
+/// assert_eq!(mcdd::error::rename_settings("lower `lr` or `batch`", flags), "lower --lr or `batch`");
+/// ```
+pub fn rename_settings(text: &str, rename: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('`') {
+        out.push_str(before);
+        let renamed = after.split_once('`').and_then(|(name, after)| Some((rename(name)?, after)));
+        match renamed {
+            Some((name, after)) => {
+                out.push_str(&name);
+                rest = after;
+            }
+            None => {
+                out.push('`');
+                rest = after;
+            }
+        }
+    }
+    out + rest
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut place = false;
-        if let Some(file) = &self.0.file {
-            // What the command line calls `-`.
-            let stdin = file == Path::new("-");
-            if stdin {
-                write!(f, "standard input")?
-            } else {
-                write!(f, "{}", file.display())?
-            }
-            place = true;
-        }
-        if let Some(row) = self.0.row {
-            write!(f, "{}row {row}", if place { ", " } else { "" })?;
-            place = true;
-        }
-        if let Some(column) = &self.0.column {
-            write!(f, "{}column {column}", if place { ", " } else { "" })?;
-            place = true;
-        }
-        write!(f, "{}{}", if place { ": " } else { "" }, self.0.message)
+        write!(f, "{}{}", self.place(), self.0.message)
     }
 }
 
@@ -175,14 +224,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_where_and_what_to_do() {
+    fn an_error_has_a_place_and_a_hint() {
         let e = Error::data("\"abc\" is not a number")
             .at_file(Path::new("a.csv"))
             .at_row(3)
             .at_column("width")
-            .hint("give --categorical width if it is a category");
+            .hint("give `categorical` \"width\" if it is a category");
         assert_eq!(e.to_string(), "a.csv, row 3, column width: \"abc\" is not a number");
-        assert_eq!(e.hint_text(), Some("give --categorical width if it is a category"));
-        assert_eq!(Error::setting("nu is 0").to_string(), "nu is 0");
+        assert_eq!(e.hint_text(), Some("give `categorical` \"width\" if it is a category"));
+        assert_eq!(Error::data("empty").at_file(Path::new("-")).to_string(), "standard input: empty");
+        assert_eq!(Error::setting("`nu` is 0").to_string(), "`nu` is 0");
+    }
+
+    #[test]
+    fn settings_are_renamed_in_message_and_hint_but_not_in_the_place() {
+        let flag = |setting: &str| match setting {
+            "lr" => Some("--lr".to_owned()),
+            "method=softmax" => Some("--method softmax".to_owned()),
+            _ => None,
+        };
+        let e = Error::setting("`lr` is 0 and `nu` is 1").at_file(Path::new("`lr`")).hint("give `method=softmax`");
+        assert_eq!(e.message_with(flag), "`lr`: --lr is 0 and `nu` is 1");
+        assert_eq!(e.hint_with(flag).as_deref(), Some("give --method softmax"));
+        assert_eq!(Error::data("empty").hint_with(flag), None);
+        // Without a partner a backtick is text, and one that names no setting does not hide the next.
+        assert_eq!(rename_settings("a ` b `lr` c `", flag), "a ` b --lr c `");
+        assert_eq!(rename_settings("", flag), "");
     }
 }

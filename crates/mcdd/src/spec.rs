@@ -1,4 +1,4 @@
-//! Methods and detectors as users type them: a name, and settings behind colons, as in `knn:k=10`.
+//! Methods and detectors as users type them: a name, followed by settings, as in `knn:k=10`.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,13 +10,13 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// If a setting has no value.
-pub fn split(text: &str) -> Result<(&str, Vec<(&str, &str)>)> {
+pub(crate) fn split(text: &str) -> Result<(&str, Vec<(&str, &str)>)> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
     let settings = parts
         .map(|part| {
             part.split_once('=').ok_or_else(|| {
-                Error::setting(format!("{part:?} in {text:?} is no setting"))
+                Error::setting(format!("{part:?} in {text:?} is not a setting"))
                     .hint("settings follow the name as :key=value, e.g. knn:k=10")
             })
         })
@@ -27,11 +27,11 @@ pub fn split(text: &str) -> Result<(&str, Vec<(&str, &str)>)> {
 /// A value with some of its settings changed.
 ///
 /// # Errors
-/// If there is no such setting, or it cannot have this value.
-pub fn with<T: Serialize + DeserializeOwned>(default: &T, settings: &[(&str, &str)]) -> Result<T> {
+/// If there is no such setting, or the value is invalid for it.
+pub(crate) fn with<T: Serialize + DeserializeOwned>(default: &T, settings: &[(&str, &str)]) -> Result<T> {
     let wrong = |e: serde_json::Error| Error::setting(e.to_string());
     let Value::Object(mut map) = serde_json::to_value(default).map_err(wrong)? else {
-        return Err(Error::setting("this has no settings"));
+        return Err(Error::setting("there are no settings to change"));
     };
     let known: Vec<String> = map.keys().filter(|k| *k != "name").cloned().collect();
     let described = describe(&map);
@@ -45,19 +45,19 @@ pub fn with<T: Serialize + DeserializeOwned>(default: &T, settings: &[(&str, &st
             } else {
                 let near = nearest(key, &names);
                 let near = if near.is_empty() { String::new() } else { format!("did you mean {}? ", near.join(", ")) };
-                e.hint(format!("{near}its settings are {described}"))
+                e.hint(format!("{near}the settings of {name} are {described}"))
             });
         }
         map.insert(key.to_owned(), read(value));
         serde_json::from_value::<T>(Value::Object(map.clone())).map_err(|e| {
-            Error::setting(format!("{key}={value} is no setting of {name}: {e}"))
-                .hint(format!("its settings with their defaults are {described}"))
+            Error::setting(format!("{key}={value} is not valid for {name}: {e}"))
+                .hint(format!("the settings of {name} with their defaults are {described}"))
         })?;
     }
     serde_json::from_value(Value::Object(map)).map_err(wrong)
 }
 
-/// A setting's value: a number, yes or no, auto, or a word.
+/// The value of a setting: a number, yes or no, auto, or a word.
 fn read(value: &str) -> Value {
     match value {
         "yes" | "true" => Value::Bool(true),
@@ -74,7 +74,7 @@ fn read(value: &str) -> Value {
     }
 }
 
-/// The settings as they would be typed.
+/// The settings as users type them.
 fn describe(map: &Map<String, Value>) -> String {
     let shown = map.iter().filter(|(k, _)| *k != "name").map(|(k, v)| match v {
         Value::Bool(b) => format!("{k}={}", if *b { "yes" } else { "no" }),
@@ -85,7 +85,7 @@ fn describe(map: &Map<String, Value>) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// The settings of a value, as they would be typed; empty if it has none.
+/// The settings of a method or a detector, as users type them; empty if it has none.
 pub fn settings<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(Value::Object(map)) => describe(&map),
@@ -98,13 +98,13 @@ pub fn unknown(kind: &str, name: &str, names: &[&str]) -> Error {
     let near = nearest(name, names);
     let e = Error::setting(format!("there is no {kind} {name:?}"));
     if near.is_empty() {
-        e.hint(format!("there are {}; mcdd methods tells about them", names.join(", ")))
+        e.hint(format!("choose one of {}; see the list of methods", names.join(", ")))
     } else {
-        e.hint(format!("did you mean {}? mcdd methods lists all", near.join(", ")))
+        e.hint(format!("did you mean {}? see the list of methods", near.join(", ")))
     }
 }
 
-/// The names that `word` may have been meant for, best first; none if none is close.
+/// The names closest to `word`, best first; none if none is close.
 fn nearest<'a>(word: &str, names: &[&'a str]) -> Vec<&'a str> {
     let word: Vec<char> = word.to_lowercase().chars().take(64).collect();
     let mut scored: Vec<(usize, &str)> = names
@@ -120,7 +120,7 @@ fn nearest<'a>(word: &str, names: &[&'a str]) -> Vec<&'a str> {
     scored.into_iter().take(4).map(|s| s.1).collect()
 }
 
-/// Insertions, deletions, changes and swaps of neighbors between two words.
+/// The Damerau-Levenshtein distance: insertions, deletions, substitutions and swaps of neighbors.
 fn edits(a: &[char], b: &[char]) -> usize {
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
     for i in 1..=a.len() {
@@ -147,27 +147,27 @@ mod tests {
     struct Example {
         name: String,
         k: usize,
-        share: Option<f64>,
+        fraction: Option<f64>,
         flat: bool,
         kind: String,
     }
 
     fn example() -> Example {
-        Example { name: "thing".into(), k: 3, share: None, flat: false, kind: "full".into() }
+        Example { name: "thing".into(), k: 3, fraction: None, flat: false, kind: "full".into() }
     }
 
     #[test]
     fn settings_are_changed_by_name() {
-        let (name, settings) = split("thing:k=10:share=0.5:flat=yes:kind=round").unwrap();
+        let (name, settings) = split("thing:k=10:fraction=0.5:flat=yes:kind=round").unwrap();
         assert_eq!(name, "thing");
-        let changed = Example { k: 10, share: Some(0.5), flat: true, kind: "round".into(), ..example() };
+        let changed = Example { k: 10, fraction: Some(0.5), flat: true, kind: "round".into(), ..example() };
         assert_eq!(with(&example(), &settings).unwrap(), changed);
-        assert_eq!(with(&changed, &[("share", "auto")]).unwrap().share, None);
-        assert_eq!(super::settings(&example()), "flat=no, k=3, kind=full, share=auto");
+        assert_eq!(with(&changed, &[("fraction", "auto")]).unwrap().fraction, None);
+        assert_eq!(super::settings(&example()), "flat=no, fraction=auto, k=3, kind=full");
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_setting() {
         assert!(split("thing:k").is_err());
         let e = with(&example(), &[("knd", "1")]).unwrap_err();
         assert!(e.to_string().contains("no setting \"knd\""), "{e}");
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn near_names_are_offered() {
+    fn similar_names_are_suggested() {
         let names = ["mahalanobis", "mahalanobis++", "knn", "msp", "odin"];
         let hint = |word: &str| unknown("detector", word, &names).hint_text().unwrap().to_owned();
         assert!(hint("mahalnobis").contains("did you mean mahalanobis"));
         assert!(hint("kn").contains("did you mean knn"));
         assert!(hint("mps").contains("msp"));
-        assert!(hint("something else").contains("there are mahalanobis, "));
-        assert!(hint(&"x".repeat(100_000)).contains("there are"));
+        assert!(hint("something else").contains("choose one of mahalanobis, "));
+        assert!(hint(&"x".repeat(100_000)).contains("choose one of"));
     }
 }

@@ -33,7 +33,7 @@ fn classes(sizes: &[usize], width: usize) -> Vec<(Vec<f64>, usize)> {
 
 /// Trains the default with few epochs, and checks everything that comes out of it.
 fn sound(table: &Table) -> Model {
-    let model = Model::fit(table, &Settings { epochs: 4, ..Settings::default() }).unwrap();
+    let model = Model::fit(table, &Settings::builder().epochs(4).build().unwrap()).unwrap();
     let again = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
     let found = again.predict(table).unwrap();
     assert_eq!(found, model.predict(table).unwrap());
@@ -73,7 +73,7 @@ fn what_cannot_be_learned_is_an_error() {
 #[test]
 fn what_the_network_does_not_see_still_counts() {
     let rows = classes(&[100; 3], 4);
-    let model = Model::fit(&table(&rows), &Settings { epochs: 20, ..Settings::default() }).unwrap();
+    let model = Model::fit(&table(&rows), &Settings::builder().epochs(20).build().unwrap()).unwrap();
     let threshold = model.threshold().unwrap();
     let unknown = |factor: f64| {
         // The first value of a typical row is moved away; all beyond the clip looks the same to the networks.
@@ -95,7 +95,7 @@ fn what_the_network_does_not_see_still_counts() {
 #[test]
 fn any_number_of_threads_gives_the_same_bytes() {
     let table = digits().select(&(0..300).collect::<Vec<_>>());
-    let settings = Settings { epochs: 3, ..Settings::default() };
+    let settings = Settings::builder().epochs(3).build().unwrap();
     let bytes = |threads| {
         let run = Run { threads, ..Run::default() };
         Model::fit_with(&table, &settings, &run).unwrap().model.to_bytes().unwrap()
@@ -107,7 +107,8 @@ fn any_number_of_threads_gives_the_same_bytes() {
 #[test]
 fn a_network_of_an_ensemble_is_the_same_as_alone() {
     let table = digits().select(&(0..300).collect::<Vec<_>>());
-    let with = |preset: Preset| Model::fit(&table, &Settings { epochs: 2, ..preset.settings() }).unwrap();
+    let with =
+        |preset: Preset| Model::fit(&table, &Settings::builder().preset(preset).epochs(2).build().unwrap()).unwrap();
     let (best, fast) = (with(Preset::Best), with(Preset::Fast));
     assert_eq!((best.members(), fast.members()), (5, 1));
     assert_eq!(best.history(0), fast.history(0));
@@ -133,7 +134,7 @@ impl Callback for Told {
 fn a_budget_of_steps_caps_the_epochs_and_says_so() {
     let table = digits();
     let rows = table.rows() * 9 / 10;
-    let settings = Settings { epochs: 9, steps: Some(rows.div_ceil(200) * 2), members: 2, ..Settings::default() };
+    let settings = Settings::builder().epochs(9).steps(rows.div_ceil(200) * 2).members(2).build().unwrap();
     let watch = Told::default();
     let fitted = Model::fit_with(&table, &settings, &Run { callback: &watch, ..Run::default() }).unwrap();
     assert_eq!(*watch.0.lock().unwrap(), (2, 2, 4));
@@ -141,7 +142,7 @@ fn a_budget_of_steps_caps_the_epochs_and_says_so() {
     assert_eq!(*fitted.model.settings(), settings);
     assert!(fitted.notices.iter().any(|n| n.contains("2 epochs instead of 9")));
     // Never less than one.
-    assert_eq!(Settings { steps: Some(1), ..settings.clone() }.epochs_for(1_000_000), 1);
+    assert_eq!(Settings::builder().epochs(9).steps(1).build().unwrap().epochs_for(1_000_000), 1);
     assert_eq!(settings.epochs_for(10), 9);
 }
 
@@ -154,7 +155,7 @@ fn many_rows_make_a_small_file() {
     let picks: Vec<usize> = (0..60_000).map(|i| i % 2).collect();
     large = large.select(&picks);
     large.columns = vec![Column::Number(values)];
-    let settings = Settings { epochs: 1, hidden: vec![4], latent: 2, members: 2, ..Settings::default() };
+    let settings = Settings::builder().epochs(1).hidden([4]).latent(2).members(2).build().unwrap();
     let bytes = Model::fit(&large, &settings).unwrap().to_bytes().unwrap();
     let rows = 2 * 50_000 * 2 * 4;
     assert!(bytes.len() > rows && bytes.len() < rows + 200_000, "{}", bytes.len());

@@ -7,8 +7,7 @@ use mcdd::data::{Augment, ImageShape, Images};
 use mcdd::detector::Detect;
 use mcdd::head::HeadConfig;
 use mcdd::model::{Model, Predictions};
-use mcdd::net::NetName;
-use mcdd::train::{Callback, Epoch, Run, Settings};
+use mcdd::train::{Callback, DataKind, Epoch, Run, Settings};
 use safetensors::SafeTensors;
 
 const SHAPE: ImageShape = ImageShape { height: 8, width: 8, channels: 3 };
@@ -39,13 +38,9 @@ fn images(each: usize, kinds: &[&str]) -> Images {
 }
 
 fn settings() -> Settings {
-    let mut s = Settings::for_images(NetName::parse("resnet8").unwrap());
-    (s.epochs, s.batch, s.lr, s.calibration_fraction) = (25, 16, 0.05, 0.2);
-    if let Some(image) = &mut s.image {
-        image.augment = Some(Augment { crop_padding: 1, flip: true });
-        image.warmup = 0.1;
-    }
-    s
+    let given = Settings::builder().epochs(25).batch(16).lr(0.05).calibration_fraction(0.2).warmup(0.1);
+    let given = given.augment(Augment { crop_padding: 1, flip: true });
+    given.build_for(DataKind::from_net(Some("resnet8")).unwrap()).unwrap()
 }
 
 fn predict(model: &Model, images: &Images, threads: usize) -> Predictions {

@@ -53,7 +53,7 @@ fn steps_and_single_rows_allocate_nothing() {
     }
 
     let table = digits();
-    let model = Model::fit(&table, &Settings { epochs: 1, ..Preset::Paper.settings() }).unwrap();
+    let model = Model::fit(&table, &Settings::builder().preset(Preset::Paper).epochs(1).build().unwrap()).unwrap();
     let x = model.schema().transform(&table, None).unwrap();
     let width = model.graph().input;
     let (mut out, mut scratch) = (Predictions::default(), PredictBuffers::default());

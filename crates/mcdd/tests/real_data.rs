@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use mcdd::data::{Label, ReadOptions, Table};
-use mcdd::detector::{Detect, DetectorConfig};
-use mcdd::head::{self, HeadConfig};
+use mcdd::detector::DetectorConfig;
+use mcdd::head;
 use mcdd::protocol::{Scenario, leave_one_out, scenario};
 use mcdd::train::optim::Schedule;
 use mcdd::train::{Preset, Run, Settings};
@@ -27,7 +27,9 @@ fn folder(name: &str) -> Option<PathBuf> {
 fn means(table: &Table, settings: &Settings, seeds: u64) -> (f64, f64) {
     let mut all: Vec<Scenario> = Vec::new();
     for seed in 0..seeds {
-        let found = leave_one_out(table, 0, 5, &Settings { seed, ..settings.clone() }, 2).unwrap();
+        let mut settings = settings.clone();
+        settings.seed = seed;
+        let found = leave_one_out(table, 0, 5, &settings, 2).unwrap();
         let mean = |f: fn(&Scenario) -> f64| found.iter().map(f).sum::<f64>() * 100.0 / found.len() as f64;
         println!(
             "seed {seed}: AUROC {:.3}, accuracy {:.3}",
@@ -42,7 +44,7 @@ fn means(table: &Table, settings: &Settings, seeds: u64) -> (f64, f64) {
 
 /// The paper's network, with a rate that goes down.
 fn plain() -> Settings {
-    Settings { schedule: Schedule::Cosine, ..Preset::Paper.settings() }
+    Settings::builder().preset(Preset::Paper).schedule(Schedule::Cosine).build().unwrap()
 }
 
 #[test]
@@ -83,13 +85,8 @@ fn every_method_and_detector_runs() {
         let detectors = detectors.iter().map(|c| ("softmax", c.name().to_owned()));
         let kept = tempfile::tempdir().unwrap();
         for (method, detector) in methods.chain(detectors) {
-            let settings = Settings {
-                head: HeadConfig::parse(method).unwrap(),
-                detector: Detect::parse(&detector).unwrap(),
-                epochs: 3,
-                schedule: Schedule::Cosine,
-                ..Preset::Paper.settings()
-            };
+            let settings = Settings::builder().preset(Preset::Paper).method(method).detector(&*detector).epochs(3);
+            let settings = settings.schedule(Schedule::Cosine).build().unwrap();
             // The softmax network is trained once for all detectors.
             let checkpoint = Some(kept.path().join(method));
             let run = Run { threads: 2, checkpoint, resume: true, ..Run::default() };

@@ -8,7 +8,6 @@
 use std::path::PathBuf;
 
 use mcdd::data::{ReadOptions, Table};
-use mcdd::head::HeadConfig;
 use mcdd::model::Model;
 use mcdd::train::optim::Schedule;
 use mcdd::train::{Preset, Settings};
@@ -27,9 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for factor in [0.3, 1.0, 3.0, 10.0] {
         // The loop itself takes three times the settings' rate.
         let lr = 1e-3 * factor / 3.0;
-        let settings =
-            Settings { head: HeadConfig::parse("alad")?, lr, schedule: Schedule::Cosine, ..Preset::Paper.settings() };
-        let model = Model::fit(&known.select(&train), &settings)?;
+        let settings = Settings::builder().preset(Preset::Paper).method("alad").lr(lr).schedule(Schedule::Cosine);
+        let model = Model::fit(&known.select(&train), &settings.build()?)?;
         let x = model.schema().transform(&known.select(&test), None)?;
         let width = model.schema().width();
         let pairs = model.latents(0, &x).unwrap_or_default();

@@ -61,7 +61,8 @@ fn main() -> Result<(), Failure> {
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(&(seed, class)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let settings = Settings { seed, ..settings.clone() };
+                    let mut settings = settings.clone();
+                    settings.seed = seed;
                     if let Err(e) = scenario(&table, class, &settings, Path::new(folder)) {
                         eprintln!("{class}, seed {seed}: {e}");
                     }

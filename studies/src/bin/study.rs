@@ -20,10 +20,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mcdd::data::{ReadOptions, Table};
 use mcdd::detector::Detect;
-use mcdd::head::HeadConfig;
 use mcdd::protocol::scenario;
 use mcdd::train::optim::Schedule;
-use mcdd::train::{Preset, Run, Settings};
+use mcdd::train::{OrOff, Preset, Run, Settings};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -32,9 +31,8 @@ type Contender = (String, Settings);
 
 /// A method's network as the paper has it, with a detector.
 fn plain(method: &str, detector: &str) -> Result<Contender, Failure> {
-    let (head, detector_config) = (HeadConfig::parse(method)?, Detect::parse(detector)?);
-    let settings = Settings { head, detector: detector_config, schedule: Schedule::Cosine, ..Preset::Paper.settings() };
-    Ok((format!("{method} | {detector}"), settings))
+    let settings = Settings::builder().preset(Preset::Paper).method(method).detector(detector);
+    Ok((format!("{method} | {detector}"), settings.schedule(Schedule::Cosine).build()?))
 }
 
 /// The presets, and the scores that everybody knows.
@@ -51,38 +49,43 @@ fn presets() -> Result<Vec<Contender>, Failure> {
 
 /// Budgets of steps for one network of the default.
 fn budgets() -> Vec<Contender> {
-    let with = |steps: Option<usize>| Settings { steps, ..Preset::Fast.settings() };
+    let with = |steps: Option<usize>| {
+        let mut settings = Preset::Fast.settings();
+        settings.steps = steps;
+        settings
+    };
     let name = |steps: Option<usize>| format!("fast | {}", steps.map_or("no budget".into(), |s| format!("{s} steps")));
     [Some(1_000), Some(2_500), Some(5_000), Some(10_000), None].map(|s| (name(s), with(s))).into()
 }
 
 /// One network of the default, with one thing changed.
 fn networks() -> Result<Vec<Contender>, Failure> {
-    let fast = || Preset::Fast.settings();
-    let nu = |nu: f64| HeadConfig::parse(&format!("deep-mcdd:nu={nu}"));
+    let fast = || Settings::builder().preset(Preset::Fast);
+    // Epochs within the preset's maximum of steps, and a method with the preset's detector.
+    let (steps, knn) = (10_000, "knn:k=1:log=true:rows=50000");
     let all = [
         ("as it is", fast()),
-        ("nu 0.3", Settings { head: nu(0.3)?, ..fast() }),
-        ("nu 3", Settings { head: nu(3.0)?, ..fast() }),
-        ("latent 16", Settings { latent: 16, ..fast() }),
-        ("latent 64", Settings { latent: 64, ..fast() }),
-        ("hidden 64,64", Settings { hidden: vec![64, 64], ..fast() }),
-        ("hidden 256,256", Settings { hidden: vec![256, 256], ..fast() }),
-        ("hidden 128", Settings { hidden: vec![128], ..fast() }),
-        ("hidden 128,128,128", Settings { hidden: vec![128, 128, 128], ..fast() }),
-        ("50 epochs", Settings { epochs: 50, ..fast() }),
-        ("200 epochs", Settings { epochs: 200, ..fast() }),
-        ("lr 0.001", Settings { lr: 1e-3, ..fast() }),
-        ("lr 0.01", Settings { lr: 1e-2, ..fast() }),
-        ("batch 100", Settings { batch: 100, ..fast() }),
-        ("batch 400", Settings { batch: 400, ..fast() }),
-        ("weight decay 1e-4", Settings { weight_decay: 1e-4, ..fast() }),
-        ("clip 3", Settings { clip: Some(3.0), ..fast() }),
-        ("clip off", Settings { clip: None, ..fast() }),
-        ("batch norm off", Settings { batch_norm: false, ..fast() }),
-        ("softmax", Settings { head: HeadConfig::Softmax, ..fast() }),
+        ("nu 0.3", fast().nu(0.3)),
+        ("nu 3", fast().nu(3.0)),
+        ("latent 16", fast().latent(16)),
+        ("latent 64", fast().latent(64)),
+        ("hidden 64,64", fast().hidden([64, 64])),
+        ("hidden 256,256", fast().hidden([256, 256])),
+        ("hidden 128", fast().hidden([128])),
+        ("hidden 128,128,128", fast().hidden([128, 128, 128])),
+        ("50 epochs", fast().epochs(50).steps(steps)),
+        ("200 epochs", fast().epochs(200).steps(steps)),
+        ("lr 0.001", fast().lr(1e-3)),
+        ("lr 0.01", fast().lr(1e-2)),
+        ("batch 100", fast().batch(100)),
+        ("batch 400", fast().batch(400)),
+        ("weight decay 1e-4", fast().weight_decay(1e-4)),
+        ("clip 3", fast().clip(3.0)),
+        ("clip off", fast().clip(OrOff::Off)),
+        ("batch norm off", fast().batch_norm(false)),
+        ("softmax", fast().method("softmax").detector(knn)),
     ];
-    Ok(all.into_iter().map(|(name, settings)| (format!("fast | {name}"), settings)).collect())
+    all.into_iter().map(|(name, given)| Ok((format!("fast | {name}"), given.build()?))).collect()
 }
 
 /// Other detectors on the networks of the default.
@@ -99,10 +102,7 @@ fn scores() -> Result<Vec<Contender>, Failure> {
         "gmm",
         "lof",
     ] {
-        all.push((
-            format!("best | {detector}"),
-            Settings { detector: Detect::parse(detector)?, ..Preset::Best.settings() },
-        ));
+        all.push((format!("best | {detector}"), Settings::builder().detector(detector).build()?));
     }
     Ok(all)
 }
@@ -111,8 +111,8 @@ fn scores() -> Result<Vec<Contender>, Failure> {
 fn rows() -> Result<Vec<Contender>, Failure> {
     let mut all = vec![("best | as it is".to_owned(), Preset::Best.settings())];
     for rows in [20_000, 10_000, 5_000, 1_000] {
-        let detector = Detect::parse(&format!("knn:k=1:log=true:rows={rows}"))?;
-        all.push((format!("best | {rows} rows"), Settings { detector, ..Preset::Best.settings() }));
+        let detector = format!("knn:k=1:log=true:rows={rows}");
+        all.push((format!("best | {rows} rows"), Settings::builder().detector(detector).build()?));
     }
     Ok(all)
 }
@@ -196,9 +196,11 @@ fn simple(name: &str) -> String {
 
 fn cell(table: &Table, key: &Key, settings: &Settings, networks: &Path, out: &Mutex<fs::File>) -> Result<(), Failure> {
     let (name, class, seed) = key;
-    let settings = Settings { seed: *seed, ..settings.clone() };
+    let mut settings = settings.clone();
+    settings.seed = *seed;
     // Members that are the same but for their number, and detectors, share networks.
-    let network = Settings { detector: Detect::default(), preset: Preset::Best, members: 1, ..settings.clone() };
+    let mut network = settings.clone();
+    (network.detector, network.preset, network.members) = (Detect::default(), Preset::Best, 1);
     fs::create_dir_all(networks)?;
     let mut hash = DefaultHasher::new();
     serde_json::to_string(&network)?.hash(&mut hash);

@@ -1,4 +1,4 @@
-//! `mcdd completions`: completion scripts for shells.
+//! `mcdd completions`: shell completion scripts.
 
 use std::process::ExitCode;
 
@@ -12,17 +12,17 @@ Examples:
   mcdd completions zsh > ~/.zfunc/_mcdd
   mcdd completions fish > ~/.config/fish/completions/mcdd.fish";
 
-/// Print a completion script for a shell
+/// Print a shell completion script
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The shell
+    /// Shell
     shell: Shell,
 }
 
 /// Runs the command.
 pub fn run<C: clap::CommandFactory>(args: Args) -> anyhow::Result<ExitCode> {
-    // To memory first: the generator panics where it cannot write.
+    // To memory first: the generator panics on a write error.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut C::command(), "mcdd", &mut script);
     ui::print(&String::from_utf8_lossy(&script))?;

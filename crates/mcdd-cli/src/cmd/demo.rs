@@ -1,4 +1,4 @@
-//! `mcdd demo`: the main job on data that the program carries.
+//! `mcdd demo`: training and detection on built-in data.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,6 @@ use std::process::ExitCode;
 
 use mcdd::compute::pool::Pool;
 use mcdd::data::{Column, Table, digits};
-use mcdd::detector::Detect;
-use mcdd::head::HeadConfig;
 use mcdd::metrics::{self, Detection};
 use mcdd::model::{Model, Predictions};
 use mcdd::report::model::{About, Gather, Place, Side};
@@ -23,23 +21,23 @@ Examples:
   mcdd demo
   mcdd demo --leave-out 3 --seed 5";
 
-/// Train on handwritten digits with one digit left out, and see it called unknown
+/// Train on handwritten digits without one of them, and detect that digit as unknown
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The digit that training does not see
+    /// Digit to leave out of training
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(0..=9))]
     leave_out: u8,
 
-    /// Fixes everything random
+    /// Random seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Where the model, the tables and the report go
+    /// Output folder of the model, the tables and the report
     #[arg(short, long, value_name = "DIR", default_value = "mcdd-demo")]
     output: PathBuf,
 
-    /// Show no progress
+    /// Print no progress
     #[arg(short, long)]
     quiet: bool,
 }
@@ -70,14 +68,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (train, test) = known.split(0.2, args.seed)?;
     std::fs::create_dir_all(&args.output).map_err(|e| mcdd::Error::io(e, &args.output))?;
     if !args.quiet {
-        ui::note(&format!("training the default on {} digits, without any {digit}", train.rows()));
+        ui::note(&format!("training the default on {} digits without any {digit}", train.rows()));
     }
-    let settings = Settings { seed: args.seed, ..Settings::default() };
-    let ours = measure(&train, &test, &unknown, &settings, args.quiet)?;
+    let settings = Settings::builder().seed(args.seed);
+    let ours = measure(&train, &test, &unknown, &settings.build()?, args.quiet)?;
     if !args.quiet {
-        ui::note("training as many softmax networks on the same rows");
+        ui::note("training the same number of softmax networks on the same rows");
     }
-    let softmax = Settings { head: HeadConfig::Softmax, detector: Detect::default(), ..settings };
+    let softmax = settings.method("softmax").build()?;
     let softmax = measure(&train, &test, &unknown, &softmax, args.quiet)?;
 
     let file = |name: &str| args.output.join(name);
@@ -94,7 +92,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page that `mcdd evaluate --report` would write.
+/// Writes the same report as `mcdd evaluate --report`.
 fn report(ours: &Outcome, test: &Table, unknown: &Table, args: &Args) -> mcdd::Result<()> {
     let model = &ours.model;
     let mut gather = Gather::new(model, model.settings().tpr, 1, args.seed)?;
@@ -121,7 +119,7 @@ fn report(ours: &Outcome, test: &Table, unknown: &Table, args: &Args) -> mcdd::R
     reporting.write(&report, true)
 }
 
-/// The name of the report.
+/// File name of the report.
 const PAGE: &str = "report.html";
 
 fn table(
@@ -134,7 +132,7 @@ fn table(
 ) -> std::fmt::Result {
     writeln!(
         out,
-        "Tested on {known} digits that training did not see, and on all {unknown} {digit}s, a digit that it never saw.\n"
+        "Tested on {known} other digits of the known classes and on all {unknown} {digit}s, a class that was not in training.\n"
     )?;
     writeln!(out, "{:<36}{:>10}{:>16}", "%", "mcdd", "softmax (MSP)")?;
     let mut row = |name: &str, a: f64, b: f64| writeln!(out, "{name:<36}{:>10}{:>16}", percent(a), percent(b));
@@ -145,13 +143,13 @@ fn table(
     Ok(())
 }
 
-/// Three known digits and three unknown ones, the most and the least typical among them.
+/// Prints three known digits and three unknown ones: the most, a middling and the least confident.
 fn verdicts(out: &mut String, ours: &Outcome, test: &Table, unknown: &Table, digit: &str) -> anyhow::Result<()> {
     let threshold = ours.model.threshold()?;
     let kept = |p: &Predictions| p.confidence.iter().filter(|&&c| threshold.known(c)).count();
     writeln!(
         out,
-        "\nAt its threshold, set for {}% of known rows on held-out ones, it keeps {} of {} known digits and rejects {} of {} {digit}s.\n",
+        "\nThe threshold, set to keep {}% of the calibration rows, keeps {} of {} known digits and rejects {} of {} {digit}s.\n",
         percent(threshold.tpr),
         kept(&ours.id),
         ours.id.rows(),
@@ -180,12 +178,12 @@ fn verdicts(out: &mut String, ours: &Outcome, test: &Table, unknown: &Table, dig
     }
     writeln!(
         out,
-        "\n(the most, a middling and the least confident row: known digits on the left, {digit}s on the right;\np: the share of known rows that look as strange or stranger)"
+        "\n(the most, a middling and the least confident row: known digits on the left, {digit}s on the right;\np: the fraction of known rows with at most this confidence)"
     )?;
     Ok(())
 }
 
-/// A digit as 8 lines of 16 characters.
+/// Draws a digit as 8 lines of 16 characters.
 fn picture(table: &Table, row: usize) -> Vec<String> {
     let pixel = |i: usize| match &table.columns[i] {
         Column::Number(values) => values[row],
@@ -205,12 +203,12 @@ fn picture(table: &Table, row: usize) -> Vec<String> {
 }
 
 fn next(out: &mut String, folder: &Path) -> std::fmt::Result {
-    // As it was called, so that the lines can be copied.
+    // The command as it was called, so that the lines can be copied.
     let me = std::env::args().next().unwrap_or_else(|| "mcdd".into());
     let file = |name: &str| quoted(&folder.join(name).display().to_string());
     let (model, known, unknown) = (file("digits.mcdd"), file("known.csv"), file("unknown.csv"));
     let me = quoted(&me);
-    writeln!(out, "\nLook at it: open {} in a browser.", file(PAGE))?;
+    writeln!(out, "\nReport: open {} in a browser.", file(PAGE))?;
     writeln!(out, "\nTry next:")?;
     writeln!(out, "  {me} predict {model} {unknown}")?;
     writeln!(out, "  {me} predict {model} {known} --tpr 0.99 --format jsonl --probs")?;

@@ -1,4 +1,4 @@
-//! `mcdd inspect`: what is in a model file.
+//! `mcdd inspect`: the contents of a model file.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ Examples:
   mcdd inspect flowers.mcdd
   mcdd inspect flowers.mcdd --json | jq .threshold";
 
-/// Show what a model or a detector knows, how it was trained, and what is wrong with it
+/// Show the contents of a model or a detector: classes, columns, training, threshold, warnings
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The model, or the detector
+    /// Model or detector file
     model: PathBuf,
 
     /// Print JSON
@@ -105,21 +105,21 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
         writeln!(out, "images       {}x{}x{}", spec.height, spec.width, spec.channels)?;
         writeln!(out, "network      {}, {} latent features", image.net, model.graph().latent()?)?;
         let changes = image.augment.map_or("none".into(), |a| {
-            format!("moved by up to {} pixels{}", a.crop_padding, if a.flip { ", mirrored" } else { "" })
+            format!("shifted by up to {} pixels{}", a.crop_padding, if a.flip { ", flipped" } else { "" })
         });
         writeln!(out, "augmentation {changes}")?;
         if let Some(hash) = &image.init {
-            let kept = if image.frozen { ", which stayed as they were" } else { "" };
-            writeln!(out, "begun with   weights of a file with SHA-256 {hash}{kept}")?;
+            let frozen = if image.frozen { ", frozen" } else { "" };
+            writeln!(out, "initial      weights of a file with SHA-256 {hash}{frozen}")?;
         }
     } else {
         writeln!(out, "preset       {}", preset(s))?;
         writeln!(out, "network      {}", network(model))?;
     }
-    writeln!(out, "members      {}, {} parameters in all", model.members(), parameters(model))?;
+    writeln!(out, "members      {}, {} parameters in total", model.members(), parameters(model))?;
     writeln!(out, "method       {}", described(s.head.name(), &s.head))?;
     let confidence = if s.detector.is_own() {
-        "the method's own".into()
+        "the method's own score".into()
     } else {
         described(s.detector.detector.name(), &s.detector)
     };
@@ -130,7 +130,7 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
             let accuracy = e.validation_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)));
             writeln!(
                 out,
-                "             loss {:.4}, held-out loss {:.4}, held-out accuracy {accuracy}",
+                "             loss {:.4}, validation loss {:.4}, validation accuracy {accuracy}",
                 e.loss, e.validation_loss
             )?;
         }
@@ -147,16 +147,16 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     Ok(out)
 }
 
-/// The preset, and what was changed of it.
+/// The preset, and the settings that differ from it.
 fn preset(s: &Settings) -> String {
     let fields = |s: &Settings| match serde_json::to_value(s) {
         Ok(Value::Object(fields)) => fields,
         _ => serde_json::Map::new(),
     };
-    let usual = fields(&s.preset.settings());
+    let default = fields(&s.preset.settings());
     let changed: Vec<String> = fields(s)
         .into_iter()
-        .filter(|(name, value)| name != "seed" && name != "preset" && usual.get(name) != Some(value))
+        .filter(|(name, value)| name != "seed" && name != "preset" && default.get(name) != Some(value))
         .map(|(name, _)| if name == "head" { "method".into() } else { name.replace('_', "-") })
         .collect();
     let name = s.preset.name();
@@ -169,17 +169,17 @@ fn described(name: &str, settings: &impl serde::Serialize) -> String {
     if settings.is_empty() { name.into() } else { format!("{name}, {settings}") }
 }
 
-/// What is not always there.
+/// Settings of training that are only shown if they are used.
 fn more(s: &Settings) -> String {
     let mut out = String::new();
     if s.weight_decay > 0.0 {
         out.push_str(&format!(", weight decay {}", s.weight_decay));
     }
     if let Some(image) = s.image.as_ref().filter(|i| i.warmup > 0.0) {
-        out.push_str(&format!(", rising over the first {} of the run", image.warmup));
+        out.push_str(&format!(", warmup over the first {} of the run", image.warmup));
     }
     if let (Optimizer::Sgd { .. }, HeadConfig::DeepMcdd { .. }) = (s.optimizer, &s.head) {
-        out.push_str(", of nu times the loss");
+        out.push_str(", on nu times the loss");
     }
     out
 }
@@ -192,7 +192,7 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
     };
     let schedule = match &s.schedule {
         Schedule::Constant => "constant".into(),
-        Schedule::Cosine => "down to 0 along a cosine".into(),
+        Schedule::Cosine => "with cosine decay to 0".into(),
         Schedule::Steps { at, factor } => format!("times {factor} at {at:?} of the run"),
     };
     writeln!(
@@ -214,7 +214,7 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
         {
             writeln!(
                 out,
-                "  member {}   epoch {} of {} kept: loss {:.4}, held-out loss {:.4}, held-out accuracy {}",
+                "  member {}   epoch {} of {} kept: loss {:.4}, validation loss {:.4}, validation accuracy {}",
                 m + 1,
                 kept + 1,
                 history.len(),
@@ -223,20 +223,20 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
                 e.validation_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)))
             )?;
         } else if let Some((history, None)) = model.history(m) {
-            writeln!(out, "  member {}   stopped within epoch {}", m + 1, history.len() + 1)?;
+            writeln!(out, "  member {}   interrupted in epoch {}", m + 1, history.len() + 1)?;
         }
     }
     if let Some(accuracy) = model.validation_accuracy() {
-        writeln!(out, "accuracy     {}% of the held-out rows", percent(accuracy))?;
+        writeln!(out, "accuracy     {}% of the validation rows", percent(accuracy))?;
     }
     Ok(())
 }
 
 fn calibration(out: &mut String, calibration: &Calibration, t: Threshold) -> anyhow::Result<()> {
-    writeln!(out, "calibration  {} held-out rows", calibration.scores().len())?;
+    writeln!(out, "calibration  {} rows", calibration.scores().len())?;
     writeln!(
         out,
-        "threshold    known is a confidence of {:.4} or more: keeps {}% of known rows",
+        "threshold    confidence of at least {:.4}, which keeps {}% of known rows",
         t.confidence,
         percent(t.tpr)
     )?;
@@ -252,10 +252,10 @@ fn scorer_text(scorer: &Scorer, bytes: u64) -> anyhow::Result<String> {
     if features > 0 {
         let layers =
             if scorer.parts().len() > 1 { format!(", in layers of {:?}", scorer.parts()) } else { String::new() };
-        writeln!(out, "features     {features} a row{layers}")?;
+        writeln!(out, "features     {features} per row{layers}")?;
     }
     if logits > 0 {
-        writeln!(out, "logits       {logits} a row")?;
+        writeln!(out, "logits       {logits} per row")?;
     }
     if scorer.classifies() {
         writeln!(out, "classes      {}: {}", scorer.classes().len(), shortened(scorer.classes()))?;
@@ -277,7 +277,7 @@ fn scorer_json(scorer: &Scorer, bytes: u64) -> anyhow::Result<Value> {
         "layers": scorer.parts(),
         "logits": scorer.detector().logit_classes(),
         "training_rows": scorer.training_rows(),
-        "held_out_rows": scorer.calibration().scores().len(),
+        "calibration_rows": scorer.calibration().scores().len(),
         "threshold": scorer.threshold()?,
     }))
 }
@@ -301,7 +301,7 @@ fn json(model: &Model, bytes: u64) -> anyhow::Result<Value> {
         "parameters": parameters(model),
         "settings": model.settings(),
         "training_rows": model.training_rows(),
-        "held_out_rows": model.calibration().scores().len(),
+        "calibration_rows": model.calibration().scores().len(),
         "validation_accuracy": model.validation_accuracy(),
         "members": members,
         "threshold": model.threshold()?,

@@ -1,4 +1,4 @@
-//! `mcdd methods`: everything that can be trained or fitted, with its reference and its needs.
+//! `mcdd methods`: all methods and detectors, with their references and requirements.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -11,19 +11,19 @@ use crate::ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  mcdd methods                    all of them
-  mcdd methods knn gda            what they are, where they were published, their settings
+  mcdd methods                    list all
+  mcdd methods knn gda            description, reference and settings of some
   mcdd methods --json
 
 A method is trained: mcdd train DATA --method NAME. A detector gives the confidence: on a trained network with
-mcdd train DATA --method NAME --detector NAME, on features from anywhere with mcdd score and mcdd fit-detector.
+mcdd train DATA --method NAME --detector NAME, on features of another network with mcdd score and mcdd fit-detector.
 Settings follow a name as :key=value, e.g. --detector knn:k=10:on=inputs.";
 
-/// List every method and detector: what it is, its reference, what it needs
+/// List all methods and detectors with their references and requirements
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Names to tell more about [default: a few lines for each]
+    /// Methods and detectors to describe in full [default: a short list of all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
@@ -139,14 +139,14 @@ fn table(items: &[&Item]) -> anyhow::Result<String> {
             writeln!(out, "  {:<22}{}", "", i.reference)?;
         }
     }
-    writeln!(out, "\nmcdd methods NAME tells the settings of one.")?;
+    writeln!(out, "\nmcdd methods NAME shows the settings of a method or a detector.")?;
     Ok(out)
 }
 
 fn long(i: &Item) -> String {
     let settings = if i.settings.is_empty() { "none" } else { &i.settings };
     format!(
-        "{} ({})\n  what       {}\n  needs      {}\n  settings   {settings}\n  reference  {}\n",
+        "{} ({})\n  summary    {}\n  needs      {}\n  settings   {settings}\n  reference  {}\n",
         i.name, i.kind, i.summary, i.needs, i.reference
     )
 }

@@ -9,9 +9,9 @@ use mcdd::detector::{DetectorConfig, Features, Training};
 use mcdd::model::{Predictions, Scorer, ScorerSettings, Threshold};
 
 use super::predict::{self, Sink};
-use super::train::check_place;
 use crate::options::{Reading, Running};
 use crate::output::{Columns, Format};
+use crate::report::check_place;
 use crate::ui;
 
 /// Features read and scored at a time.

@@ -15,7 +15,7 @@ use std::thread::Scope;
 use serde::{Deserialize, Serialize};
 
 pub use examples::{Examples, ImageRows, LabeledRows};
-pub use settings::{IMAGE_NU, ImageSettings, Preset, Select, Settings};
+pub use settings::{DataKind, IMAGE_NU, ImageSettings, OrOff, Preset, Select, Settings, SettingsBuilder};
 pub use shards::Shards;
 
 use self::checkpoint::Checkpointer;

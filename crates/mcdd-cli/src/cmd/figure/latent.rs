@@ -133,13 +133,9 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
     }
     let quiet = common.output.quiet;
     let all = heads.iter().map(|(title, head)| {
-        let settings = Settings {
-            latent: 2,
-            head: head.clone(),
-            epochs: common.epochs,
-            seed: common.seed,
-            ..Preset::Paper.settings()
-        };
+        let base = Settings::builder().preset(Preset::Paper).latent(2).epochs(common.epochs).seed(common.seed);
+        let mut settings = base.build()?;
+        settings.head = head.clone();
         settings.check()?;
         if head.classifies() && head.trained_by() == mcdd::head::Loop::Gradients {
             return Ok((title, settings));

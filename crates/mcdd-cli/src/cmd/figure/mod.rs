@@ -11,7 +11,7 @@ use clap::{Subcommand, ValueEnum};
 use mcdd::files::write_beside;
 use mcdd::report::figure::{Figure, Theme};
 
-use super::train::check_place;
+use crate::report::check_place;
 use crate::ui;
 
 const EXAMPLES: &str = "\

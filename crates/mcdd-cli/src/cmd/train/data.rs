@@ -1,48 +1,47 @@
-//! What is trained on: a table or images.
+//! The training data: a table or images.
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use mcdd::data::{ImageOptions, Images, ReadOptions, Table};
-use mcdd::net::NetName;
-use mcdd::train::Settings;
+use mcdd::data::{Augment, ImageOptions, Images, ReadOptions, Table};
+use mcdd::train::OrOff;
 
 use super::Args;
 use crate::ui;
 
-/// What images have and tables have not.
+/// Options for images only.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Images")]
 pub(super) struct ImageArgs {
-    /// Train on images with this network: resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100, …;
-    /// mlp is the network of tables
+    /// Train this network on images: resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100, …;
+    /// mlp is the network for tables
     #[arg(long, value_name = "NAME")]
     pub(super) net: Option<String>,
 
-    /// Height and width that all images get [default: those of the first]
+    /// Resize all images to this height and width [default: those of the first image]
     #[arg(long, value_name = "HxW", requires = "net", value_parser = size)]
     image_size: Option<(usize, usize)>,
 
-    /// Make all images gray (1) or colored (3) [default: as they are]
+    /// Convert all images to grayscale (1) or color (3) [default: as they are]
     #[arg(long, value_name = "N", requires = "net", value_parser = ["1", "3"])]
     channels: Option<String>,
 
-    /// Change the training images at random: move and mirror them, or only move them (digits, text) [default: on]
+    /// Random augmentation of the training images: shift and flip, or only shift (for digits, text) [default: on]
     #[arg(long, value_enum, requires = "net")]
     augment: Option<Augmentation>,
 
-    /// Share of the run over which the learning rate rises [default: 0]
-    #[arg(long, value_name = "SHARE", requires = "net")]
-    warmup: Option<f64>,
+    /// Fraction of the run over which the learning rate rises from 0 [default: 0]
+    #[arg(long, value_name = "FRACTION", requires = "net")]
+    pub(super) warmup: Option<f64>,
 
-    /// Begin with the weights of a safetensors file that has the network's names, those of the usual PyTorch code for
-    /// CIFAR. Images are normalized as those in training here
+    /// Initial weights: a safetensors file with the parameter names of the common PyTorch code for CIFAR. Images are
+    /// standardized by the training images given here
     #[arg(long, value_name = "FILE", requires = "net")]
     pub(super) init: Option<PathBuf>,
 
-    /// Leave the network as --init gives it, and train only what stands on it
+    /// Keep the weights of --init, and train only the head
     #[arg(long, requires = "init")]
-    freeze: bool,
+    pub(super) freeze: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
@@ -59,36 +58,30 @@ fn size(text: &str) -> Result<(usize, usize), String> {
 }
 
 impl ImageArgs {
-    /// The settings to begin with, where the training is on images.
-    pub(super) fn settings(&self) -> mcdd::Result<Option<Settings>> {
-        let Some(net) = self.net() else { return Ok(None) };
-        let mut settings = Settings::for_images(NetName::parse(net)?);
-        if let Some(image) = &mut settings.image {
-            image.augment = image.augment.filter(|_| self.augment != Some(Augmentation::Off));
-            if let (Some(augment), Some(Augmentation::Move)) = (&mut image.augment, self.augment) {
-                augment.flip = false;
-            }
-            image.warmup = self.warmup.unwrap_or(0.0);
-            image.frozen = self.freeze;
-        }
-        Ok(Some(settings))
+    /// The augmentation, if it is given.
+    pub(super) fn augment(&self) -> Option<OrOff<Augment>> {
+        self.augment.map(|a| match a {
+            Augmentation::On => Augment::default().into(),
+            Augmentation::Move => Augment { flip: false, ..Augment::default() }.into(),
+            Augmentation::Off => OrOff::Off,
+        })
     }
 
-    /// The network, where it is one for images.
-    pub(super) fn net(&self) -> Option<&str> {
-        self.net.as_deref().filter(|net| *net != "mlp")
+    /// Whether the training data are images.
+    fn wanted(&self) -> bool {
+        self.net.as_deref().is_some_and(|net| net != "mlp")
     }
 
-    /// Finds out before the images are read what cannot go well.
-    pub(super) fn check(&self) -> mcdd::Result<()> {
-        let given = self.image_size.is_some()
-            || self.channels.is_some()
-            || self.augment.is_some()
-            || self.warmup.is_some()
-            || self.init.is_some();
-        if self.net().is_none() && given {
-            return Err(mcdd::Error::setting("mlp is for tables, and this is for images")
-                .hint("take another --net, e.g. resnet20, or leave the options for images out"));
+    /// Checks, before anything is read, the options that are not settings.
+    fn check(&self) -> mcdd::Result<()> {
+        let given = [
+            ("image_size", self.image_size.is_some()),
+            ("channels", self.channels.is_some()),
+            ("init", self.init.is_some()),
+        ];
+        if let (false, Some((name, _))) = (self.wanted(), given.iter().find(|(_, given)| *given)) {
+            return Err(mcdd::Error::setting(format!("`{name}` is for images"))
+                .hint(format!("leave out `{name}`, or give a `net` for images, e.g. resnet20")));
         }
         match &self.init {
             Some(file) => std::fs::File::open(file).map(drop).map_err(|e| mcdd::Error::io(e, file)),
@@ -103,14 +96,14 @@ impl ImageArgs {
     }
 }
 
-/// What is trained on.
+/// The training data.
 pub(super) enum Data {
     Table(Table),
     Images(Images),
 }
 
 impl Data {
-    /// What an image is called.
+    /// The name of an image; none for a row of a table.
     pub(super) fn image_name(&self, row: usize) -> Option<String> {
         match self {
             Data::Table(_) => None,
@@ -118,7 +111,8 @@ impl Data {
         }
     }
 
-    pub(super) fn told(&self) -> String {
+    /// Its size, in words.
+    pub(super) fn summary(&self) -> String {
         match self {
             Data::Table(t) => {
                 let (rows, columns, classes) = (t.rows(), t.names.len(), t.classes().len());
@@ -133,9 +127,25 @@ impl Data {
 }
 
 impl Args {
+    /// Checks the options of reading before anything is read.
+    pub(super) fn check_reading(&self) -> mcdd::Result<()> {
+        let given = [
+            ("drop", !self.columns.drop.is_empty()),
+            ("categorical", !self.columns.categorical.is_empty()),
+            ("header", self.reading.header.is_some()),
+            ("separator", self.reading.separator.is_some()),
+        ];
+        if let (true, Some((name, _))) = (self.images.wanted(), given.iter().find(|(_, given)| *given)) {
+            return Err(mcdd::Error::setting(format!("`{name}` is for tables"))
+                .hint(format!("leave out `{name}`, or the `net` for images")));
+        }
+        self.images.check()
+    }
+
+    /// Reads the training data.
     pub(super) fn read(&self) -> mcdd::Result<Data> {
         let reading = self.columns.of(&self.reading);
-        if self.images.net().is_some() {
+        if self.images.wanted() {
             let (images, notices) = self.images.read(&self.data, &reading, self.running.threads())?;
             if !self.running.quiet {
                 notices.iter().for_each(|n| ui::note(n));
@@ -143,9 +153,9 @@ impl Args {
             return Ok(Data::Images(images));
         }
         if let Some(folder) = self.data.iter().find(|p| p.is_dir()) {
-            return Err(mcdd::Error::data("is a folder, and tables are files")
+            return Err(mcdd::Error::data("is a folder, not a table")
                 .at_file(folder)
-                .hint("give files; for images add --net resnet20"));
+                .hint("give files; for images add `net=resnet20`"));
         }
         Table::read(&self.data, &reading).map(Data::Table)
     }

@@ -9,11 +9,11 @@ use mcdd::compute::pool::Pool;
 use mcdd::head::Loop;
 use mcdd::model::{Model, Predictions};
 use mcdd::report::model::{About, Gather, Place, Side};
-use mcdd::train::Run;
+use mcdd::train::{OrOff, Run};
 
 use self::data::{Data, ImageArgs};
 use crate::options::{Columns, Reading, Running};
-use crate::report::{self, Reporting, file_name};
+use crate::report::{self, Reporting, check_place, file_name};
 use crate::ui;
 
 mod data;
@@ -23,26 +23,26 @@ const EXAMPLES: &str = "\
 Examples:
   mcdd train flowers.csv --label species -o flowers.mcdd
   mcdd train shuttle.trn --label last                  space-separated, no header
-  mcdd train batch*.dat -o gas.mcdd                    \"label index:value\" files, put together
-  mcdd train train-images-idx3-ubyte.gz                labels are found beside it
+  mcdd train batch*.dat -o gas.mcdd                    several \"label index:value\" files
+  mcdd train train-images-idx3-ubyte.gz                the file of labels is found next to it
   mcdd train flowers.csv --preset fast                 one network instead of five
-  mcdd train big.parquet --checkpoint run1 --resume    goes on where it was killed
-  mcdd train flowers.csv --report flowers.html         and a page about the held-out rows
+  mcdd train big.parquet --checkpoint run1 --resume    continue an interrupted run
+  mcdd train flowers.csv --report flowers.html         also write a report on the calibration rows
   mcdd train flowers.csv --method softmax --detector mahalanobis
   mcdd train flowers.csv --method deep-svdd --label none    one class: no labels, no classification
   mcdd train photos/ --net resnet20 -o photos.mcdd     a folder of images for each class
   mcdd train cifar-10-batches-bin --net resnet20 --epochs 60 --checkpoint run2 --resume";
 
-/// Train a classifier on a table, or on images
+/// Train a classifier on a table or on images
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Files: CSV, TSV, Parquet, NPY, NPZ, IDX or "label index:value", also gzipped; several are put together. With --net
-    /// images: a folder for each class, CIFAR, SVHN, IDX, Parquet with images
+    /// Files: CSV, TSV, Parquet, NPY, NPZ, IDX or "label index:value", optionally gzipped; several are concatenated. With
+    /// --net images: a folder per class, CIFAR, SVHN, IDX, or Parquet with images
     #[arg(required = true, value_name = "DATA")]
     data: Vec<PathBuf>,
 
-    /// Where the model goes
+    /// Output file of the model
     #[arg(short, long, value_name = "FILE", default_value = "model.mcdd")]
     output: PathBuf,
 
@@ -55,25 +55,25 @@ pub struct Args {
     #[command(flatten)]
     images: ImageArgs,
 
-    /// Where the settings begin; each can still be given by itself [default: best]
+    /// Base configuration; other options override it [default: best]
     #[arg(long, value_enum, help_heading = "Method")]
     preset: Option<PresetName>,
 
-    /// What is learned: deep-mcdd, softmax, soft-mcdd, protonet, …; settings follow as :key=value. mcdd methods tells
-    /// more [default: deep-mcdd]
+    /// Method: deep-mcdd, softmax, soft-mcdd, protonet, …, with settings as :key=value; see mcdd methods
+    /// [default: deep-mcdd]
     #[arg(long, value_name = "NAME", help_heading = "Method")]
     method: Option<String>,
 
-    /// What gives the confidence: distance (the method's own), knn, mahalanobis, energy, …, as knn:k=10:on=inputs
-    /// [default: knn:k=1:log=true; distance in the preset paper, for images, and where a --method is given]
+    /// Detector that gives the confidence: distance (the method's own score), knn, mahalanobis, energy, …, with settings
+    /// as in knn:k=10:on=inputs [default: knn:k=1:log=true; distance with --preset paper, --net or --method]
     #[arg(long, value_name = "NAME", help_heading = "Method")]
     detector: Option<String>,
 
-    /// The method's nu, where it has one; for Deep-MCDD the weight of the distance term [default: 1; images: 0.1]
+    /// nu of the method; for Deep-MCDD the weight of the distance term [default: 1; images: 0.1]
     #[arg(long, help_heading = "Method")]
     nu: Option<f64>,
 
-    /// Deep-MCDD: deviations held at one, or learned [default: one]
+    /// Standard deviations of Deep-MCDD: fixed at one, or learned [default: one]
     #[arg(long, value_enum, help_heading = "Method")]
     sigma: Option<Sigma>,
 
@@ -81,15 +81,15 @@ pub struct Args {
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', help_heading = "Method")]
     hidden: Option<Vec<usize>>,
 
-    /// Latent features [default: 32; paper: 128; images: the network's channels]
+    /// Number of latent features [default: 32; paper: 128; images: the network's channels]
     #[arg(long, value_name = "N", help_heading = "Method")]
     latent: Option<usize>,
 
     /// Batch normalization in the hidden layers [default: on; paper: off]
-    #[arg(long, value_enum, value_name = "ON", help_heading = "Method")]
+    #[arg(long, value_enum, help_heading = "Method")]
     batch_norm: Option<Switch>,
 
-    /// Inputs go to the network within so many deviations of their mean, or "off" [default: 5; paper: off]
+    /// Clip inputs to this many standard deviations around their mean, or "off" [default: 5; paper: off]
     #[arg(long, value_name = "N", help_heading = "Method", value_parser = or_off::<f64>)]
     clip: Option<OrOff<f64>>,
 
@@ -101,20 +101,21 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<usize>,
 
-    /// Steps of a network at the most, so that large tables get fewer epochs; or "off" [default: 10000; off in the
-    /// preset paper, for images, and where --epochs is given]
+    /// Maximum number of steps per network, which limits the epochs on large tables, or "off" [default: 10000; off with
+    /// --preset paper, --net or --epochs]
     #[arg(long, value_name = "N", help_heading = "Training", value_parser = or_off::<usize>)]
     steps: Option<OrOff<usize>>,
 
-    /// Rows of a step [default: 200; images: 128]
+    /// Batch size [default: 200; images: 128]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch: Option<usize>,
 
-    /// First learning rate [default: 0.003; 0.001 in the preset paper and for methods without batch normalization; images: 0.1]
+    /// Initial learning rate [default: 0.003; 0.001 with --preset paper and for methods without batch normalization;
+    /// images: 0.1]
     #[arg(long, help_heading = "Training")]
     lr: Option<f64>,
 
-    /// How weights follow gradients [default: adam; images: sgd]
+    /// Optimizer [default: adam; images: sgd]
     #[arg(long, value_enum, help_heading = "Training")]
     optimizer: Option<OptimizerName>,
 
@@ -126,36 +127,35 @@ pub struct Args {
     #[arg(long, help_heading = "Training")]
     weight_decay: Option<f64>,
 
-    /// Learning rate over the run: down to 0 along a cosine, constant, or in steps [default: cosine; paper: constant;
-    /// images: steps]
+    /// Learning rate schedule: cosine decay to 0, constant, or steps [default: cosine; paper: constant; images: steps]
     #[arg(long, value_enum, help_heading = "Training")]
     schedule: Option<ScheduleName>,
 
-    /// Shares of the run at which --schedule steps multiplies the rate [default: 0.5,0.75]
-    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', help_heading = "Training")]
+    /// Fractions of the run at which --schedule steps multiplies the learning rate [default: 0.5,0.75]
+    #[arg(long, value_name = "FRACTION,…", value_delimiter = ',', help_heading = "Training")]
     step_at: Option<Vec<f64>>,
 
-    /// What --schedule steps multiplies the rate by [default: 0.1]
+    /// Factor by which --schedule steps multiplies the learning rate [default: 0.1]
     #[arg(long, value_name = "FACTOR", help_heading = "Training")]
     step_factor: Option<f64>,
 
-    /// Which epoch's weights are kept: the last, or the one with the lowest held-out loss [default: last]
+    /// Epoch whose weights are kept: the last, or the one with the lowest validation loss [default: last]
     #[arg(long, value_enum, help_heading = "Training")]
     select: Option<SelectName>,
 
-    /// Stop after so many epochs without a lower held-out loss [default: never]
+    /// Stop after this many epochs without a lower validation loss [default: never]
     #[arg(long, value_name = "N", help_heading = "Training")]
     patience: Option<usize>,
 
-    /// Share of the rows held out to calibrate and to watch [default: 0.1]
-    #[arg(long, value_name = "SHARE", help_heading = "Training")]
+    /// Fraction of the rows used for calibration and validation [default: 0.1]
+    #[arg(long, value_name = "FRACTION", help_heading = "Training")]
     calibration_fraction: Option<f64>,
 
-    /// Share of known rows that the threshold keeps; predict can change it [default: 0.95]
-    #[arg(long, value_name = "SHARE", help_heading = "Training")]
+    /// Fraction of known rows that the threshold keeps; predict can change it [default: 0.95]
+    #[arg(long, value_name = "FRACTION", help_heading = "Training")]
     tpr: Option<f64>,
 
-    /// Fixes everything random: the same seed gives the same file, byte for byte
+    /// Random seed; the same seed gives the same file, byte for byte
     #[arg(long, default_value_t = 0, help_heading = "Training")]
     seed: u64,
 
@@ -165,11 +165,11 @@ pub struct Args {
     #[command(flatten)]
     running: Running,
 
-    /// Keep checkpoints in this folder
+    /// Folder for checkpoints
     #[arg(long, value_name = "DIR", help_heading = "Running")]
     checkpoint: Option<PathBuf>,
 
-    /// Go on from the checkpoint in that folder, if there is one
+    /// Continue from the checkpoint in that folder, if there is one
     #[arg(long, requires = "checkpoint", help_heading = "Running")]
     resume: bool,
 }
@@ -178,9 +178,9 @@ pub struct Args {
 enum PresetName {
     /// Five networks, and the distance to the nearest training row
     Best,
-    /// One such network
+    /// The same with one network
     Fast,
-    /// As the authors of Deep-MCDD published it
+    /// As published by the authors of Deep-MCDD
     Paper,
 }
 
@@ -191,26 +191,8 @@ enum Switch {
 }
 
 /// A number, or "off".
-#[derive(Clone, Copy, Debug)]
-enum OrOff<T> {
-    Number(T),
-    Off,
-}
-
 fn or_off<T: std::str::FromStr>(text: &str) -> Result<OrOff<T>, String> {
-    if text == "off" {
-        return Ok(OrOff::Off);
-    }
-    text.parse().map(OrOff::Number).map_err(|_| "a number or \"off\"".into())
-}
-
-impl<T> From<OrOff<T>> for Option<T> {
-    fn from(value: OrOff<T>) -> Self {
-        match value {
-            OrOff::Number(n) => Some(n),
-            OrOff::Off => None,
-        }
-    }
+    text.parse().map_err(|_| "give a number or \"off\"".into())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -238,39 +220,19 @@ enum SelectName {
     Best,
 }
 
-/// Finds out before training, not after it, that the model has no place to go.
-pub fn check_place(output: &Path, option: &str) -> mcdd::Result<()> {
-    let folder = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        return Err(mcdd::Error::setting("there is no such folder")
-            .at_file(folder)
-            .hint(format!("make it, or give another {option}")));
-    }
-    if output.is_dir() {
-        return Err(mcdd::Error::setting("is a folder")
-            .at_file(output)
-            .hint(format!("give the name of a file with {option}")));
-    }
-    // A device or a pipe is written in place; beside anything else a file must be possible.
-    if !output.exists() || output.is_file() {
-        mcdd::files::check_folder(folder)?;
-    }
-    Ok(())
-}
-
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.settings()?;
     check_place(&args.output, "-o")?;
-    args.images.check()?;
+    args.check_reading()?;
     args.reporting.check(args.data.iter().chain([&args.output]))?;
     let data = args.read()?;
     if !args.running.quiet {
-        ui::note(&data.told());
+        ui::note(&data.summary());
     }
     let closed = settings.head.trained_by() == Loop::ClosedForm;
     if !closed {
-        // Where there are no epochs to end after, Ctrl-C ends the program.
+        // Without epochs to stop after, Ctrl-C ends the program.
         ui::catch_interrupts();
     }
     let progress = ui::Progress::new(args.running.quiet);
@@ -292,38 +254,38 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         fitted.model.findings().iter().for_each(|f| ui::warning(f));
         summary(&fitted.model, &args.output, start.elapsed().as_secs_f64());
         if fitted.interrupted && args.checkpoint.is_some() {
-            ui::note("the same command with --resume goes on from the checkpoints");
+            ui::note("run the same command with --resume to continue from the checkpoints");
         }
     }
     if args.reporting.wanted() {
-        report_held_out(&args, &data, &fitted.model, fitted.notices)?;
+        report_calibration_rows(&args, &data, &fitted.model, fitted.notices)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The report on the rows that training did not see but the threshold was set on.
-fn report_held_out(args: &Args, data: &Data, model: &Model, notices: Vec<String>) -> mcdd::Result<()> {
-    let (share, seed) = (model.settings().calibration_fraction, model.settings().seed);
-    let (held, x, labels) = match data {
+/// Writes the report on the calibration rows: they are not trained on, but the threshold is set on them.
+fn report_calibration_rows(args: &Args, data: &Data, model: &Model, notices: Vec<String>) -> mcdd::Result<()> {
+    let (fraction, seed) = (model.settings().calibration_fraction, model.settings().seed);
+    let (rows, x, labels) = match data {
         Data::Table(table) => {
-            let (_, held) = table.split_rows(share, seed)?;
-            let x = model.schema().transform(table, Some(&held))?;
-            (held, x, table.labels.as_ref())
+            let (_, rows) = table.split_rows(fraction, seed)?;
+            let x = model.schema().transform(table, Some(&rows))?;
+            (rows, x, table.labels.as_ref())
         }
         Data::Images(images) => {
-            let (_, held) = images.split_rows(share, seed)?;
-            let mut x = vec![0.0; held.len() * images.shape().values()];
+            let (_, rows) = images.split_rows(fraction, seed)?;
+            let mut x = vec![0.0; rows.len() * images.shape().values()];
             if let Some(spec) = &model.schema().image {
-                spec.transform_into(&images.select(&held).pixels, &mut x);
+                spec.transform_into(&images.select(&rows).pixels, &mut x);
             }
-            (held, x, images.labels.as_ref())
+            (rows, x, images.labels.as_ref())
         }
     };
     let pool = Pool::new(args.running.threads());
     let mut predictions = Predictions::default();
     model.predict_rows(&x, &mut predictions, &pool)?;
     let mut gather = Gather::new(model, model.settings().tpr, 0, args.seed)?;
-    for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(&held).enumerate() {
+    for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(&rows).enumerate() {
         let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));
         let name = labels.and_then(|l| l.names.get(class?)).map(String::as_str);
         let file = data.image_name(row);
@@ -331,7 +293,7 @@ fn report_held_out(args: &Args, data: &Data, model: &Model, notices: Vec<String>
         gather.add(Side::Known(class), at, x, name, &predictions, i);
     }
     let more = if args.data.len() > 1 { format!(" and {} more", args.data.len() - 1) } else { String::new() };
-    let data = format!("held-out rows of {}{more}", args.data.first().map_or(String::new(), |p| file_name(p)));
+    let data = format!("calibration rows of {}{more}", args.data.first().map_or(String::new(), |p| file_name(p)));
     let about = About {
         title: format!("{} on {data}", file_name(&args.output)),
         data,
@@ -343,16 +305,13 @@ fn report_held_out(args: &Args, data: &Data, model: &Model, notices: Vec<String>
 }
 
 fn summary(model: &Model, output: &Path, seconds: f64) {
-    let held = model.calibration().scores().len();
-    ui::note(&format!(
-        "trained on {} rows, calibrated on {held} held-out rows, in {seconds:.1} s",
-        model.training_rows()
-    ));
+    let rows = model.calibration().scores().len();
+    ui::note(&format!("trained on {} rows, calibrated on {rows} rows, in {seconds:.1} s", model.training_rows()));
     let accuracy = model.validation_accuracy().map_or("n/a".into(), |a| format!("{}%", ui::percent(a)));
-    ui::note(&format!("held-out accuracy {accuracy}"));
+    ui::note(&format!("validation accuracy {accuracy}"));
     if let Ok(t) = model.threshold() {
         ui::note(&format!(
-            "known is a confidence of {:.4} or more, which keeps {}% of known rows",
+            "rows with a confidence of at least {:.4} are known, which keeps {}% of known rows",
             t.confidence,
             ui::percent(t.tpr)
         ));

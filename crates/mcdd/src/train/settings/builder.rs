@@ -1,0 +1,380 @@
+//! From the values that a user gives to [`Settings`]: the one place that decides defaults.
+
+use std::str::FromStr;
+
+use super::{IMAGE_NU, Preset, Select, Settings};
+use crate::data::Augment;
+use crate::detector::Detect;
+use crate::error::{Error, Result};
+use crate::head::{HeadConfig, Loop, Sigma};
+use crate::net::NetName;
+use crate::spec;
+use crate::train::optim::{Optimizer, Schedule};
+
+/// The kind of data that a model is trained on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataKind {
+    /// A table.
+    #[default]
+    Table,
+    /// Images, with the network that reads them.
+    Images(NetName),
+}
+
+impl DataKind {
+    /// The kind of data for a network's name: tables for `mlp` or none, images for all others.
+    ///
+    /// # Errors
+    /// If there is no such network.
+    pub fn from_net(name: Option<&str>) -> Result<DataKind> {
+        match name {
+            None | Some("mlp") => Ok(DataKind::Table),
+            Some(name) => NetName::parse(name).map(DataKind::Images),
+        }
+    }
+}
+
+/// A value, or `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrOff<T> {
+    /// On, with this value.
+    Value(T),
+    /// Off.
+    Off,
+}
+
+impl<T> From<T> for OrOff<T> {
+    fn from(value: T) -> Self {
+        OrOff::Value(value)
+    }
+}
+
+impl<T> From<OrOff<T>> for Option<T> {
+    fn from(value: OrOff<T>) -> Self {
+        match value {
+            OrOff::Value(value) => Some(value),
+            OrOff::Off => None,
+        }
+    }
+}
+
+impl<T: FromStr> FromStr for OrOff<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        if text == "off" { Ok(OrOff::Off) } else { text.parse().map(OrOff::Value) }
+    }
+}
+
+impl Optimizer {
+    /// SGD with Nesterov momentum 0.9.
+    pub const fn sgd() -> Optimizer {
+        Optimizer::Sgd { momentum: 0.9 }
+    }
+}
+
+impl Schedule {
+    /// A tenth of the learning rate after half of the run, and a hundredth after three quarters.
+    pub fn steps() -> Schedule {
+        Schedule::Steps { at: vec![0.5, 0.75], factor: 0.1 }
+    }
+}
+
+/// Settings as far as they are given; [`build`](Self::build) fills in the others and checks every range.
+///
+/// Values resolve in this order: the preset, the kind of data, the method, then each value that was given. A method
+/// given by name brings its own score unless a detector is given too, and `epochs` lifts the maximum number of steps
+/// unless `steps` is given too.
+///
+/// ```
+/// use mcdd::train::{OrOff, Preset, Settings};
+///
+/// # fn main() -> mcdd::Result<()> {
+/// let settings = Settings::builder().preset(Preset::Fast).epochs(20).clip(OrOff::Off).build()?;
+/// assert_eq!((settings.members, settings.steps, settings.clip), (1, None, None));
+///
+/// let error = Settings::builder().lr(0.0).build().unwrap_err();
+/// assert_eq!(error.to_string(), "`lr` is 0");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
+pub struct SettingsBuilder {
+    preset: Option<Preset>,
+    method: Option<String>,
+    detector: Option<String>,
+    nu: Option<f64>,
+    sigma: Option<Sigma>,
+    hidden: Option<Vec<usize>>,
+    latent: Option<usize>,
+    batch_norm: Option<bool>,
+    clip: Option<OrOff<f64>>,
+    members: Option<usize>,
+    epochs: Option<usize>,
+    steps: Option<OrOff<usize>>,
+    batch: Option<usize>,
+    lr: Option<f64>,
+    optimizer: Option<Optimizer>,
+    momentum: Option<f64>,
+    weight_decay: Option<f64>,
+    schedule: Option<Schedule>,
+    step_at: Option<Vec<f64>>,
+    step_factor: Option<f64>,
+    select: Option<Select>,
+    patience: Option<usize>,
+    calibration_fraction: Option<f64>,
+    tpr: Option<f64>,
+    seed: Option<u64>,
+    augment: Option<OrOff<Augment>>,
+    warmup: Option<f64>,
+    freeze: Option<bool>,
+}
+
+/// Setters that store their argument.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        $($(#[$doc])* pub fn $name(mut self, $name: $type) -> Self {
+            self.$name = Some($name.into());
+            self
+        })*
+    };
+}
+
+impl SettingsBuilder {
+    setters! {
+        /// Base configuration for tables; the others override it [default: best].
+        preset: Preset;
+        /// Method by name, with settings as `:key=value`, e.g. `deep-mcdd:nu=0.1` [default: deep-mcdd].
+        method: impl Into<String>;
+        /// Detector by name, with settings as `:key=value`, e.g. `knn:k=10:on=inputs` [default: the preset's, or the
+        /// method's own score if a method is given].
+        detector: impl Into<String>;
+        /// `nu` of the method [default: 1 for Deep-MCDD on tables, 0.1 on images].
+        nu: f64;
+        /// Deep-MCDD's deviations, fixed or learned [default: fixed at one].
+        sigma: Sigma;
+        /// [`Settings::hidden`], for tables.
+        hidden: impl Into<Vec<usize>>;
+        /// [`Settings::latent`] for tables, [`ImageSettings::latent`](super::ImageSettings::latent) for images.
+        latent: usize;
+        /// [`Settings::batch_norm`], for tables.
+        batch_norm: bool;
+        /// [`Settings::clip`], for tables.
+        clip: impl Into<OrOff<f64>>;
+        /// [`Settings::members`].
+        members: usize;
+        /// [`Settings::epochs`].
+        epochs: usize;
+        /// [`Settings::steps`] [default: off if `epochs` is given].
+        steps: impl Into<OrOff<usize>>;
+        /// [`Settings::batch`].
+        batch: usize;
+        /// [`Settings::lr`].
+        lr: f64;
+        /// [`Settings::optimizer`].
+        optimizer: Optimizer;
+        /// Nesterov momentum of SGD.
+        momentum: f64;
+        /// [`Settings::weight_decay`].
+        weight_decay: f64;
+        /// [`Settings::schedule`].
+        schedule: Schedule;
+        /// Fractions of the run at which [`Schedule::Steps`] multiplies the learning rate.
+        step_at: impl Into<Vec<f64>>;
+        /// Factor of [`Schedule::Steps`].
+        step_factor: f64;
+        /// [`Settings::select`].
+        select: Select;
+        /// [`Settings::patience`].
+        patience: usize;
+        /// [`Settings::calibration_fraction`].
+        calibration_fraction: f64;
+        /// [`Settings::tpr`].
+        tpr: f64;
+        /// [`Settings::seed`].
+        seed: u64;
+        /// [`ImageSettings::augment`](super::ImageSettings::augment), for images.
+        augment: impl Into<OrOff<Augment>>;
+        /// [`ImageSettings::warmup`](super::ImageSettings::warmup), for images.
+        warmup: f64;
+        /// [`ImageSettings::frozen`](super::ImageSettings::frozen), for images.
+        freeze: bool;
+    }
+
+    /// Calls a setter if there is a value: for front ends whose options may be absent.
+    pub fn maybe<T>(self, value: Option<T>, set: impl FnOnce(Self, T) -> Self) -> Self {
+        match value {
+            Some(value) => set(self, value),
+            None => self,
+        }
+    }
+
+    /// The settings for a table.
+    ///
+    /// # Errors
+    /// If a value is out of range, or does not fit the others.
+    pub fn build(&self) -> Result<Settings> {
+        self.build_for(DataKind::Table)
+    }
+
+    /// The settings for this kind of data.
+    ///
+    /// # Errors
+    /// If a value is out of range, does not fit the others, or is for the other kind of data.
+    pub fn build_for(&self, kind: DataKind) -> Result<Settings> {
+        let mut settings = match kind {
+            DataKind::Table => self.for_table()?,
+            DataKind::Images(net) => self.for_images(net)?,
+        };
+        self.choose_method(&mut settings)?;
+        self.adapt_head(&mut settings.head)?;
+        self.override_values(&mut settings);
+        settings.optimizer = self.choose_optimizer(settings.optimizer)?;
+        settings.schedule = self.choose_schedule(settings.schedule)?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn for_table(&self) -> Result<Settings> {
+        let given =
+            [("augment", self.augment.is_some()), ("warmup", self.warmup.is_some()), ("freeze", self.freeze.is_some())];
+        if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
+            return Err(Error::setting(format!("`{name}` is for images"))
+                .hint(format!("leave out `{name}`, or give a `net` for images, e.g. resnet20")));
+        }
+        Ok(self.preset.unwrap_or_default().settings())
+    }
+
+    fn for_images(&self, net: NetName) -> Result<Settings> {
+        let given = [
+            ("hidden", self.hidden.is_some()),
+            ("batch_norm", self.batch_norm.is_some()),
+            ("clip", self.clip.is_some()),
+            ("preset", self.preset.is_some()),
+        ];
+        if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
+            return Err(Error::setting(format!("`{name}` is for tables"))
+                .hint(format!("leave out `{name}`, or the `net` for images")));
+        }
+        let mut settings = Settings::for_images(net);
+        if let Some(image) = &mut settings.image {
+            image.augment = self.augment.map_or(image.augment, Into::into);
+            image.warmup = self.warmup.unwrap_or(image.warmup);
+            image.frozen = self.freeze.unwrap_or(image.frozen);
+        }
+        Ok(settings)
+    }
+
+    /// The method, what follows from it, and the detector.
+    fn choose_method(&self, settings: &mut Settings) -> Result<()> {
+        if let Some(method) = &self.method {
+            settings.head = HeadConfig::parse(method).map_err(|e| match Detect::parse(method) {
+                Ok(_) => Error::setting(format!("{method} is a detector, not a method"))
+                    .hint(format!("give `detector={method}`, and a `method` to train")),
+                Err(_) => e,
+            })?;
+            if let (HeadConfig::DeepMcdd { nu, .. }, true) = (&mut settings.head, settings.image.is_some()) {
+                let named = spec::split(method)?.1.iter().any(|(key, _)| *key == "nu");
+                *nu = if named { *nu } else { IMAGE_NU };
+            }
+            // Choosing a method means its own score.
+            settings.detector = Detect::default();
+            if !settings.head.allows_batch_norm() {
+                // The higher learning rate needs batch normalization.
+                (settings.batch_norm, settings.lr) = (false, Preset::Paper.settings().lr);
+            }
+            if settings.head.trained_by() != Loop::Gradients {
+                settings.clip = None;
+            }
+        }
+        if let Some(detector) = &self.detector {
+            settings.detector = Detect::parse(detector).map_err(|e| match HeadConfig::parse(detector) {
+                Ok(_) => Error::setting(format!("{detector} is a method, not a detector"))
+                    .hint(format!("give `method={detector}`")),
+                Err(_) => e,
+            })?;
+        }
+        if self.batch_norm == Some(true) && !settings.head.allows_batch_norm() {
+            return Err(Error::setting(format!("{} cannot have batch normalization", settings.head.name()))
+                .hint("leave out `batch_norm`, or give another `method`"));
+        }
+        Ok(())
+    }
+
+    /// Settings of some methods only.
+    fn adapt_head(&self, head: &mut HeadConfig) -> Result<()> {
+        let name = head.name();
+        let absent = |setting: &str| {
+            Err(Error::setting(format!("{name} has no `{setting}`"))
+                .hint(format!("leave out `{setting}`, or give another `method`")))
+        };
+        match (&mut *head, self.nu) {
+            (_, None) => {}
+            (HeadConfig::DeepMcdd { nu, .. } | HeadConfig::DeepSvdd { nu, .. }, Some(given)) => *nu = given,
+            (HeadConfig::SoftMcdd { nu }, Some(given)) => *nu = Some(given),
+            _ => return absent("nu"),
+        }
+        match (&mut *head, self.sigma) {
+            (_, None) => {}
+            (HeadConfig::DeepMcdd { sigma, .. }, Some(given)) => *sigma = given,
+            _ => return absent("sigma"),
+        }
+        Ok(())
+    }
+
+    /// Values that replace those of the preset as they are.
+    fn override_values(&self, s: &mut Settings) {
+        fn put<T: Clone>(place: &mut T, given: &Option<T>) {
+            if let Some(given) = given {
+                place.clone_from(given);
+            }
+        }
+        put(&mut s.hidden, &self.hidden);
+        match &mut s.image {
+            Some(image) => image.latent = self.latent.or(image.latent),
+            None => put(&mut s.latent, &self.latent),
+        }
+        put(&mut s.batch_norm, &self.batch_norm);
+        put(&mut s.clip, &self.clip.map(Into::into));
+        put(&mut s.members, &self.members);
+        put(&mut s.epochs, &self.epochs);
+        // A given number of epochs means all of them.
+        put(&mut s.steps, &self.steps.map(Into::into).or(self.epochs.map(|_| None)));
+        put(&mut s.batch, &self.batch);
+        put(&mut s.lr, &self.lr);
+        put(&mut s.weight_decay, &self.weight_decay);
+        put(&mut s.select, &self.select);
+        put(&mut s.calibration_fraction, &self.calibration_fraction);
+        put(&mut s.tpr, &self.tpr);
+        put(&mut s.seed, &self.seed);
+        s.patience = self.patience.or(s.patience);
+    }
+
+    fn choose_optimizer(&self, default: Optimizer) -> Result<Optimizer> {
+        match (self.optimizer.unwrap_or(default), self.momentum) {
+            (optimizer, None) => Ok(optimizer),
+            (Optimizer::Sgd { .. }, Some(momentum)) => Ok(Optimizer::Sgd { momentum }),
+            (Optimizer::Adam { .. }, Some(_)) => {
+                Err(Error::setting("Adam has no `momentum`").hint("leave out `momentum`, or give `optimizer=sgd`"))
+            }
+        }
+    }
+
+    fn choose_schedule(&self, default: Schedule) -> Result<Schedule> {
+        match self.schedule.clone().unwrap_or(default) {
+            Schedule::Steps { at, factor } => Ok(Schedule::Steps {
+                at: self.step_at.clone().unwrap_or(at),
+                factor: self.step_factor.unwrap_or(factor),
+            }),
+            _ if self.step_at.is_some() || self.step_factor.is_some() => {
+                Err(Error::setting("the learning rate schedule has no steps")
+                    .hint("give `schedule=steps`, or leave out `step_at` and `step_factor`"))
+            }
+            other => Ok(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! The settings of a training run: presets, every value that decides the result, and the builder that resolves them.
+
+mod builder;
+mod check;
+
+pub use builder::{DataKind, OrOff, SettingsBuilder};
+
+use serde::{Deserialize, Serialize};
+
+use super::optim::{Optimizer, Schedule};
+use crate::data::Augment;
+use crate::detector::{Detect, config};
+use crate::head::{HeadConfig, Loop, Sigma};
+use crate::net::NetName;
+
+/// The epoch whose weights are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Select {
+    /// The last epoch.
+    #[default]
+    Last,
+    /// The epoch with the lowest validation loss.
+    Best,
+}
+
+/// A base configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// Five networks with batch normalization, and the distance to the nearest training row: `docs/default.md`.
+    #[default]
+    Best,
+    /// The same with one network.
+    Fast,
+    /// As published by the authors of Deep-MCDD: their network, a constant learning rate, the distance to the nearest
+    /// class.
+    Paper,
+}
+
+/// Training rows that each network of a preset keeps for its neighbors: with five networks of 32 latent features 32 MB,
+/// and all rows of an ordinary table.
+const KEPT: usize = 50_000;
+
+impl Preset {
+    /// All presets.
+    pub const ALL: [Preset; 3] = [Preset::Best, Preset::Fast, Preset::Paper];
+
+    /// The name as users type it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Best => "best",
+            Preset::Fast => "fast",
+            Preset::Paper => "paper",
+        }
+    }
+
+    /// The settings of this preset for tables.
+    pub fn settings(self) -> Settings {
+        let paper = Settings {
+            preset: self,
+            clip: None,
+            hidden: vec![128, 128],
+            batch_norm: false,
+            latent: 128,
+            head: HeadConfig::default(),
+            detector: Detect::default(),
+            epochs: 100,
+            steps: None,
+            batch: 200,
+            lr: 1e-3,
+            optimizer: Optimizer::default(),
+            weight_decay: 0.0,
+            schedule: Schedule::Constant,
+            select: Select::default(),
+            patience: None,
+            calibration_fraction: 0.1,
+            members: 1,
+            tpr: 0.95,
+            seed: 0,
+            image: None,
+        };
+        match self {
+            Preset::Paper => paper,
+            Preset::Best | Preset::Fast => Settings {
+                clip: Some(5.0),
+                batch_norm: true,
+                latent: 32,
+                detector: Detect {
+                    detector: config::Knn { k: 1, log: true, rows: Some(KEPT), ..config::Knn::default() }.into(),
+                    on: None,
+                },
+                steps: Some(10_000),
+                lr: 3e-3,
+                schedule: Schedule::Cosine,
+                members: if self == Preset::Best { 5 } else { 1 },
+                ..paper
+            },
+        }
+    }
+}
+
+/// Settings that only images have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ImageSettings {
+    /// The network. `hidden`, `latent`, `batch_norm` and `clip` of [`Settings`] are for tables.
+    pub net: NetName,
+    /// Latent features of a linear layer after the network; `None` takes the network's own features.
+    pub latent: Option<usize>,
+    /// Random augmentation of the training images.
+    pub augment: Option<Augment>,
+    /// Fraction of the run over which the learning rate rises from 0, in `0..1`.
+    pub warmup: f64,
+    /// SHA-256 of the file with the initial weights.
+    pub init: Option<String>,
+    /// Whether the network keeps its initial weights and only the head is trained.
+    pub frozen: bool,
+}
+
+/// Everything that decides the result of training; stored in the model.
+///
+/// Build it with [`Settings::builder`], or start from [`Preset::settings`]. Fields may be changed afterwards; training
+/// checks them again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The base configuration; the other settings may differ from it.
+    pub preset: Preset,
+    /// Inputs are clipped to this many standard deviations around their mean, 1e-6 to 1e6, before the network; values
+    /// out of range lower a row's confidence. Not for alad and gda.
+    pub clip: Option<f64>,
+    /// Widths of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// Whether each hidden layer has batch normalization before its ReLU. Ignored by methods that must not have a bias
+    /// or that have networks of their own.
+    pub batch_norm: bool,
+    /// Number of latent features.
+    pub latent: usize,
+    /// The objective.
+    pub head: HeadConfig,
+    /// The detector that gives the confidence.
+    pub detector: Detect,
+    /// Passes over the training rows, at least 1.
+    pub epochs: usize,
+    /// Maximum number of steps per network, at least 1: large tables get fewer epochs, but at least one.
+    pub steps: Option<usize>,
+    /// Rows per step, at least 1; 200.
+    pub batch: usize,
+    /// Initial learning rate, above 0.
+    pub lr: f64,
+    /// Adam or SGD; Adam.
+    pub optimizer: Optimizer,
+    /// L2 penalty on weights, at least 0; 0.
+    pub weight_decay: f64,
+    /// Learning rate schedule.
+    pub schedule: Schedule,
+    /// The epoch whose weights are kept; the last.
+    pub select: Select,
+    /// Stop after this many epochs without a lower validation loss; `None` never stops early.
+    pub patience: Option<usize>,
+    /// Fraction of the rows used for calibration and validation, between 0 and 1; 0.1.
+    pub calibration_fraction: f64,
+    /// Networks in the ensemble, 1 to 100.
+    pub members: usize,
+    /// Fraction of known rows that the threshold keeps, between 0 and 1; 0.95.
+    pub tpr: f64,
+    /// Random seed; 0.
+    pub seed: u64,
+    /// Settings for images; `None` for tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageSettings>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Preset::default().settings()
+    }
+}
+
+/// Default `nu` of Deep-MCDD on images.
+pub const IMAGE_NU: f64 = 0.1;
+
+impl Settings {
+    /// A builder without any values; it fills in what is not given.
+    pub fn builder() -> SettingsBuilder {
+        SettingsBuilder::default()
+    }
+
+    /// The defaults for images: the training of the authors of Deep-MCDD, with fewer epochs for a CPU. The same as a
+    /// builder without any values gives for [`DataKind::Images`].
+    pub fn for_images(net: NetName) -> Settings {
+        Settings {
+            clip: None,
+            head: HeadConfig::DeepMcdd { nu: IMAGE_NU, sigma: Sigma::One },
+            epochs: 30,
+            batch: 128,
+            lr: 0.1,
+            optimizer: Optimizer::sgd(),
+            weight_decay: 1e-4,
+            schedule: Schedule::steps(),
+            image: Some(ImageSettings {
+                net,
+                latent: None,
+                augment: Some(Augment::default()),
+                warmup: 0.0,
+                init: None,
+                frozen: false,
+            }),
+            ..Preset::Paper.settings()
+        }
+    }
+
+    /// Whether the network keeps its initial weights.
+    pub(super) fn frozen(&self) -> bool {
+        self.image.as_ref().is_some_and(|i| i.frozen)
+    }
+
+    /// The learning rate and the weight decay of a step. SGD minimizes Deep-MCDD's loss as the authors' code has it,
+    /// which is `nu` times the paper's: with the paper's, a small `nu` would make steps too large for any network.
+    pub(super) fn rate(&self, step: u64, steps: u64) -> (f64, f64) {
+        let warmup = self.image.as_ref().map_or(0.0, |i| i.warmup) * steps as f64;
+        let rise = if (step as f64) < warmup { (step + 1) as f64 / warmup.max(1.0) } else { 1.0 };
+        let rate = self.lr * self.schedule.at(step, steps) * rise.min(1.0);
+        match (self.optimizer, &self.head) {
+            (Optimizer::Sgd { .. }, HeadConfig::DeepMcdd { nu, .. }) => (rate * nu, self.weight_decay / nu),
+            _ => (rate, self.weight_decay),
+        }
+    }
+
+    /// The number of epochs for `rows` training rows within the maximum number of steps.
+    pub fn epochs_for(&self, rows: usize) -> usize {
+        if self.head.trained_by() == Loop::ClosedForm {
+            return self.epochs;
+        }
+        let each = rows.div_ceil(self.batch.max(1)).max(1);
+        self.steps.map_or(self.epochs, |steps| self.epochs.min((steps / each).max(1)))
+    }
+}
