@@ -80,7 +80,7 @@ fn networks() -> Result<Vec<Contender>, Failure> {
         ("clip 3", Settings { clip: Some(3.0), ..fast() }),
         ("clip off", Settings { clip: None, ..fast() }),
         ("batch norm off", Settings { batch_norm: false, ..fast() }),
-        ("softmax", Settings { head: HeadConfig::Softmax, ..fast() }),
+        ("softmax", Settings { head: HeadConfig::parse("softmax")?, ..fast() }),
     ];
     Ok(all.into_iter().map(|(name, settings)| (format!("fast | {name}"), settings)).collect())
 }

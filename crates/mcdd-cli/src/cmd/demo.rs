@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use mcdd::compute::pool::Pool;
 use mcdd::data::{Column, Table, digits};
 use mcdd::detector::Detect;
-use mcdd::head::HeadConfig;
+use mcdd::head;
 use mcdd::metrics::{self, Detection};
 use mcdd::model::{Model, Predictions};
 use mcdd::report::model::{About, Gather, Place, Side};
@@ -77,7 +77,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.quiet {
         ui::note("training as many softmax networks on the same rows");
     }
-    let softmax = Settings { head: HeadConfig::Softmax, detector: Detect::default(), ..settings };
+    let softmax = Settings { head: head::config::Softmax {}.into(), detector: Detect::default(), ..settings };
     let softmax = measure(&train, &test, &unknown, &softmax, args.quiet)?;
 
     let file = |name: &str| args.output.join(name);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DetectorConfig;
 use crate::error::{Error, Result};
-use crate::head::HeadConfig;
+use crate::head::{HeadConfig, Loop};
 use crate::spec;
 
 /// What a detector looks at.
@@ -78,13 +78,13 @@ impl Detect {
             let hint = "take a detector that looks at features alone, or another --method";
             return refused(format!("{name} needs logits, and {host} does not classify"), hint);
         }
-        if needs.linear && *method != HeadConfig::Softmax {
+        if needs.linear && !method.has_linear_logits() {
             return refused(format!("{name} needs a linear last layer, which {host} has not"), "give --method softmax");
         }
         if needs.linear && self.on() != On::Latents {
             return refused(format!("{name} looks at the latents, where the last layer begins"), "leave on=… out");
         }
-        if let (DetectorConfig::MahalanobisEnsemble(_), HeadConfig::Alad { .. }) = (&self.detector, method) {
+        if matches!(self.detector, DetectorConfig::MahalanobisEnsemble(_)) && method.trained_by() == Loop::Adversarial {
             let what = format!("{name} follows gradients back to the input, which it cannot through {host}'s networks");
             return refused(what, "take mahalanobis, or another --method");
         }

@@ -3,7 +3,7 @@
 use crate::compute::pool::{Pool, chunks};
 use crate::detector::{Detect, DetectorBuffers, FAR_LOGIT, Features, Fitted, LastLayer, On, Store, Training, tame};
 use crate::error::Result;
-use crate::head::{Head, HeadConfig};
+use crate::head::Head;
 use crate::net::cpu::{self, Engine, Pass, Predictor};
 use crate::net::{Graph, Params};
 use crate::train::Examples;
@@ -109,7 +109,6 @@ impl Probe {
             return Ok(None);
         }
         let needs = detect.detector.about().needs;
-        let linear = host.head.config() == HeadConfig::Softmax;
         let views = views(detect, graph, host.net.params())?;
         let width = views.iter().map(|v| v.width).sum();
         let rows = given.rows.len();
@@ -130,8 +129,7 @@ impl Probe {
         tame(&mut features);
         logits.iter_mut().for_each(|l| *l = if l.is_nan() { 0.0 } else { l.clamp(-FAR_LOGIT, FAR_LOGIT) });
         let widths: Vec<usize> = views.iter().map(|v| v.width).collect();
-        let params = host.head.params();
-        let last_layer = linear.then(|| LastLayer { weight: params.get(0), bias: params.get(1) });
+        let last_layer = host.head.last_layer().map(|(weight, bias)| LastLayer { weight, bias });
         let training = Training {
             rows: Features { count: rows, features: &features, logits: if needs.logits { &logits } else { &[] } },
             labels: given.labels,

@@ -58,8 +58,8 @@ pub fn methods(names: &[String], net: NetName) -> Result<Vec<Method>> {
         let images = Settings::for_images(net);
         let mut head = method.settings.head.clone();
         let named = method.name.split('+').next().is_some_and(|name| name.contains(":nu="));
-        if let (HeadConfig::DeepMcdd { nu, .. }, false) = (&mut head, named) {
-            *nu = IMAGE_NU;
+        if let (HeadConfig::DeepMcdd(c), false) = (&mut head, named) {
+            c.nu = IMAGE_NU;
         }
         let (detector, select) = (method.settings.detector.clone(), method.settings.select);
         method.settings = Settings { head, detector, select, ..images };

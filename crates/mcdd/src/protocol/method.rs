@@ -2,7 +2,7 @@
 
 use crate::detector::{Detect, DetectorConfig};
 use crate::error::{Error, Result};
-use crate::head::{self, HeadConfig, Loop};
+use crate::head::{HeadConfig, Loop};
 use crate::spec;
 use crate::train::{Preset, Select, Settings};
 
@@ -116,7 +116,7 @@ fn chosen_epoch(method: &str) -> Result<(String, Select)> {
 /// Every method with its own score; every detector on softmax, and on deep-mcdd and the inputs where it goes.
 fn everything() -> Vec<String> {
     let mut all: Vec<String> = PAPER.map(str::to_owned).into();
-    all.extend(head::ALL.iter().map(|e| e.name.to_owned()).filter(|n| n != "softmax"));
+    all.extend(HeadConfig::all().iter().map(|c| c.name().to_owned()).filter(|n| n != "softmax"));
     all.extend(["deep-svdd:boundary=soft", "gda:covariance=full", "gda:covariance=diagonal"].map(str::to_owned));
     let detectors: Vec<DetectorConfig> = DetectorConfig::all().into_iter().filter(|c| !c.about().needs.head).collect();
     for d in &detectors {

@@ -36,8 +36,8 @@ impl Args {
                     .hint(format!("give --detector {method}, beside a --method")),
                 Err(_) => e,
             })?;
-            if let (HeadConfig::DeepMcdd { nu, .. }, true) = (&mut settings.head, settings.image.is_some()) {
-                *nu = if method.contains(":nu=") { *nu } else { IMAGE_NU };
+            if let (HeadConfig::DeepMcdd(c), true) = (&mut settings.head, settings.image.is_some()) {
+                c.nu = if method.contains(":nu=") { c.nu } else { IMAGE_NU };
             }
             // Who chooses a method wants its own score.
             settings.detector = Detect::default();
@@ -75,14 +75,15 @@ impl Args {
         };
         match (&mut *head, self.nu) {
             (_, None) => {}
-            (HeadConfig::DeepMcdd { nu, .. } | HeadConfig::DeepSvdd { nu, .. }, Some(given)) => *nu = given,
-            (HeadConfig::SoftMcdd { nu }, Some(given)) => *nu = Some(given),
+            (HeadConfig::DeepMcdd(c), Some(given)) => c.nu = given,
+            (HeadConfig::DeepSvdd(c), Some(given)) => c.nu = given,
+            (HeadConfig::SoftMcdd(c), Some(given)) => c.nu = Some(given),
             _ => return absent("nu"),
         }
         match (&mut *head, self.sigma) {
             (_, None) => {}
-            (HeadConfig::DeepMcdd { sigma, .. }, Some(Sigma::Learned)) => *sigma = head::Sigma::Learned,
-            (HeadConfig::DeepMcdd { sigma, .. }, Some(Sigma::One)) => *sigma = head::Sigma::One,
+            (HeadConfig::DeepMcdd(c), Some(Sigma::Learned)) => c.sigma = head::Sigma::Learned,
+            (HeadConfig::DeepMcdd(c), Some(Sigma::One)) => c.sigma = head::Sigma::One,
             _ => return absent("sigma"),
         }
         Ok(())
