@@ -1,4 +1,4 @@
-//! `mcdd bench`: a table with each class left out, stopped, resumed, and what it writes.
+//! `mcdd bench`: its outputs, and runs that are stopped and resumed.
 
 mod help;
 
@@ -24,7 +24,7 @@ fn classes(lab: &Lab, few: usize) {
 const SMALL: [&str; 8] =
     ["bench", "t.csv", "--label", "kind", "--epochs", "3", "--methods", "softmax+msp,deep-mcdd,fast"];
 
-/// A file without what a clock says.
+/// A file without times.
 fn timeless(text: &str) -> String {
     let cells = text.lines().map(|line| {
         let mut json: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -54,12 +54,12 @@ fn a_table_is_tested_and_everything_written() {
     let cell: serde_json::Value = serde_json::from_str(results.lines().nth(1).unwrap()).unwrap();
     assert!(cell["settings"]["epochs"] == 3 && cell["version"].is_string() && cell["seconds"][0].is_number());
 
-    // The same plan from a file, on one thread: the same bytes.
+    // The same options from a file, on one thread: the same bytes.
     lab.write(
-        "plan.toml",
+        "study.toml",
         "data = \"t.csv\"\nlabel = \"kind\"\nmethods = [\"softmax+msp\", \"deep-mcdd\", \"fast\"]\nfolds = 3\nepochs = 3\njobs = 1\noutput = \"again\"\n",
     );
-    lab.ok(&["bench", "plan.toml", "-q"]);
+    lab.ok(&["bench", "study.toml", "-q"]);
     for name in ["table.md", "table.csv", "table.tex", "index.html"] {
         assert!(
             fs::read(lab.path("out").join(name)).unwrap() == fs::read(lab.path("again").join(name)).unwrap(),
@@ -68,22 +68,22 @@ fn a_table_is_tested_and_everything_written() {
     }
     assert_eq!(timeless(&results), timeless(&fs::read_to_string(lab.path("again/results.jsonl")).unwrap()));
 
-    // More of it into the same folder; what is there is not done again, and a figure that was drawn comes into the page.
+    // More methods in the same folder: no cell is computed again, and a figure in the folder is included in the page.
     lab.ok(&["figure", "bars", "again", "-o", "again/mine.svg"]);
-    let more = lab.ok(&["bench", "plan.toml", "--methods", "gda,fast", "--test-folds", "1"]);
-    assert!(stderr(&more).contains("4 of 8 cells are there") && stdout(&more).contains("1 of 3"), "{}", stderr(&more));
+    let more = lab.ok(&["bench", "study.toml", "--methods", "gda,fast", "--test-folds", "1"]);
+    assert!(stderr(&more).contains("4 of 8 cells are done") && stdout(&more).contains("1 of 3"), "{}", stderr(&more));
     assert_eq!(fs::read_to_string(lab.path("again/results.jsonl")).unwrap().lines().count(), 41);
     let page = fs::read_to_string(lab.path("again/index.html")).unwrap();
     assert!(page.contains("<img alt=\"mine\" src=\"data:image/svg+xml;base64,"), "{page}");
 }
 
 #[test]
-fn a_killed_run_goes_on() {
+fn a_killed_run_resumes() {
     let lab = Lab::new();
     classes(&lab, 30);
     let args = |folder: &'static str| [&SMALL[..], &["--folds", "3", "-q", "-o", folder]].concat();
     lab.ok(&args("whole"));
-    // Killed whenever it has written something more, until it comes through.
+    // Killed after every write, then left to finish.
     let mut size = 0;
     for _ in 0..6 {
         let mut child = lab.std_command(&args("parts")).stdout(std::process::Stdio::null()).spawn().unwrap();
@@ -107,15 +107,15 @@ fn a_killed_run_goes_on() {
 }
 
 #[test]
-fn small_classes_and_failures_are_said() {
+fn small_classes_and_failures_are_reported() {
     let lab = Lab::new();
     classes(&lab, 3);
-    // Not known, but left out in its turn.
+    // Too small to train on, but left out in its turn.
     let out = lab.ok(&[&SMALL[..], &["--ood", "w", "x", "-o", "a"]].concat());
-    assert!(stderr(&out).contains("only shown as left out: w (3)"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("used only as left out: w (3)"), "{}", stderr(&out));
     for name in ["table.md", "table.tex", "index.html"] {
         let text = fs::read_to_string(lab.path("a").join(name)).unwrap();
-        assert!(text.contains("only shown as left out: w (3)"), "{name}: {text}");
+        assert!(text.contains("used only as left out: w (3)"), "{name}: {text}");
     }
     // Without x only classes are left that are too small for so many folds.
     lab.write("t.csv", &help::table(24, |i| format!("{i},{}", ["x", "x", "y", "z"][i % 4]), "a,kind"));
@@ -129,14 +129,14 @@ fn small_classes_and_failures_are_said() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_are_reported() {
     let lab = Lab::new();
     classes(&lab, 30);
     let bench = |more: &[&'static str]| [&["bench", "t.csv", "--label", "kind"][..], more].concat();
     lab.fails(&bench(&["--methods", "sofmax"]), "sofmax");
     lab.fails(&bench(&["--methods", "msp"]), "detector");
     lab.fails(&bench(&["--folds", "1"]), "folds");
-    lab.fails(&bench(&["--test-folds", "6"]), "tested folds");
+    lab.fails(&bench(&["--test-folds", "6"]), "must be 1 to 5");
     lab.fails(&bench(&["--seeds", "0"]), "seeds");
     lab.fails(&bench(&["--ood", "v"]), "no class");
     lab.fails(&bench(&["--epochs", "0"]), "epochs");
@@ -149,18 +149,18 @@ fn what_is_wrong_is_said() {
     lab.write("bad.toml", "data = ");
     lab.fails(&["bench", "bad.toml"], "bad.toml");
     lab.fails(&["bench", "none.toml"], "no such file");
-    // A folder with results of something else.
+    // A folder with other results.
     lab.ok(&bench(&["--methods", "gda", "--folds", "2", "-q", "-o", "out"]));
     lab.fails(&bench(&["--methods", "gda", "-o", "out"]), "2 folds");
     lab.fails(&["bench", "t.csv", "--label", "kind", "--methods", "softmax", "--folds", "2", "-o", "t.csv"], "t.csv");
-    // Files of others are left alone.
+    // Other files are not overwritten.
     fs::create_dir(lab.path("mine")).unwrap();
     lab.write("mine/index.html", "mine");
     lab.fails(&bench(&["--methods", "gda", "-o", "mine"]), "has files in it");
     lab.write("mine/results.jsonl", "{}");
-    lab.fails(&bench(&["--methods", "gda", "-o", "mine"]), "no results file");
+    lab.fails(&bench(&["--methods", "gda", "-o", "mine"]), "not a results file");
     assert_eq!(fs::read_to_string(lab.path("mine/results.jsonl")).unwrap(), "{}");
-    // What cannot be done at all is not begun.
+    // Errors before the first cell.
     lab.fails(&bench(&["--folds", "41"]), "too small for 41 folds");
     lab.fails(&["bench", "shutle"], "no data set");
     lab.fails(&["bench", "gas", "t.csv"], "stands alone");
@@ -168,14 +168,14 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn tables_say_what_was_run() {
+fn tables_describe_what_was_run() {
     let lab = Lab::new();
     lab.write("n.csv", &help::table(90, |i| format!("{},{},{}", i % 3, i * 7 % 11, i % 3), "a,b,label"));
     lab.write(
-        "plan.toml",
+        "study.toml",
         "data = \"n.csv\"\nlabel = \"label\"\nmethods = \"softmax+msp\"\nood = [1.0, 2]\nepochs = 2\n",
     );
-    let out = lab.ok(&["bench", "plan.toml", "--test-folds", "1", "-o", "out"]);
+    let out = lab.ok(&["bench", "study.toml", "--test-folds", "1", "-o", "out"]);
     assert!(stderr(&out).contains("2 of 2 cells"), "{}", stderr(&out));
     lab.ok(&["bench", "n.csv", "--ood", "1.0", "2", "--test-folds", "1", "--methods", "gda", "-o", "out", "-q"]);
     for name in ["table.md", "table.tex", "index.html"] {
@@ -183,15 +183,15 @@ fn tables_say_what_was_run() {
         assert!(text.contains("2 of 3 classes left out in turn, 1 of 5 folds"), "{name}: {text}");
         assert!(text.contains("softmax+msp: epochs 2 instead of 100"), "{name}: {text}");
     }
-    // Columns of the user's own table, and everything else that a plan may say.
+    // Columns of a user's table, and all other fields of a TOML file.
     lab.write("odd.txt", &help::table(90, |i| format!("{};{};{};{}", i % 3, i * 7 % 11, i % 3, i % 5), "a;b;label;c"));
     lab.write(
         "odd.toml",
         "data = \"odd.txt\"\nlabel = 3\nheader = true\nseparator = \";\"\ndrop = \"a\"\ncategorical = [\"c\"]\n\
          methods = \"softmax:select=best+msp\"\nschedule = \"cosine\"\nepochs = 2\ntest-folds = 1\nretry = true\n",
     );
-    let planned = lab.ok(&["bench", "odd.toml", "-o", "odd1"]);
-    assert!(stderr(&planned).contains("odd.txt: 90 rows, 2 features, 3 classes"), "{}", stderr(&planned));
+    let from_file = lab.ok(&["bench", "odd.toml", "-o", "odd1"]);
+    assert!(stderr(&from_file).contains("odd.txt: 90 rows, 2 features, 3 classes"), "{}", stderr(&from_file));
     let typed = [
         &[
             "bench",
@@ -213,7 +213,7 @@ fn tables_say_what_was_run() {
     assert!(table("odd1").contains("select"), "{}", table("odd1"));
     lab.write("odd.toml", "data = \"odd.txt\"\nseparator = \"ab\"\n");
     lab.fails(&["bench", "odd.toml"], "separator");
-    // Not the same method any more, whatever class it is.
+    // Other settings of the same method, with another class.
     lab.fails(&["bench", "n.csv", "--methods", "softmax+msp", "--ood", "0", "-o", "out"], "other settings");
     let out = lab.ok(&["figure", "bars", "out", "-o", "b.png"]);
     assert!(stderr(&out).contains("wrote b.svg and b.png"), "{}", stderr(&out));

@@ -155,7 +155,7 @@ fn sets_of_images_are_compared() {
     assert_eq!(fs::read_dir(lab.path("out")).unwrap().count(), 6, "no networks are left");
     // Nothing is done again, and more can be added.
     let more = lab.ok(&[&bench[..], &["-o", "out", "--methods", "deep-mcdd:nu=0.01,softmax+msp"]].concat());
-    assert!(stderr(&more).contains("2 of 4 cells are there"), "{}", stderr(&more));
+    assert!(stderr(&more).contains("2 of 4 cells are done"), "{}", stderr(&more));
     lab.fails(&["bench", "photos", "--id", "photos", "--net", "resnet8"], "bench images");
     lab.fails(&["bench", "images", "--id", "photos", "--net", "resnet8"], "--ood");
     lab.fails(&["bench", "images", "--id", "photos", "--ood", "photos/", "--net", "resnet8"], "both known and unknown");

@@ -4,7 +4,7 @@ mod help;
 
 use help::{Lab, stderr, stdout};
 use mcdd::detector::DetectorConfig;
-use mcdd::head;
+use mcdd::head::HeadConfig;
 use std::fs;
 
 /// Numbers as an NPY file of f64, by rows.
@@ -166,10 +166,11 @@ fn what_is_missing_or_does_not_fit_is_said() {
 fn every_method_trains_predicts_and_evaluates() {
     let lab = Lab::new();
     lab.digits();
-    for entry in head::ALL {
+    for config in HeadConfig::all() {
+        let entry = config.about();
         let train = ["train", "train.csv", "--label", "label", "-q", "-o", "m.mcdd", "--epochs", "8", "--lr", "0.003"];
         lab.ok(&[&train[..], &["--method", entry.name, "--hidden", "32", "--latent", "8"]].concat());
-        let classifies = (entry.config)().classifies();
+        let classifies = config.classifies();
         let text = stdout(&lab.ok(&["predict", "m.mcdd", "test.csv"]));
         let labels: Vec<&str> = text.lines().skip(1).filter_map(|l| l.split(',').next()).collect();
         assert!(labels.iter().all(|l| l.is_empty() != classifies), "{}", entry.name);
@@ -249,7 +250,7 @@ fn the_list_has_everything() {
     let text = stdout(&lab.ok(&["methods"]));
     let json: serde_json::Value = serde_json::from_str(&stdout(&lab.ok(&["methods", "--json"]))).unwrap();
     let names: Vec<&str> =
-        head::ALL.iter().map(|e| e.name).chain(DetectorConfig::all().iter().map(|c| c.name())).collect();
+        HeadConfig::all().iter().map(|c| c.name()).chain(DetectorConfig::all().iter().map(|c| c.name())).collect();
     assert_eq!(json.as_array().unwrap().len(), names.len());
     for name in names {
         assert!(text.lines().any(|l| l.trim_start().starts_with(&format!("{name} "))), "{name}");

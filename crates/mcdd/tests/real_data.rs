@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use mcdd::data::{Label, ReadOptions, Table};
 use mcdd::detector::DetectorConfig;
-use mcdd::head;
+use mcdd::head::HeadConfig;
 use mcdd::protocol::{Scenario, leave_one_out, scenario};
 use mcdd::train::optim::Schedule;
 use mcdd::train::{Preset, Run, Settings};
@@ -80,7 +80,7 @@ fn every_method_and_detector_runs() {
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
         files.sort();
         let table = Table::read(&files, &ReadOptions { label, ..ReadOptions::default() }).unwrap();
-        let methods = head::ALL.iter().map(|e| (e.name, "distance".to_owned()));
+        let methods = HeadConfig::all().into_iter().map(|c| (c.name(), "distance".to_owned()));
         let detectors = DetectorConfig::all();
         let detectors = detectors.iter().map(|c| ("softmax", c.name().to_owned()));
         let kept = tempfile::tempdir().unwrap();

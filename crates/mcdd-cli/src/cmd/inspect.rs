@@ -178,7 +178,7 @@ fn more(s: &Settings) -> String {
     if let Some(image) = s.image.as_ref().filter(|i| i.warmup > 0.0) {
         out.push_str(&format!(", warmup over the first {} of the run", image.warmup));
     }
-    if let (Optimizer::Sgd { .. }, HeadConfig::DeepMcdd { .. }) = (s.optimizer, &s.head) {
+    if let (Optimizer::Sgd { .. }, HeadConfig::DeepMcdd(_)) = (s.optimizer, &s.head) {
         out.push_str(", on nu times the loss");
     }
     out

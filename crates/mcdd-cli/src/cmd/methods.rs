@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use mcdd::detector::{DetectorConfig, Needs};
-use mcdd::head;
+use mcdd::head::HeadConfig;
 use serde_json::{Value, json};
 
 use crate::ui;
@@ -43,8 +43,8 @@ struct Item {
 }
 
 fn items() -> Vec<Item> {
-    let methods = head::ALL.iter().map(|e| {
-        let config = (e.config)();
+    let methods = HeadConfig::all().into_iter().map(|config| {
+        let e = config.about();
         let needs = if config.classifies() { "a table with labels" } else { "a table; labels are not used" };
         Item {
             kind: "method",

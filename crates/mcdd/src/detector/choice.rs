@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DetectorConfig;
 use crate::error::{Error, Result};
-use crate::head::HeadConfig;
+use crate::head::{HeadConfig, Loop};
 use crate::spec;
 
 /// The features that a detector is applied to.
@@ -79,14 +79,14 @@ impl Detect {
             let hint = "choose a `detector` that needs features only, or another `method`";
             return refused(format!("{name} needs logits, and {method_name} does not classify"), hint);
         }
-        if needs.linear && *method != HeadConfig::Softmax {
+        if needs.linear && !method.has_linear_logits() {
             let what = format!("{name} needs a linear last layer, and {method_name} does not have one");
             return refused(what, "set `method` to softmax");
         }
         if needs.linear && self.on() != On::Latents {
             return refused(format!("{name} needs the latents, which the last layer takes"), "leave out on=…");
         }
-        if let (DetectorConfig::MahalanobisEnsemble(_), HeadConfig::Alad { .. }) = (&self.detector, method) {
+        if matches!(self.detector, DetectorConfig::MahalanobisEnsemble(_)) && method.trained_by() == Loop::Adversarial {
             let what = format!("{name} needs gradients of the input, and {method_name} does not have them");
             return refused(what, "set `detector` to mahalanobis, or choose another `method`");
         }

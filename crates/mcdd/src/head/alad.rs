@@ -1,75 +1,102 @@
-//! Adversarially learned anomaly detection (Zenati et al., ICDM 2018): how well a row comes back from a generator.
+//! Adversarially learned anomaly detection (Zenati et al., ICDM 2018): the reconstruction error of a generator.
 //!
 //! The latent vector is `[x, x']`, a row and its reconstruction `x' = G(E(x))`. The head holds the layer
-//! `f(x, x') = ReLU(W [x, x'] + b)` of the discriminator that has learned to tell `(x, x)` from `(x, x')`, its weights
+//! `f(x, x') = ReLU(W [x, x'] + b)` of the discriminator that is trained to distinguish `(x, x)` from `(x, x')`, its weights
 //! divided by their spectral norm, and the confidence is `-|f(x, x) - f(x, x')|_1`. The networks are trained against
-//! each other by `train::alad`, not by the gradients of this head; they are given as any head's are.
+//! each other by `train::alad`, not by the gradients of this head.
 //!
-//! Labels are not used and no class is given.
+//! It does not use labels and does not classify.
 
-use super::{Head, HeadConfig, LossBuffers};
+use serde::{Deserialize, Serialize};
+
+use super::{About, Head, Loop, LossBuffers, Objective, dot_f64, fixed, out_of_range};
+use crate::error::Result;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
 
-/// The head; see the module's text.
+/// The settings of ALAD.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// Features of the generator's code, at least 1; 32.
+    pub code: usize,
+    /// Features of each hidden layer of the discriminators, at least 1; 128.
+    pub features: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { code: 32, features: 128 }
+    }
+}
+
+impl Objective for Config {
+    const ABOUT: About = About {
+        name: "alad",
+        title: "ALAD",
+        summary: "adversarial reconstruction error in a discriminator's features; does not classify",
+        reference: "Zenati et al.: Adversarially Learned Anomaly Detection, ICDM 2018",
+    };
+
+    fn check(&self) -> Result<()> {
+        for (name, value) in [("code", self.code), ("features", self.features)] {
+            if !(1..=65_536).contains(&value) {
+                return Err(out_of_range(name, value, "1 to 65,536"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The latent features are the input and its reconstruction.
+    fn specs(&self, _classes: usize, latent: usize) -> Vec<ParamSpec> {
+        vec![fixed("weight", vec![self.features, latent]), fixed("bias", vec![self.features])]
+    }
+
+    /// Random weights, until training copies those of the discriminator.
+    fn build(&self, classes: usize, latent: usize, seed: &mut Stream) -> Box<dyn Head> {
+        let mut params = Params::new(self.specs(classes, latent));
+        xavier(params.get_mut(WEIGHT), latent, self.features, seed);
+        Box::new(Alad { latent, params })
+    }
+
+    fn classifies(&self) -> bool {
+        false
+    }
+
+    fn trained_by(&self) -> Loop {
+        Loop::Adversarial
+    }
+}
+
+/// The head with its parameters.
 #[derive(Clone, Debug)]
-pub struct Alad {
-    code: usize,
+struct Alad {
     latent: usize,
     params: Params,
 }
 
-pub(crate) const WEIGHT: usize = 0;
-pub(crate) const BIAS: usize = 1;
+const WEIGHT: usize = 0;
+const BIAS: usize = 1;
 
 impl Alad {
-    /// Its parameters on so many latent features: the input and its reconstruction.
-    pub(super) fn specs(features: usize, latent: usize) -> Vec<ParamSpec> {
-        let fixed = |name, shape| ParamSpec { trained: false, ..ParamSpec::of_head(name, shape) };
-        vec![fixed("weight", vec![features, latent]), fixed("bias", vec![features])]
-    }
-
-    /// Random features until the discriminator's are there.
-    pub fn new(code: usize, features: usize, latent: usize, seed: &mut Stream) -> Alad {
-        let mut params = Params::new(Self::specs(features, latent));
-        xavier(params.get_mut(WEIGHT), latent, features, seed);
-        Alad { code, latent, params }
-    }
-
     /// The features of `(x, x)` and of `(x, x')` before their ReLU, with the weights of `x` and of `x'`.
     fn features<'a>(&'a self, z: &'a [f32]) -> impl Iterator<Item = ([f64; 2], &'a [f32], &'a [f32])> {
-        // A file may say that the latent vector has an odd length; then the reconstruction has one feature more.
+        // A model file may claim an odd number of latent features; then the reconstruction has one feature more.
         let (x, other) = z.split_at(self.latent / 2);
         let rows = self.params.get(WEIGHT).chunks_exact(self.latent).zip(self.params.get(BIAS));
         rows.map(move |(row, &bias)| {
             let (first, second) = row.split_at(self.latent / 2);
-            let own = dot(x, first) + f64::from(bias);
-            ([own + dot(x, second), own + dot(other, second)], first, second)
+            let own = dot_f64(x, first) + f64::from(bias);
+            ([own + dot_f64(x, second), own + dot_f64(other, second)], first, second)
         })
     }
 }
 
-/// In f64, so that no finite row overflows.
-fn dot(a: &[f32], b: &[f32]) -> f64 {
-    let mut lanes = [0.0f64; 8];
-    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
-        for ((l, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
-            *l += f64::from(a) * f64::from(b);
-        }
-    }
-    lanes.iter().sum()
-}
-
-/// `to += factor * v`, as far as both go.
+/// `to += factor * v`, over the length of the shorter one.
 fn add(to: &mut [f32], factor: f32, v: &[f32]) {
     to.iter_mut().zip(v).for_each(|(t, &v)| *t += factor * v);
 }
 
 impl Head for Alad {
-    fn config(&self) -> HeadConfig {
-        HeadConfig::Alad { code: self.code, features: self.params.specs()[BIAS].len() }
-    }
-
     fn classes(&self) -> usize {
         0
     }
@@ -92,7 +119,7 @@ impl Head for Alad {
         _scratch: &mut LossBuffers,
     ) -> f64 {
         gradients.fill(0.0);
-        let share = 1.0 / batch as f32;
+        let scale = 1.0 / batch as f32;
         let mut loss = 0.0;
         for (z, dz) in z.chunks_exact(self.latent).zip(dz.chunks_exact_mut(self.latent)) {
             dz.fill(0.0);
@@ -100,7 +127,7 @@ impl Head for Alad {
             for ([same, other], first, second) in self.features(z) {
                 let difference = same.max(0.0) - other.max(0.0);
                 loss += difference.abs();
-                let sign = if difference > 0.0 { share } else { -share };
+                let sign = if difference > 0.0 { scale } else { -scale };
                 if difference != 0.0 && same > 0.0 {
                     add(dx, sign, first);
                     add(dx, sign, second);
@@ -124,5 +151,25 @@ impl Head for Alad {
 
     fn logit_gradient(&self, _z: &[f32], _dlogits: &[f64], dz: &mut [f32]) {
         dz.fill(0.0);
+    }
+}
+
+#[cfg(test)]
+impl super::tests::Reference for Config {
+    fn loss(&self, params: &[Vec<f64>], z: &[f64], y: &[u32], latent: usize) -> f64 {
+        use super::tests::{mean_loss, row};
+        mean_loss(z, y, latent, |z, _| {
+            let (x, other) = z.split_at(latent / 2);
+            let feature = |k: usize, second: &[f64]| {
+                let (a, b) = row(&params[WEIGHT], k, latent).split_at(x.len());
+                let dot = |w: &[f64], v: &[f64]| w.iter().zip(v).map(|(w, v)| w * v).sum::<f64>();
+                (dot(a, x) + dot(b, second) + params[BIAS][k]).max(0.0)
+            };
+            (0..self.features).map(|k| (feature(k, x) - feature(k, other)).abs()).sum()
+        })
+    }
+
+    fn loss_from_score(&self, score: &super::tests::Scored, _y: usize) -> Option<f64> {
+        Some(-score.confidence)
     }
 }

@@ -1,8 +1,30 @@
-//! Objectives on latent vectors, one a file.
+//! Training objectives on latent vectors, one per file.
 //!
-//! A head gets latents and labels and gives the loss and its gradient. It owns its own parameters and never sees a
-//! network, so that each works on any engine and on a user's own network. To add one: write its file, add it to
-//! [`HeadConfig`] and to [`ALL`]; the conformance tests, the command line and the documentation find it there.
+//! A head takes latent vectors and labels and returns the loss and its gradient. It owns its parameters (class means,
+//! deviations, biases) and never sees a network, so the same head works on every engine and on features from elsewhere.
+//!
+//! To add a head, write its file with a `Config` that implements [`Objective`] and a type that implements [`Head`], and
+//! add a line to the list below. The conformance tests, the command line and the documentation find it there. A head can
+//! also be written outside of this crate: everything that takes a [`Head`] takes any implementation.
+//!
+//! ```
+//! use mcdd::head::{HeadConfig, LossBuffers, posterior};
+//! use mcdd::seed::Stream;
+//!
+//! // Two classes in a latent space of two dimensions.
+//! let head = HeadConfig::parse("deep-mcdd:nu=0.5")?.build(2, 2, &mut Stream::new(0, "init"));
+//! let (z, y) = ([0.2, 0.1, -0.4, 0.3], [0, 1]);
+//! let (mut dz, mut gradients) = ([0.0; 4], vec![0.0; head.params().data.len()]);
+//! let loss = head.loss(&z, &y, 2, &mut dz, &mut gradients, &mut LossBuffers::default());
+//! assert!(loss.is_finite());
+//!
+//! let (mut logits, mut distances) = ([0.0; 2], [0.0; 2]);
+//! let near = head.score(&z[..2], &mut logits, &mut distances);
+//! posterior(&mut logits);
+//! assert!((logits.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+//! assert!(near > head.score(&[50.0, -50.0], &mut logits, &mut distances));
+//! # Ok::<(), mcdd::Error>(())
+//! ```
 
 mod alad;
 mod deep_mcdd;
@@ -13,40 +35,35 @@ mod protonet;
 mod soft_mcdd;
 mod softmax;
 
+use std::fmt::Debug;
+
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use alad::Alad;
-pub use deep_mcdd::{DeepMcdd, Sigma};
-pub use deep_ncm::DeepNcm;
-pub use deep_svdd::{Boundary, DeepSvdd};
-pub use gda::Gda;
-pub use protonet::Protonet;
-pub use soft_mcdd::SoftMcdd;
-pub use softmax::{Softmax, log_odds};
+pub use deep_mcdd::Sigma;
+pub use deep_svdd::Boundary;
+pub use softmax::log_odds;
 
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
 use crate::net::{ParamSpec, Params};
 use crate::seed::Stream;
 use crate::spec;
-use crate::stats::gaussians::Covariance;
 
 /// An objective with its parameters.
 pub trait Head: Send + Sync {
-    /// The settings that it was made with.
-    fn config(&self) -> HeadConfig;
-    /// The number of classes that it tells apart; 0 if it does not classify.
+    /// The number of classes; 0 if the head does not classify.
     fn classes(&self) -> usize;
-    /// Its parameters.
+    /// The parameters.
     fn params(&self) -> &Params;
-    /// Its parameters, to change.
+    /// The parameters, mutable.
     fn params_mut(&mut self) -> &mut Params;
 
-    /// The loss of some rows of a batch, their share of the batch's mean: the sum of their losses over `batch`, the
-    /// number of all its rows. Writes the gradient with respect to the latents and to the head's parameters.
+    /// The loss of some rows of a batch: the sum of their losses divided by `batch`, the number of rows of the whole
+    /// batch. Writes the gradient with respect to the latents and to the head's parameters.
     ///
     /// # Shapes
-    /// `z` and `dz` are `[n, latent]` by rows, `y` has n labels below [`Head::classes`], `gradients` the layout of
+    /// `z` and `dz` are `[n, latent]` by rows, `y` has n labels below [`Head::classes`], `gradients` has the layout of
     /// [`Head::params`].
     fn loss(
         &self,
@@ -58,15 +75,15 @@ pub trait Head: Send + Sync {
         scratch: &mut LossBuffers,
     ) -> f64;
 
-    /// Brings the parameters back into their legal range after an update.
+    /// Projects the parameters onto their valid range after an update.
     fn project(&mut self) {}
 
-    /// Takes in, after each step, what [`Head::loss`] has written into `gradients` for the whole batch: the place for
-    /// parameters that follow the latents by statistics and not by gradients.
+    /// Called after each step with the sum of what [`Head::loss`] wrote into `gradients` for the whole batch. This is
+    /// the place for parameters that follow statistics of the latents instead of gradients.
     fn update_statistics(&mut self, _sums: &[f32]) {}
 
-    /// Sets the parameters that follow from the latents of all training rows, as [`HeadConfig::center_updates`] says: before
-    /// the first epoch (`epochs` is 0), or after each (`epochs` are over).
+    /// Sets the parameters that are computed from the latents of all training rows. Called as
+    /// [`Objective::center_updates`] says: before the first epoch (`epochs` is 0) and after each (`epochs` are done).
     ///
     /// # Errors
     /// If there is no solution.
@@ -74,91 +91,52 @@ pub trait Head: Send + Sync {
         Ok(())
     }
 
-    /// For one latent vector: the logits, whose softmax is the posterior; the distance to each class where the head
-    /// has distances (else `distances` is left alone); and the confidence, higher for what is more in-distribution.
+    /// Scores one latent vector. Writes the logits, whose softmax is the posterior, and the distance to each class if
+    /// the head has distances (otherwise `distances` is left as it is). Returns the confidence, which is higher for
+    /// rows that are more in-distribution.
     fn score(&self, z: &[f32], logits: &mut [f64], distances: &mut [f64]) -> f64;
 
-    /// Whether [`Head::score`] gives distances.
+    /// Whether [`Head::score`] writes distances.
     fn has_distances(&self) -> bool;
 
     /// For one latent vector, `dz = sum_k dlogits_k * d logit_k / dz`.
     fn logit_gradient(&self, z: &[f32], dlogits: &[f64], dz: &mut [f32]);
+
+    /// For heads with distances: the confidence of a row if `class` were the only class, from the output of
+    /// [`Head::score`]. The largest of all classes is the row's confidence.
+    fn class_confidence(&self, class: usize, _logits: &[f64], distances: &[f64]) -> f64 {
+        -distances[class]
+    }
+
+    /// The class means (or centers) in the latent space, `[classes, latent]` by rows, if the head has any.
+    fn means(&self) -> Option<&[f32]> {
+        None
+    }
+
+    /// The logarithm of the standard deviation of each class, if the head has one per class.
+    fn log_sigma(&self) -> Option<&[f32]> {
+        None
+    }
+
+    /// The weight `[classes, latent]` and bias `[classes]` of the linear layer that makes the logits, if there is one.
+    fn last_layer(&self) -> Option<(&[f32], &[f32])> {
+        None
+    }
 }
 
 /// Buffers of [`Head::loss`], kept between steps.
 #[derive(Clone, Debug, Default)]
 pub struct LossBuffers {
-    /// Two numbers for each row and class.
     pairs: Vec<[f32; 2]>,
 }
 
 impl LossBuffers {
-    fn pairs(&mut self, n: usize) -> &mut [[f32; 2]] {
+    /// `n` pairs of numbers, with any content.
+    pub fn pairs(&mut self, n: usize) -> &mut [[f32; 2]] {
         if self.pairs.len() < n {
             self.pairs.resize(n, [0.0; 2]);
         }
         &mut self.pairs[..n]
-    }
-}
-
-/// Which objective, with its settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "name")]
-#[non_exhaustive]
-pub enum HeadConfig {
-    /// Eq. 5 of the paper.
-    DeepMcdd {
-        /// Weight of the distance term against the classification term; more than 0. The paper has 1 for tables.
-        nu: f64,
-        /// Whether the deviations are learned.
-        sigma: Sigma,
-    },
-    /// Eq. 3 of the paper.
-    SoftMcdd {
-        /// Weight of the spheres' size against rows on their wrong side, more than 0: a sphere leaves out about
-        /// `nu N` of its class's rows (N are all rows). Automatic is 0.01 over the number of classes.
-        nu: Option<f64>,
-    },
-    /// A linear layer and cross-entropy.
-    Softmax,
-    /// Prototypical networks.
-    Protonet {
-        /// Rows of a class that make its prototype in an episode, at least 1; 5.
-        shots: usize,
-        /// Rows of a class that are compared with the prototypes, at least 1; 15.
-        queries: usize,
-    },
-    /// Nearest class mean with online means.
-    DeepNcm {
-        /// What is left of a mean after a step, from 0 up to but not 1; 0.999.
-        decay: f64,
-    },
-    /// One sphere for all rows; labels are not used.
-    DeepSvdd {
-        /// Whether the sphere has a radius.
-        boundary: Boundary,
-        /// Soft boundary: the share of rows outside, between 0 and 1; 0.1.
-        nu: f64,
-    },
-    /// Adversarially learned anomaly detection; labels are not used.
-    Alad {
-        /// Features of the generator's code, at least 1; 32.
-        code: usize,
-        /// Features of each hidden layer of the discriminators, at least 1; 128.
-        features: usize,
-    },
-    /// Gaussian discriminant analysis on the inputs, in closed form.
-    Gda {
-        /// What the classes share; tied.
-        covariance: Covariance,
-        /// How far covariances are drawn to a multiple of the identity, 0 to 1; 0. Automatic is Ledoit and Wolf's.
-        shrinkage: Option<f64>,
-    },
-}
-
-impl Default for HeadConfig {
-    fn default() -> Self {
-        HeadConfig::DeepMcdd { nu: 1.0, sigma: Sigma::One }
     }
 }
 
@@ -169,7 +147,7 @@ pub enum Loop {
     Gradients,
     /// A generator, an encoder and discriminators against each other.
     Adversarial,
-    /// Not at all: one look at the inputs.
+    /// In closed form from the inputs, without a network.
     ClosedForm,
 }
 
@@ -180,146 +158,220 @@ pub enum CenterUpdates {
     Never,
     /// Before the first epoch.
     Once,
-    /// Before the first epoch and after each.
+    /// Before the first epoch and at the end of each.
     EachEpoch,
 }
 
 /// How the rows of a batch are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// Each row once an epoch, in random order.
+    /// Each row once per epoch, in random order.
     Shuffled,
-    /// Some classes, and so many rows of each; the head's loss must see the whole batch at once.
+    /// A few classes with several rows each; [`Head::loss`] gets the whole batch at once.
     Episodes {
-        /// Rows of a class.
+        /// Rows of each class.
         rows: usize,
     },
 }
 
-impl HeadConfig {
-    /// Its name in [`ALL`].
-    pub fn name(&self) -> &'static str {
-        match self {
-            HeadConfig::DeepMcdd { .. } => "deep-mcdd",
-            HeadConfig::SoftMcdd { .. } => "soft-mcdd",
-            HeadConfig::Softmax => "softmax",
-            HeadConfig::Protonet { .. } => "protonet",
-            HeadConfig::DeepNcm { .. } => "deep-ncm",
-            HeadConfig::DeepSvdd { .. } => "deep-svdd",
-            HeadConfig::Alad { .. } => "alad",
-            HeadConfig::Gda { .. } => "gda",
-        }
-    }
+/// The description of a head.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct About {
+    /// The name that users type.
+    pub name: &'static str,
+    /// The name as papers write it.
+    pub title: &'static str,
+    /// One line on what it does.
+    pub summary: &'static str,
+    /// The publication.
+    pub reference: &'static str,
+}
+
+/// The settings of a head. `Default` is what users get.
+pub trait Objective: Clone + Debug + Default + PartialEq + Serialize + DeserializeOwned {
+    /// The description.
+    const ABOUT: About;
 
     /// Checks the ranges.
     ///
     /// # Errors
-    /// If a setting is outside its range.
-    pub fn check(&self) -> Result<()> {
-        let positive = |v: f64| v.is_finite() && v > 0.0;
-        let wrong = |name: &str, value: String, rule: &str| {
-            Err(Error::setting(format!("{name} is {value}")).hint(format!("{name} is {rule}")))
-        };
-        match *self {
-            HeadConfig::DeepMcdd { nu, .. } if !positive(nu) => {
-                wrong("nu", nu.to_string(), "a number above 0; the paper uses 1 for tables")
-            }
-            HeadConfig::SoftMcdd { nu: Some(nu) } if !positive(nu) => {
-                wrong("nu", nu.to_string(), "a number above 0, or auto for 0.01 over the number of classes")
-            }
-            HeadConfig::Protonet { shots, .. } if !(1..=10_000).contains(&shots) => {
-                wrong("shots", shots.to_string(), "1 to 10,000")
-            }
-            HeadConfig::Protonet { queries, .. } if !(1..=10_000).contains(&queries) => {
-                wrong("queries", queries.to_string(), "1 to 10,000")
-            }
-            HeadConfig::DeepNcm { decay } if !(0.0..1.0).contains(&decay) => {
-                wrong("decay", decay.to_string(), "a number from 0 up to but not 1")
-            }
-            HeadConfig::DeepSvdd { nu, .. } if !(nu > 0.0 && nu < 1.0) => {
-                wrong("nu", nu.to_string(), "a share between 0 and 1")
-            }
-            HeadConfig::Alad { code, .. } if !(1..=65_536).contains(&code) => {
-                wrong("code", code.to_string(), "1 to 65,536")
-            }
-            HeadConfig::Alad { features, .. } if !(1..=65_536).contains(&features) => {
-                wrong("features", features.to_string(), "1 to 65,536")
-            }
-            HeadConfig::Gda { shrinkage: Some(s), .. } if !(0.0..=1.0).contains(&s) => {
-                wrong("shrinkage", s.to_string(), "a number from 0 to 1, or auto")
-            }
-            _ => Ok(()),
-        }
+    /// Names the setting that is out of range.
+    fn check(&self) -> Result<()> {
+        Ok(())
     }
 
-    /// Whether it puts classes on rows. Those that do not use no labels either.
-    pub fn classifies(&self) -> bool {
-        !matches!(self, HeadConfig::DeepSvdd { .. } | HeadConfig::Alad { .. })
+    /// The parameters of a head for `classes` classes on `latent` features, without values.
+    fn specs(&self, classes: usize, latent: usize) -> Vec<ParamSpec>;
+
+    /// A head for `classes` classes on `latent` features, with its initial parameters.
+    fn build(&self, classes: usize, latent: usize, seed: &mut Stream) -> Box<dyn Head>;
+
+    /// Whether it assigns classes. A head that does not classify does not use labels.
+    fn classifies(&self) -> bool {
+        true
     }
 
     /// How it is trained.
-    pub fn trained_by(&self) -> Loop {
-        match self {
-            HeadConfig::Alad { .. } => Loop::Adversarial,
-            HeadConfig::Gda { .. } => Loop::ClosedForm,
-            _ => Loop::Gradients,
-        }
+    fn trained_by(&self) -> Loop {
+        Loop::Gradients
     }
 
-    /// When its parameters are set from all latents.
-    pub fn center_updates(&self) -> CenterUpdates {
-        match self {
-            HeadConfig::SoftMcdd { .. } | HeadConfig::Protonet { .. } => CenterUpdates::EachEpoch,
-            HeadConfig::DeepSvdd { boundary: Boundary::Soft, .. } => CenterUpdates::EachEpoch,
-            HeadConfig::DeepSvdd { .. } | HeadConfig::DeepNcm { .. } | HeadConfig::Gda { .. } => CenterUpdates::Once,
-            _ => CenterUpdates::Never,
-        }
+    /// When [`Head::update_centers`] is called.
+    fn center_updates(&self) -> CenterUpdates {
+        CenterUpdates::Never
     }
 
     /// How batches are drawn for it.
-    pub fn sampling(&self) -> Sampling {
-        match *self {
-            HeadConfig::Protonet { shots, queries } => Sampling::Episodes { rows: shots + queries },
-            _ => Sampling::Shuffled,
+    fn sampling(&self) -> Sampling {
+        Sampling::Shuffled
+    }
+
+    /// Whether the layers of the network below it may have biases.
+    fn allows_bias(&self) -> bool {
+        true
+    }
+
+    /// Whether its logits are a linear layer on the latents ([`Head::last_layer`]).
+    fn has_linear_logits(&self) -> bool {
+        false
+    }
+
+    /// The factor by which SGD scales the loss: its learning rate is multiplied and its weight decay divided by it.
+    fn sgd_loss_scale(&self) -> f64 {
+        1.0
+    }
+}
+
+/// The list of heads: a file, its variant and the name that users type.
+macro_rules! heads {
+    ($($module:ident $variant:ident $name:literal,)*) => {
+        /// A head with its settings.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "name")]
+        #[non_exhaustive]
+        pub enum HeadConfig {
+            $(#[doc = $name] #[serde(rename = $name)] $variant($module::Config),)*
         }
+
+        impl HeadConfig {
+            /// The description.
+            pub fn about(&self) -> About {
+                match self { $(HeadConfig::$variant(_) => <$module::Config as Objective>::ABOUT,)* }
+            }
+
+            /// Checks the ranges.
+            ///
+            /// # Errors
+            /// Names the setting that is out of range.
+            pub fn check(&self) -> Result<()> {
+                match self { $(HeadConfig::$variant(c) => c.check(),)* }
+            }
+
+            /// The parameters of a head for `classes` classes on `latent` features, without values.
+            pub fn specs(&self, classes: usize, latent: usize) -> Vec<ParamSpec> {
+                match self { $(HeadConfig::$variant(c) => c.specs(classes, latent),)* }
+            }
+
+            /// A head for `classes` classes on `latent` features, with its initial parameters.
+            pub fn build(&self, classes: usize, latent: usize, seed: &mut Stream) -> Box<dyn Head> {
+                match self { $(HeadConfig::$variant(c) => c.build(classes, latent, seed),)* }
+            }
+
+            /// Whether it assigns classes. A head that does not classify does not use labels.
+            pub fn classifies(&self) -> bool {
+                match self { $(HeadConfig::$variant(c) => c.classifies(),)* }
+            }
+
+            /// How it is trained.
+            pub fn trained_by(&self) -> Loop {
+                match self { $(HeadConfig::$variant(c) => c.trained_by(),)* }
+            }
+
+            /// When [`Head::update_centers`] is called.
+            pub fn center_updates(&self) -> CenterUpdates {
+                match self { $(HeadConfig::$variant(c) => c.center_updates(),)* }
+            }
+
+            /// How batches are drawn for it.
+            pub fn sampling(&self) -> Sampling {
+                match self { $(HeadConfig::$variant(c) => c.sampling(),)* }
+            }
+
+            /// Whether the layers of the network below it may have biases.
+            pub fn allows_bias(&self) -> bool {
+                match self { $(HeadConfig::$variant(c) => c.allows_bias(),)* }
+            }
+
+            /// Whether its logits are a linear layer on the latents.
+            pub fn has_linear_logits(&self) -> bool {
+                match self { $(HeadConfig::$variant(c) => c.has_linear_logits(),)* }
+            }
+
+            /// The factor by which SGD scales the loss: its learning rate is multiplied and its weight decay divided
+            /// by it.
+            pub fn sgd_loss_scale(&self) -> f64 {
+                match self { $(HeadConfig::$variant(c) => c.sgd_loss_scale(),)* }
+            }
+
+            /// The default settings of every head.
+            pub fn all() -> Vec<HeadConfig> {
+                vec![$(HeadConfig::$variant($module::Config::default()),)*]
+            }
+
+            /// Settings of every head that change its formula, and the formulas to compare with.
+            #[cfg(test)]
+            fn variants() -> Vec<HeadConfig> {
+                let mut all = HeadConfig::all();
+                $(all.extend(<$module::Config as tests::Reference>::variants().into_iter().map(HeadConfig::$variant));)*
+                all
+            }
+
+            #[cfg(test)]
+            fn reference(&self) -> &dyn tests::Reference {
+                match self { $(HeadConfig::$variant(c) => c,)* }
+            }
+        }
+
+        $(impl From<$module::Config> for HeadConfig {
+            fn from(config: $module::Config) -> Self {
+                HeadConfig::$variant(config)
+            }
+        })*
+
+        /// The settings of each head.
+        pub mod config {
+            $(pub use super::$module::Config as $variant;)*
+        }
+    };
+}
+
+heads! {
+    deep_mcdd DeepMcdd "deep-mcdd",
+    soft_mcdd SoftMcdd "soft-mcdd",
+    softmax Softmax "softmax",
+    protonet Protonet "protonet",
+    deep_ncm DeepNcm "deep-ncm",
+    deep_svdd DeepSvdd "deep-svdd",
+    alad Alad "alad",
+    gda Gda "gda",
+}
+
+impl Default for HeadConfig {
+    fn default() -> Self {
+        HeadConfig::DeepMcdd(config::DeepMcdd::default())
+    }
+}
+
+impl HeadConfig {
+    /// The name that users type.
+    pub fn name(&self) -> &'static str {
+        self.about().name
     }
 
-    /// Whether the layers below it may have biases: with them one sphere would shrink to a point, whatever comes in.
-    pub fn allows_bias(&self) -> bool {
-        !matches!(self, HeadConfig::DeepSvdd { .. })
-    }
-
-    /// Whether the network below it may have batch normalization: it has a bias of its own, and alad's networks are its own.
+    /// Whether the network below it may have batch normalization. It has a bias of its own, and methods that are not
+    /// trained by gradients have their own networks or none.
     pub fn allows_batch_norm(&self) -> bool {
         self.allows_bias() && self.trained_by() == Loop::Gradients
-    }
-
-    /// The parameters of a head for so many classes on so many latent features, without values.
-    pub fn specs(&self, classes: usize, latent: usize) -> Vec<ParamSpec> {
-        match *self {
-            HeadConfig::DeepMcdd { sigma, .. } => DeepMcdd::specs(sigma, classes, latent),
-            HeadConfig::SoftMcdd { .. } => SoftMcdd::specs(classes, latent),
-            HeadConfig::Softmax => Softmax::specs(classes, latent),
-            HeadConfig::Protonet { .. } => Protonet::specs(classes, latent),
-            HeadConfig::DeepNcm { .. } => DeepNcm::specs(classes, latent),
-            HeadConfig::DeepSvdd { .. } => DeepSvdd::specs(latent),
-            HeadConfig::Alad { features, .. } => Alad::specs(features, latent),
-            HeadConfig::Gda { covariance, .. } => Gda::specs(covariance, classes, latent),
-        }
-    }
-
-    /// A head for so many classes on so many latent features, with its first parameters.
-    pub fn build(&self, classes: usize, latent: usize, seed: &mut Stream) -> Box<dyn Head> {
-        match *self {
-            HeadConfig::DeepMcdd { nu, sigma } => Box::new(DeepMcdd::new(nu, sigma, classes, latent, seed)),
-            HeadConfig::SoftMcdd { nu } => Box::new(SoftMcdd::new(nu, classes, latent)),
-            HeadConfig::Softmax => Box::new(Softmax::new(classes, latent, seed)),
-            HeadConfig::Protonet { shots, queries } => Box::new(Protonet::new(shots, queries, classes, latent)),
-            HeadConfig::DeepNcm { decay } => Box::new(DeepNcm::new(decay, classes, latent)),
-            HeadConfig::DeepSvdd { boundary, nu } => Box::new(DeepSvdd::new(boundary, nu, latent)),
-            HeadConfig::Alad { code, features } => Box::new(Alad::new(code, features, latent, seed)),
-            HeadConfig::Gda { covariance, shrinkage } => Box::new(Gda::new(covariance, shrinkage, classes, latent)),
-        }
     }
 
     /// A method by its name and settings, as users type it: `softmax`, `deep-mcdd:nu=0.1`.
@@ -328,80 +380,26 @@ impl HeadConfig {
     /// If there is no such name or setting, with the nearest ones.
     pub fn parse(text: &str) -> Result<HeadConfig> {
         let (name, settings) = spec::split(text)?;
-        let entry = ALL.iter().find(|e| e.name == name).ok_or_else(|| {
-            let names: Vec<_> = ALL.iter().map(|e| e.name).collect();
-            spec::unknown("method", name, &names)
-        })?;
-        let config = spec::with(&(entry.config)(), &settings)?;
+        let all = Self::all();
+        let Some(config) = all.iter().find(|c| c.name() == name) else {
+            let names: Vec<_> = all.iter().map(HeadConfig::name).collect();
+            return Err(spec::unknown("method", name, &names));
+        };
+        let config = spec::with(config, &settings)?;
         config.check()?;
         Ok(config)
     }
 }
 
-/// A line of the registry.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// The name that users type.
-    pub name: &'static str,
-    /// One line on what it is.
-    pub summary: &'static str,
-    /// Where it was published.
-    pub reference: &'static str,
-    /// Its default settings.
-    pub config: fn() -> HeadConfig,
+/// The error for a setting of a head that is out of range.
+fn out_of_range(name: &str, value: impl std::fmt::Display, rule: &str) -> Error {
+    Error::setting(format!("`{name}` is {value}")).hint(format!("`{name}` must be {rule}"))
 }
 
-/// Every head.
-pub const ALL: &[Entry] = &[
-    Entry {
-        name: "deep-mcdd",
-        summary: "each class an isotropic Gaussian; confidence is minus the distance to the nearest",
-        reference: "Lee, Yu, Yu: Multi-Class Data Description for Out-of-distribution Detection, KDD 2020",
-        config: HeadConfig::default,
-    },
-    Entry {
-        name: "soft-mcdd",
-        summary: "each class a sphere; confidence is how deep inside the best of them",
-        reference: "Lee, Yu, Yu: Multi-Class Data Description for Out-of-distribution Detection, KDD 2020 (Eq. 3)",
-        config: || HeadConfig::SoftMcdd { nu: None },
-    },
-    Entry {
-        name: "softmax",
-        summary: "linear layer and cross-entropy; confidence is the log-odds of the largest posterior (MSP)",
-        reference: "Hendrycks, Gimpel: A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017",
-        config: || HeadConfig::Softmax,
-    },
-    Entry {
-        name: "protonet",
-        summary: "prototypical network: episodes, then the distance to the nearest class mean",
-        reference: "Snell, Swersky, Zemel: Prototypical Networks for Few-shot Learning, NeurIPS 2017",
-        config: || HeadConfig::Protonet { shots: 5, queries: 15 },
-    },
-    Entry {
-        name: "deep-ncm",
-        summary: "softmax over distances to class means that follow the latents online",
-        reference: "Guerriero, Caputo, Mensink: DeepNCM: Deep Nearest Class Mean Classifiers, ICLR Workshop 2018",
-        config: || HeadConfig::DeepNcm { decay: 0.999 },
-    },
-    Entry {
-        name: "deep-svdd",
-        summary: "one sphere around all rows, without labels; does not classify",
-        reference: "Ruff et al.: Deep One-Class Classification, ICML 2018",
-        config: || HeadConfig::DeepSvdd { boundary: Boundary::OneClass, nu: 0.1 },
-    },
-    Entry {
-        name: "alad",
-        summary: "adversarial reconstruction error in a discriminator's features; does not classify",
-        reference: "Zenati et al.: Adversarially Learned Anomaly Detection, ICDM 2018",
-        config: || HeadConfig::Alad { code: 32, features: 128 },
-    },
-    Entry {
-        name: "gda",
-        summary: "a Gaussian for each class on the inputs themselves, in closed form",
-        reference: "Hastie, Tibshirani, Friedman: The Elements of Statistical Learning, 2009 (section 4.3)",
-        config: || HeadConfig::Gda { covariance: Covariance::Tied, shrinkage: Some(0.0) },
-    },
-];
+/// A parameter that is not updated by gradients.
+fn fixed(name: &str, shape: Vec<usize>) -> ParamSpec {
+    ParamSpec { trained: false, ..ParamSpec::of_head(name, shape) }
+}
 
 /// The posterior of each class from its logit, in place; returns the log of the sum of their exponentials.
 pub fn posterior(logits: &mut [f64]) -> f64 {
@@ -412,7 +410,7 @@ pub fn posterior(logits: &mut [f64]) -> f64 {
         sum += *v;
     }
     if !(sum.is_finite() && sum > 0.0) {
-        // Logits that overflowed say nothing.
+        // Logits that overflowed carry no information.
         let n = logits.len() as f64;
         logits.iter_mut().for_each(|v| *v = 1.0 / n);
         return largest;
@@ -423,7 +421,7 @@ pub fn posterior(logits: &mut [f64]) -> f64 {
     largest + libm::log(sum)
 }
 
-/// `|a - b|^2` in f64, so that rows far away and rows close together still differ.
+/// `|a - b|^2` in f64, which keeps distances distinct far away and close to a mean.
 fn square_f64(a: &[f32], b: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 8];
     for (a, b) in a.chunks(8).zip(b.chunks(8)) {
@@ -435,8 +433,8 @@ fn square_f64(a: &[f32], b: &[f32]) -> f64 {
     lanes.iter().sum()
 }
 
-/// The squared distances of `z` to means that follow each other, minus `scale` times them as logits, and minus the
-/// least of them as the confidence.
+/// The squared distances of `z` to the means `[classes, latent]`, with `-scale` times them as logits. Returns minus the
+/// smallest distance as the confidence.
 fn nearest_mean(z: &[f32], means: &[f32], scale: f64, logits: &mut [f64], distances: &mut [f64]) -> f64 {
     let mut least = f64::INFINITY;
     for ((mean, logit), distance) in means.chunks_exact(z.len()).zip(logits).zip(distances) {
@@ -445,6 +443,18 @@ fn nearest_mean(z: &[f32], means: &[f32], scale: f64, logits: &mut [f64], distan
         least = least.min(*distance);
     }
     -least
+}
+
+/// `a . b` in f64, so that no finite row overflows.
+#[inline]
+fn dot_f64(a: &[f32], b: &[f32]) -> f64 {
+    let mut lanes = [0.0f64; 8];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        for ((l, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
+            *l += f64::from(a) * f64::from(b);
+        }
+    }
+    lanes.iter().sum()
 }
 
 #[cfg(test)]

@@ -3,14 +3,45 @@
 //! Its confidence is the maximum softmax probability as log-odds, `log p - log(1 - p)` of the largest posterior, in
 //! f64 from the logits: as a probability it would saturate at 1 and tie thousands of rows.
 
-use super::{Head, HeadConfig, LossBuffers};
+use serde::{Deserialize, Serialize};
+
+use super::{About, Head, LossBuffers, Objective, dot_f64};
 use crate::compute::vector::add_scaled;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
 
-/// The head; see the module's text.
+/// The softmax classifier has no settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Config {}
+
+impl Objective for Config {
+    const ABOUT: About = About {
+        name: "softmax",
+        title: "Softmax",
+        summary: "linear layer and cross-entropy; confidence is the log-odds of the largest posterior (MSP)",
+        reference: "Hendrycks, Gimpel: A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017",
+    };
+
+    fn specs(&self, classes: usize, latent: usize) -> Vec<ParamSpec> {
+        let weight = ParamSpec { decay: true, ..ParamSpec::of_head("weight", vec![classes, latent]) };
+        vec![weight, ParamSpec::of_head("bias", vec![classes])]
+    }
+
+    /// Xavier-uniform weights, biases 0.
+    fn build(&self, classes: usize, latent: usize, seed: &mut Stream) -> Box<dyn Head> {
+        let mut params = Params::new(self.specs(classes, latent));
+        xavier(params.get_mut(WEIGHT), latent, classes, seed);
+        Box::new(Softmax { latent, params })
+    }
+
+    fn has_linear_logits(&self) -> bool {
+        true
+    }
+}
+
+/// The head with its parameters.
 #[derive(Clone, Debug)]
-pub struct Softmax {
+struct Softmax {
     latent: usize,
     params: Params,
 }
@@ -19,39 +50,12 @@ const WEIGHT: usize = 0;
 const BIAS: usize = 1;
 
 impl Softmax {
-    /// Its parameters for so many classes on so many latent features.
-    pub(super) fn specs(classes: usize, latent: usize) -> Vec<ParamSpec> {
-        let weight = ParamSpec { decay: true, ..ParamSpec::of_head("weight", vec![classes, latent]) };
-        vec![weight, ParamSpec::of_head("bias", vec![classes])]
-    }
-
-    /// Xavier-uniform weights, biases 0.
-    pub fn new(classes: usize, latent: usize, seed: &mut Stream) -> Softmax {
-        let mut params = Params::new(Self::specs(classes, latent));
-        xavier(params.get_mut(WEIGHT), latent, classes, seed);
-        Softmax { latent, params }
-    }
-
     fn weight(&self, class: usize) -> &[f32] {
         &self.params.get(WEIGHT)[class * self.latent..(class + 1) * self.latent]
     }
 }
 
-fn dot(a: &[f32], b: &[f32]) -> f64 {
-    let mut lanes = [0.0f64; 8];
-    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
-        for ((l, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
-            *l += f64::from(a) * f64::from(b);
-        }
-    }
-    lanes.iter().sum()
-}
-
 impl Head for Softmax {
-    fn config(&self) -> HeadConfig {
-        HeadConfig::Softmax
-    }
-
     fn classes(&self) -> usize {
         self.params.specs()[BIAS].len()
     }
@@ -82,7 +86,7 @@ impl Head for Softmax {
             let y = y as usize;
             let mut largest = f32::NEG_INFINITY;
             for (k, pair) in row.iter_mut().enumerate() {
-                pair[0] = (dot(z, self.weight(k)) + f64::from(bias[k])) as f32;
+                pair[0] = (dot_f64(z, self.weight(k)) + f64::from(bias[k])) as f32;
                 largest = largest.max(pair[0]);
             }
             let own = row[y][0];
@@ -110,13 +114,17 @@ impl Head for Softmax {
 
     fn score(&self, z: &[f32], logits: &mut [f64], _distances: &mut [f64]) -> f64 {
         for (k, logit) in logits.iter_mut().enumerate() {
-            *logit = dot(z, self.weight(k)) + f64::from(self.params.get(BIAS)[k]);
+            *logit = dot_f64(z, self.weight(k)) + f64::from(self.params.get(BIAS)[k]);
         }
         log_odds(logits)
     }
 
     fn has_distances(&self) -> bool {
         false
+    }
+
+    fn last_layer(&self) -> Option<(&[f32], &[f32])> {
+        Some((self.params.get(WEIGHT), self.params.get(BIAS)))
     }
 
     fn logit_gradient(&self, _z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
@@ -134,6 +142,22 @@ pub fn log_odds(logits: &[f64]) -> f64 {
     let largest = others().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = others().map(|v| libm::exp(v - largest)).sum();
     logits[best] - largest - libm::log(sum)
+}
+
+#[cfg(test)]
+impl super::tests::Reference for Config {
+    fn loss(&self, params: &[Vec<f64>], z: &[f64], y: &[u32], latent: usize) -> f64 {
+        use super::tests::{cross_entropy, mean_loss};
+        mean_loss(z, y, latent, |z, y| {
+            let logit = |(w, b): (&[f64], &f64)| z.iter().zip(w).map(|(z, w)| z * w).sum::<f64>() + b;
+            let logits: Vec<f64> = params[WEIGHT].chunks(latent).zip(&params[BIAS]).map(logit).collect();
+            cross_entropy(&logits, y)
+        })
+    }
+
+    fn loss_from_score(&self, score: &super::tests::Scored, y: usize) -> Option<f64> {
+        Some(-score.posterior[y].ln())
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One conformance suite that every registered head must pass.
+//! The conformance tests of every registered head.
 
 use super::*;
 use crate::compute::pool::Pool;
@@ -7,167 +7,88 @@ use crate::net::mlp;
 use crate::train::{LabeledRows, Shards};
 use proptest::prelude::*;
 
-/// A network of linear layers with ReLU between them, and a head's loss, in f64 and as written in the papers.
-mod reference {
-    use super::*;
-
-    pub fn latents(x: &[f64], weights: &[(Vec<f64>, Vec<f64>)], inputs: usize) -> Vec<f64> {
-        let mut value = x.to_vec();
-        let mut width = inputs;
-        for (l, (w, b)) in weights.iter().enumerate() {
-            let outputs = b.len();
-            let mut next = Vec::new();
-            for row in value.chunks(width) {
-                for o in 0..outputs {
-                    let sum: f64 = (0..width).map(|i| row[i] * w[i * outputs + o]).sum::<f64>() + b[o];
-                    next.push(if l + 1 < weights.len() { sum.max(0.0) } else { sum });
-                }
-            }
-            value = next;
-            width = outputs;
-        }
-        value
+/// The formulas of a head in f64, as written in its paper. Every head's file has them, so that the tests below apply to
+/// whatever is registered.
+pub(super) trait Reference {
+    /// Settings other than the default that change the formula.
+    fn variants() -> Vec<Self>
+    where
+        Self: Sized,
+    {
+        Vec::new()
     }
 
-    fn square(a: &[f64], b: &[f64]) -> f64 {
-        a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum()
-    }
+    /// The mean loss of a batch.
+    fn loss(&self, params: &[Vec<f64>], z: &[f64], y: &[u32], latent: usize) -> f64;
 
-    fn cross_entropy(logits: &[f64], y: usize) -> f64 {
-        let sum: f64 = logits.iter().map(|l| l.exp()).sum();
-        -(logits[y].exp() / sum).ln()
-    }
-
-    /// The mean over the queries of an episode, whose first rows of each class are its shots.
-    fn episode(shots: usize, queries: usize, z: &[f64], y: &[u32], latent: usize) -> f64 {
-        let rows: Vec<&[f64]> = z.chunks(latent).collect();
-        let mut classes = y.to_vec();
-        classes.sort_unstable();
-        classes.dedup();
-        let (mut prototypes, mut asked) = (Vec::new(), Vec::new());
-        for (way, &class) in classes.iter().enumerate() {
-            let members: Vec<usize> = (0..y.len()).filter(|&i| y[i] == class).collect();
-            let n = members.len();
-            let share = (n as f64 * shots as f64 / (shots + queries) as f64).ceil() as usize;
-            let support = if n == 1 { 1 } else { share.clamp(1, n - 1) };
-            let mean = |d: usize| members[..support].iter().map(|&i| rows[i][d]).sum::<f64>() / support as f64;
-            prototypes.push((0..latent).map(mean).collect::<Vec<f64>>());
-            asked.extend(members[support..].iter().map(|&i| (i, way)));
-        }
-        let losses = asked.iter().map(|&(i, way)| {
-            let logits: Vec<f64> = prototypes.iter().map(|p| -square(rows[i], p)).collect();
-            cross_entropy(&logits, way)
-        });
-        if asked.is_empty() { 0.0 } else { losses.sum::<f64>() / asked.len() as f64 }
-    }
-
-    pub fn loss(config: &HeadConfig, params: &[Vec<f64>], z: &[f64], y: &[u32], latent: usize) -> f64 {
-        if let HeadConfig::Protonet { shots, queries } = *config {
-            return episode(shots, queries, z, y, latent);
-        }
-        let classes = params.last().map_or(0, Vec::len);
-        let of = |p: usize, k: usize| &params[p][k * latent..(k + 1) * latent];
-        let row = |z: &[f64], y: usize| match *config {
-            HeadConfig::DeepMcdd { nu, .. } => {
-                let distance = |k: usize| {
-                    let sigma = params[1][k].exp();
-                    square(z, of(0, k)) / (2.0 * sigma * sigma) + (latent as f64) * params[1][k]
-                };
-                let logits: Vec<f64> = (0..classes).map(|k| -distance(k) + params[2][k]).collect();
-                distance(y) + cross_entropy(&logits, y) / nu
-            }
-            HeadConfig::SoftMcdd { nu } => {
-                let nu = nu.unwrap_or(0.01 / classes as f64);
-                let sphere = |k: usize| {
-                    let alpha = if k == y { 1.0 } else { -1.0 };
-                    params[1][k] + (alpha * (square(z, of(0, k)) - params[1][k])).max(0.0) / nu
-                };
-                (0..classes).map(sphere).sum()
-            }
-            HeadConfig::Softmax => {
-                let logit = |k: usize| z.iter().zip(of(0, k)).map(|(z, w)| z * w).sum::<f64>() + params[1][k];
-                cross_entropy(&(0..classes).map(logit).collect::<Vec<_>>(), y)
-            }
-            HeadConfig::DeepNcm { .. } => {
-                cross_entropy(&(0..classes).map(|k| -0.5 * square(z, of(0, k))).collect::<Vec<_>>(), y)
-            }
-            HeadConfig::DeepSvdd { boundary: Boundary::OneClass, .. } => square(z, of(0, 0)),
-            HeadConfig::DeepSvdd { boundary: Boundary::Soft, nu } => {
-                params[1][0] + (square(z, of(0, 0)) - params[1][0]).max(0.0) / nu
-            }
-            HeadConfig::Gda { covariance, .. } => {
-                let d: Vec<f64> = z.iter().zip(of(0, y)).map(|(z, m)| z - m).collect();
-                let square: f64 = match covariance {
-                    Covariance::Diagonal => d.iter().zip(of(1, y)).map(|(d, w)| (d * w).powi(2)).sum(),
-                    _ => {
-                        let all = latent * latent;
-                        let w = if covariance == Covariance::Tied {
-                            &params[1][..]
-                        } else {
-                            &params[1][y * all..(y + 1) * all]
-                        };
-                        w.chunks(latent).map(|w| w.iter().zip(&d).map(|(w, d)| w * d).sum::<f64>().powi(2)).sum()
-                    }
-                };
-                0.5 * square - params[2][y] - params[3][y]
-            }
-            HeadConfig::Alad { .. } => {
-                let (x, other) = z.split_at(latent / 2);
-                let feature = |k: usize, second: &[f64]| {
-                    let (a, b) = of(0, k).split_at(x.len());
-                    let dot = |w: &[f64], v: &[f64]| w.iter().zip(v).map(|(w, v)| w * v).sum::<f64>();
-                    (dot(a, x) + dot(b, second) + params[1][k]).max(0.0)
-                };
-                (0..classes).map(|k| (feature(k, x) - feature(k, other)).abs()).sum()
-            }
-            HeadConfig::Protonet { .. } => 0.0,
-        };
-        z.chunks(latent).zip(y).map(|(z, &y)| row(z, y as usize)).sum::<f64>() / y.len() as f64
-    }
+    /// The loss of one row of class `y` from its score; `None` if it does not follow from it.
+    fn loss_from_score(&self, score: &Scored, y: usize) -> Option<f64>;
 }
 
-/// Every head with every setting that changes its formula.
-fn configs() -> Vec<HeadConfig> {
-    let mut all: Vec<_> = ALL.iter().map(|e| (e.config)()).collect();
-    all.push(HeadConfig::DeepMcdd { nu: 0.1, sigma: Sigma::Learned });
-    all.push(HeadConfig::DeepMcdd { nu: 3.0, sigma: Sigma::Learned });
-    all.push(HeadConfig::Gda { covariance: Covariance::Diagonal, shrinkage: Some(0.2) });
-    all.push(HeadConfig::Gda { covariance: Covariance::Full, shrinkage: Some(0.5) });
-    all.push(HeadConfig::SoftMcdd { nu: Some(0.3) });
-    all.push(HeadConfig::Protonet { shots: 1, queries: 1 });
-    all.push(HeadConfig::DeepSvdd { boundary: Boundary::Soft, nu: 0.4 });
-    all
+/// What a head computed for one row.
+pub(super) struct Scored {
+    pub confidence: f64,
+    pub logits: Vec<f64>,
+    pub posterior: Vec<f64>,
+    pub distances: Vec<f64>,
+    pub params: Vec<Vec<f64>>,
 }
 
-/// A head with values: random ones for what is trained, and what follows from the latents settled on them.
-fn example(
-    config: &HeadConfig,
-    classes: usize,
-    latent: usize,
-    z: &[f32],
-    y: &[u32],
-    seed: &mut Stream,
-) -> Box<dyn Head> {
+pub(super) fn square(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum()
+}
+
+pub(super) fn cross_entropy(logits: &[f64], y: usize) -> f64 {
+    let sum: f64 = logits.iter().map(|l| l.exp()).sum();
+    -(logits[y].exp() / sum).ln()
+}
+
+/// Row `k` of a matrix with `width` columns.
+pub(super) fn row(matrix: &[f64], k: usize, width: usize) -> &[f64] {
+    &matrix[k * width..(k + 1) * width]
+}
+
+/// The mean of a loss over the rows of a batch.
+pub(super) fn mean_loss(z: &[f64], y: &[u32], latent: usize, loss: impl Fn(&[f64], usize) -> f64) -> f64 {
+    z.chunks(latent).zip(y).map(|(z, &y)| loss(z, y as usize)).sum::<f64>() / y.len() as f64
+}
+
+/// The output of a network of linear layers with ReLU between them.
+fn reference_latents(x: &[f64], weights: &[(Vec<f64>, Vec<f64>)], inputs: usize) -> Vec<f64> {
+    let mut value = x.to_vec();
+    let mut width = inputs;
+    for (l, (w, b)) in weights.iter().enumerate() {
+        let outputs = b.len();
+        let mut next = Vec::new();
+        for row in value.chunks(width) {
+            for o in 0..outputs {
+                let sum: f64 = (0..width).map(|i| row[i] * w[i * outputs + o]).sum::<f64>() + b[o];
+                next.push(if l + 1 < weights.len() { sum.max(0.0) } else { sum });
+            }
+        }
+        value = next;
+        width = outputs;
+    }
+    value
+}
+
+/// A head with values: perturbed ones for what is trained, and centers that follow from random latents.
+fn example(config: &HeadConfig, classes: usize, latent: usize, seed: &mut Stream) -> Box<dyn Head> {
     let mut head = config.build(if config.classifies() { classes } else { 0 }, latent, seed);
-    if let HeadConfig::Gda { .. } = config {
-        // A handful of rows has no covariance to speak of, and the gradients would be those of noise.
-        let own: Vec<f32> = (0..40 * classes * latent).map(|_| seed.normal() as f32).collect();
-        let labels: Vec<u32> = (0..40 * classes).map(|i| (i % classes) as u32).collect();
-        head.update_centers(&own, &labels, 0, &Pool::new(1)).unwrap();
-    } else {
-        head.update_centers(z, y, 0, &Pool::new(1)).unwrap();
-    }
+    // Enough rows of each class for a covariance. None is a row of the test, because a radius that is the distance of a
+    // row would put that row at the corner of the loss.
+    let z: Vec<f32> = (0..40 * classes * latent).map(|_| seed.normal() as f32).collect();
+    let y: Vec<u32> = (0..40 * classes).map(|i| (i % classes) as u32).collect();
+    head.update_centers(&z, &y, 0, &Pool::new(1)).unwrap();
     let trained: Vec<bool> = head.params().specs().iter().flat_map(|s| vec![s.trained; s.len()]).collect();
-    // A radius that is the distance of a row would have that row at the corner of the loss.
-    let off = if matches!(config, HeadConfig::SoftMcdd { .. } | HeadConfig::DeepSvdd { .. }) { 1.03 } else { 1.0 };
-    for (v, &t) in head.params_mut().data.iter_mut().zip(&trained) {
-        *v = if t { *v + 0.3 * seed.normal() as f32 } else { off * *v };
+    for (v, _) in head.params_mut().data.iter_mut().zip(&trained).filter(|(_, trained)| **trained) {
+        *v += 0.3 * seed.normal() as f32;
     }
     head.project();
     head
 }
 
-/// Whether a head's loss must see the whole batch.
+/// Whether the loss of a head needs the whole batch at once.
 fn whole(config: &HeadConfig) -> bool {
     config.sampling() != Sampling::Shuffled
 }
@@ -195,8 +116,7 @@ fn check_gradients(config: &HeadConfig, case: &Case) {
     let mut engine = Engine::new(&graph).unwrap();
     let pool = Pool::new(case.threads);
     engine.load(&params, &pool);
-    let z = Pass::default().forward(&engine, &params, &x).to_vec();
-    let head = example(config, case.classes, case.latent, &z, &y, &mut seed);
+    let head = example(config, case.classes, case.latent, &mut seed);
     let trained: Vec<bool> = head.params().specs().iter().flat_map(|s| vec![s.trained; s.len()]).collect();
     let mut shards = Shards::new(&params, head.params(), case.rows, case.inputs, whole(config));
     let order: Vec<usize> = (0..case.rows).collect();
@@ -225,8 +145,8 @@ fn check_gradients(config: &HeadConfig, case: &Case) {
             .collect();
         let head_params: Vec<_> =
             (0..head.params().specs().len()).map(|i| h[head.params().range(i)].to_vec()).collect();
-        let z = reference::latents(x, &weights, case.inputs);
-        reference::loss(config, &head_params, &z, &y, case.latent)
+        let z = reference_latents(x, &weights, case.inputs);
+        config.reference().loss(&head_params, &z, &y, case.latent)
     };
     let expected_loss = value(&variables);
     assert!((loss - expected_loss).abs() <= 1e-5 * (1.0 + expected_loss.abs()), "{loss} {expected_loss}");
@@ -253,7 +173,7 @@ fn check_gradients(config: &HeadConfig, case: &Case) {
 
 #[test]
 fn gradients_match_finite_differences() {
-    for config in configs() {
+    for config in HeadConfig::variants() {
         check_gradients(&config, &Case { inputs: 5, hidden: vec![7, 9], latent: 6, classes: 3, rows: 8, threads: 1 });
         check_gradients(&config, &Case { inputs: 3, hidden: vec![18], latent: 20, classes: 4, rows: 13, threads: 2 });
         // More rows than one shard takes.
@@ -265,63 +185,80 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn gradients_match_for_any_shape(
-        which in 0usize..configs().len(), inputs in 1usize..9, h1 in 1usize..20, h2 in 1usize..20, deep in 0usize..3,
+        which in 0usize..HeadConfig::variants().len(), inputs in 1usize..9, h1 in 1usize..20, h2 in 1usize..20, deep in 0usize..3,
         latent in 1usize..20, classes in 2usize..6, rows in 1usize..12, threads in 1usize..4,
     ) {
         let hidden = [h1, h2][..deep].to_vec();
-        check_gradients(&configs()[which], &Case { inputs, hidden, latent, classes, rows, threads });
+        check_gradients(&HeadConfig::variants()[which], &Case { inputs, hidden, latent, classes, rows, threads });
     }
 }
 
-/// Latents of four classes, and a head that has settled on them.
-fn settled(config: &HeadConfig, seed: &mut Stream) -> (Box<dyn Head>, Vec<f32>, Vec<u32>) {
+/// A head for four classes, and latents of them.
+fn with_rows(config: &HeadConfig, seed: &mut Stream) -> (Box<dyn Head>, Vec<f32>, Vec<u32>) {
     let y: Vec<u32> = (0..40).map(|i| i % 4).collect();
     let z: Vec<f32> = y
         .iter()
         .flat_map(|&y| (0..10).map(|d| (y * d) as f32 * 0.1 + seed.normal() as f32).collect::<Vec<_>>())
         .collect();
-    (example(config, 4, 10, &z, &y, seed), z, y)
+    (example(config, 4, 10, seed), z, y)
 }
 
 #[test]
 fn the_score_agrees_with_the_loss() {
-    for config in configs().into_iter().filter(|c| !whole(c)) {
+    for config in HeadConfig::variants() {
         let mut seed = Stream::new(3, "score");
-        let (head, z, _) = settled(&config, &mut seed);
+        let (head, z, _) = with_rows(&config, &mut seed);
         let z = &z[..10];
         let (mut logits, mut distances) = (vec![0.0; head.classes()], vec![f64::NAN; head.classes()]);
         let confidence = head.score(z, &mut logits, &mut distances);
+        if head.has_distances() {
+            let best = (0..4).map(|k| head.class_confidence(k, &logits, &distances)).fold(f64::MIN, f64::max);
+            assert_eq!(confidence, best, "{config:?}");
+        }
         let mut p = logits.clone();
         posterior(&mut p);
+        let params = (0..head.params().specs().len())
+            .map(|i| head.params().get(i).iter().map(|&v| f64::from(v)).collect())
+            .collect();
+        let score = Scored { confidence, logits, posterior: p, distances, params };
         let (mut dz, mut g) = (vec![0.0; 10], vec![0.0; head.params().data.len()]);
-        let params = |i: usize| head.params().get(i).iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
         for y in 0..4 {
             let loss = head.loss(z, &[y as u32], 1, &mut dz, &mut g, &mut LossBuffers::default());
-            let expected = match config {
-                HeadConfig::DeepMcdd { nu, .. } => distances[y] - p[y].ln() / nu,
-                HeadConfig::SoftMcdd { nu } => {
-                    let wrong = |k: usize| if k == y { (-logits[k]).max(0.0) } else { logits[k].max(0.0) };
-                    params(1).iter().sum::<f64>() + (0..4).map(wrong).sum::<f64>() / nu.unwrap_or(0.0025)
-                }
-                HeadConfig::DeepSvdd { boundary: Boundary::OneClass, .. } => -confidence,
-                HeadConfig::DeepSvdd { boundary: Boundary::Soft, nu } => params(1)[0] + (-confidence).max(0.0) / nu,
-                HeadConfig::Gda { .. } => -logits[y],
-                HeadConfig::Alad { .. } => -confidence,
-                _ => -p[y].ln(),
+            let Some(expected) = config.reference().loss_from_score(&score, y) else {
+                assert!(whole(&config), "{config:?}: the loss of a row follows from its score");
+                continue;
             };
             assert!((loss - expected).abs() < 1e-4 * (1.0 + expected.abs()), "{config:?}: {loss} {expected}");
         }
-        if head.has_distances() && !matches!(config, HeadConfig::SoftMcdd { .. }) {
-            assert_eq!(confidence, -distances.iter().fold(f64::INFINITY, |a, &b| a.min(b)), "{config:?}");
+    }
+}
+
+#[test]
+fn a_head_describes_its_parameters() {
+    for config in HeadConfig::variants() {
+        let (head, z, _) = with_rows(&config, &mut Stream::new(6, "describe"));
+        assert_eq!(head.params().specs(), config.specs(head.classes(), 10), "{config:?}");
+        assert_eq!(head.classes(), if config.classifies() { 4 } else { 0 });
+        assert_eq!(head.means().is_some(), head.has_distances(), "{config:?}");
+        assert!(head.means().is_none_or(|m| m.len() == 4 * 10));
+        assert!(head.log_sigma().is_none_or(|s| s.len() == 4));
+        assert_eq!(head.last_layer().is_some(), config.has_linear_logits(), "{config:?}");
+        if let Some((weight, bias)) = head.last_layer() {
+            let mut logits = [0.0; 4];
+            head.score(&z[..10], &mut logits, &mut [0.0; 4]);
+            for (k, logit) in logits.iter().enumerate() {
+                let dot: f64 = (0..10).map(|d| f64::from(z[d]) * f64::from(weight[k * 10 + d])).sum();
+                assert!((dot + f64::from(bias[k]) - logit).abs() < 1e-9);
+            }
         }
     }
 }
 
 #[test]
 fn the_gradient_of_the_logits_is_theirs() {
-    for config in configs().into_iter().filter(HeadConfig::classifies) {
+    for config in HeadConfig::variants().into_iter().filter(HeadConfig::classifies) {
         let mut seed = Stream::new(5, "logits");
-        let (head, z, _) = settled(&config, &mut seed);
+        let (head, z, _) = with_rows(&config, &mut seed);
         let weights: Vec<f64> = (0..4).map(|_| seed.normal()).collect();
         let value = |z: &[f32]| {
             let (mut logits, mut distances) = ([0.0; 4], [0.0; 4]);
@@ -346,7 +283,7 @@ fn the_gradient_of_the_logits_is_theirs() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    for config in configs() {
+    for config in HeadConfig::variants() {
         let run = |threads| {
             let mut seed = Stream::new(2, "threads");
             let graph = mlp(7, &[33], 20);
@@ -357,14 +294,14 @@ fn threads_do_not_change_a_bit() {
             let mut engine = Engine::new(&graph).unwrap();
             engine.load(&params, &pool);
             let z = Pass::default().forward(&engine, &params, &x).to_vec();
-            let mut head = example(&config, 5, 20, &z, &y, &mut seed);
+            let mut head = example(&config, 5, 20, &mut seed);
             head.update_centers(&z, &y, 1, &pool).unwrap();
             let mut shards = Shards::new(&params, head.params(), 311, 7, whole(&config));
             let order: Vec<usize> = (0..311).rev().collect();
             let loss = shards.run(&engine, &params, head.as_ref(), LabeledRows { x: &x, y: &y }, &order, &pool);
             let own = |parts: &[Vec<f32>]| parts.concat();
-            let settled = head.params().data.clone();
-            (loss.to_bits(), own(shards.net_gradients()), own(shards.head_gradients()), settled)
+            let updated = head.params().data.clone();
+            (loss.to_bits(), own(shards.net_gradients()), own(shards.head_gradients()), updated)
         };
         assert_eq!(run(1), run(2));
         assert_eq!(run(1), run(3));
@@ -373,8 +310,8 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn far_away_values_stay_finite() {
-    for config in configs() {
-        let (head, ..) = settled(&config, &mut Stream::new(1, "far"));
+    for config in HeadConfig::variants() {
+        let (head, ..) = with_rows(&config, &mut Stream::new(1, "far"));
         let (mut logits, mut distances) = (vec![0.0; head.classes()], vec![0.0; head.classes()]);
         for size in [0.0f32, 1e9, 1e30] {
             let confidence = head.score(&[size; 10], &mut logits, &mut distances);
@@ -384,11 +321,11 @@ fn far_away_values_stay_finite() {
 }
 
 #[test]
-fn the_bound_on_sigma_is_kept_and_left_again() {
-    // A scatter far below 1 pulls sigma down to its floor; one far above must still move it up afterwards.
+fn sigma_stays_above_its_bound_and_leaves_it_again() {
+    // A scatter far below 1 pulls sigma down to its bound; one far above must still move it up afterwards.
     let mut seed = Stream::new(4, "sigma");
-    let mut head = DeepMcdd::new(1.0, Sigma::Learned, 2, 4, &mut seed);
-    let step = |head: &mut DeepMcdd, scale: f32, seed: &mut Stream| {
+    let mut head = config::DeepMcdd { nu: 1.0, sigma: Sigma::Learned }.build(2, 4, &mut seed);
+    let step = |head: &mut dyn Head, scale: f32, seed: &mut Stream| {
         let z: Vec<f32> = (0..40 * 4).map(|_| scale * seed.normal() as f32).collect();
         let y: Vec<u32> = (0..40).map(|i| i % 2).collect();
         let (mut dz, mut g) = (vec![0.0; z.len()], vec![0.0; head.params().data.len()]);
@@ -399,34 +336,44 @@ fn the_bound_on_sigma_is_kept_and_left_again() {
         head.project();
     };
     for _ in 0..50 {
-        step(&mut head, 0.1, &mut seed);
+        step(head.as_mut(), 0.1, &mut seed);
     }
-    assert_eq!(head.params().get(1), [0.0, 0.0]);
+    assert_eq!(head.log_sigma().unwrap(), [0.0, 0.0]);
     for _ in 0..50 {
-        step(&mut head, 5.0, &mut seed);
+        step(head.as_mut(), 5.0, &mut seed);
     }
-    assert!(head.params().get(1).iter().all(|&s| s > 0.1), "{:?}", head.params().get(1));
+    let log_sigma = head.log_sigma().unwrap();
+    assert!(log_sigma.iter().all(|&s| s > 0.1), "{log_sigma:?}");
 }
 
 #[test]
 fn the_registry_is_consistent() {
-    for entry in ALL {
-        let config = (entry.config)();
-        assert_eq!(config.name(), entry.name);
+    for config in HeadConfig::all() {
+        let (name, about) = (config.name(), config.about());
         config.check().unwrap();
-        let json = serde_json::to_string(&config).unwrap();
-        assert_eq!(serde_json::from_str::<HeadConfig>(&json).unwrap(), config);
-        assert_eq!(HeadConfig::parse(entry.name).unwrap(), config);
-        assert!(entry.summary.len() < 100 && !entry.reference.is_empty());
+        let json = serde_json::to_value(&config).unwrap();
+        assert_eq!(json["name"], name);
+        assert_eq!(serde_json::from_value::<HeadConfig>(json).unwrap(), config);
+        assert_eq!(HeadConfig::parse(name).unwrap(), config);
+        assert!(about.summary.len() < 100 && !about.reference.is_empty());
+        assert_ne!(about.title, name);
+        assert_eq!(about.title.to_lowercase(), name);
     }
     let e = HeadConfig::parse("deep-mccd").err().unwrap();
     assert!(e.hint_text().unwrap().contains("did you mean deep-mcdd"), "{e:?}");
-    assert_eq!(HeadConfig::parse("soft-mcdd:nu=0.2").unwrap(), HeadConfig::SoftMcdd { nu: Some(0.2) });
-    for wrong in
-        ["soft-mcdd:nu=0", "protonet:shots=0", "deep-ncm:decay=1", "deep-svdd:nu=2", "alad:code=0", "softmax:nu=1"]
-    {
+    assert_eq!(HeadConfig::parse("soft-mcdd:nu=0.2").unwrap(), config::SoftMcdd { nu: Some(0.2) }.into());
+    for wrong in [
+        "deep-mcdd:nu=0",
+        "soft-mcdd:nu=0",
+        "protonet:shots=0",
+        "deep-ncm:decay=1",
+        "deep-svdd:nu=2",
+        "alad:code=0",
+        "gda:shrinkage=2",
+        "softmax:nu=1",
+    ] {
         assert!(HeadConfig::parse(wrong).is_err(), "{wrong}");
     }
-    assert!(HeadConfig::DeepMcdd { nu: 0.0, sigma: Sigma::One }.check().is_err());
-    assert!(HeadConfig::DeepMcdd { nu: f64::NAN, sigma: Sigma::One }.check().is_err());
+    let nan = HeadConfig::from(config::DeepMcdd { nu: f64::NAN, sigma: Sigma::One });
+    assert!(nan.check().unwrap_err().hint_text().unwrap().contains("`nu`"));
 }

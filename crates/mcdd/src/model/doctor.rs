@@ -12,6 +12,7 @@ fn some(names: &[String]) -> String {
 /// Looks at the members, at the latent vectors of the held-out rows under each, and at the calibration.
 pub(super) fn examine(
     members: &[ModelMember],
+    config: &HeadConfig,
     latents: &[Vec<f32>],
     y: &[u32],
     calibration: &Calibration,
@@ -22,8 +23,8 @@ pub(super) fn examine(
     for (i, (member, z)) in members.iter().zip(latents).enumerate() {
         let who = if members.len() > 1 { format!("member {}: ", i + 1) } else { String::new() };
         let mut found = vec![];
-        found.extend(floor(member.head.as_ref()));
-        let closed = member.head.config().trained_by() == Loop::ClosedForm;
+        found.extend(floor(config, member.head.as_ref()));
+        let closed = config.trained_by() == Loop::ClosedForm;
         // Inputs are not latent features: they may be constant or far from round.
         found.extend(dead(z, y.len()).filter(|_| !closed));
         found.extend(overlap(member.head.as_ref(), z, y, classes).filter(|_| !closed));
@@ -70,9 +71,11 @@ pub(super) fn one_cell(x: &[f32], names: &[String]) -> Option<String> {
 }
 
 /// A learned sigma that ended at its floor.
-fn floor(head: &dyn Head) -> Option<String> {
-    let HeadConfig::DeepMcdd { sigma: Sigma::Learned, .. } = head.config() else { return None };
-    let log_sigma = head.params().get(1);
+fn floor(config: &HeadConfig, head: &dyn Head) -> Option<String> {
+    let log_sigma = head.log_sigma()?;
+    if matches!(config, HeadConfig::DeepMcdd(c) if c.sigma == Sigma::One) {
+        return None;
+    }
     let at = log_sigma.iter().filter(|&&s| s == 0.0).count();
     (at > 0).then(|| {
         format!("sigma is at its floor of 1 for {at} of {} classes: learning it does nothing there", log_sigma.len())
@@ -92,10 +95,7 @@ fn dead(z: &[f32], rows: usize) -> Option<String> {
 
 /// Class means that are closer together than their rows are scattered.
 fn overlap(head: &dyn Head, z: &[f32], y: &[u32], classes: &[String]) -> Option<String> {
-    if !head.has_distances() {
-        return None;
-    }
-    let means = head.params().get(0);
+    let means = head.means()?;
     let latent = means.len() / classes.len();
     let mean = |k: usize| &means[k * latent..(k + 1) * latent];
     let square = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();

@@ -336,7 +336,8 @@ impl Model {
         let latents: Vec<Vec<f32>> =
             members.iter().map(|m| Ok(held.latents(&m.net, graph.latent()?, &pool))).collect::<Result<_>>()?;
         let named = if labeled { &classes[..] } else { &[] };
-        let mut findings = doctor::examine(&members, &latents, held.y(), &calibration, named, settings.tpr);
+        let mut findings =
+            doctor::examine(&members, &settings.head, &latents, held.y(), &calibration, named, settings.tpr);
         findings.extend(stopped);
         let settings = Settings { members: members.len(), ..settings.clone() };
         let model = Model {

@@ -5,7 +5,7 @@ use crate::detector::{
     Detect, DetectorBuffers, Features, Fitted, LastLayer, On, StateDict, Training, clamp_features, clamp_logits,
 };
 use crate::error::Result;
-use crate::head::{Head, HeadConfig};
+use crate::head::Head;
 use crate::net::cpu::{self, Engine, Pass, Predictor};
 use crate::net::{Graph, Params};
 use crate::train::Examples;
@@ -111,7 +111,6 @@ impl Probe {
             return Ok(None);
         }
         let needs = detect.detector.about().needs;
-        let linear = host.head.config() == HeadConfig::Softmax;
         let views = views(detect, graph, host.net.params())?;
         let width = views.iter().map(|v| v.width).sum();
         let rows = given.rows.len();
@@ -132,8 +131,7 @@ impl Probe {
         clamp_features(&mut features);
         clamp_logits(&mut logits);
         let widths: Vec<usize> = views.iter().map(|v| v.width).collect();
-        let params = host.head.params();
-        let last_layer = linear.then(|| LastLayer { weight: params.get(0), bias: params.get(1) });
+        let last_layer = host.head.last_layer().map(|(weight, bias)| LastLayer { weight, bias });
         let training = Training {
             rows: Features { count: rows, features: &features, logits: if needs.logits { &logits } else { &[] } },
             labels: given.labels,

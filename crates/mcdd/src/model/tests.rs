@@ -3,7 +3,7 @@
 use super::*;
 use crate::data::digits;
 use crate::detector::Detect;
-use crate::head::{HeadConfig, Sigma};
+use crate::head::{HeadConfig, Sigma, config};
 use crate::metrics;
 use crate::seed::Stream;
 use crate::train::optim::Schedule;
@@ -55,7 +55,7 @@ fn one_seed_fixes_every_byte_for_any_number_of_threads() {
     for settings in [
         Settings { epochs: 3, ..quick() },
         Settings { epochs: 2, members: 3, select: Select::Best, ..quick() },
-        Settings { epochs: 2, head: HeadConfig::Softmax, ..quick() },
+        Settings { epochs: 2, head: config::Softmax {}.into(), ..quick() },
     ] {
         let bytes = |threads, settings: &Settings| {
             Model::fit_with(&known, settings, &run(threads)).unwrap().model.to_bytes().unwrap()
@@ -73,8 +73,8 @@ fn a_file_gives_back_the_same_model() {
     let table = digits();
     for settings in [
         Settings { epochs: 2, members: 2, ..quick() },
-        Settings { epochs: 2, head: HeadConfig::Softmax, ..quick() },
-        Settings { epochs: 2, head: HeadConfig::DeepMcdd { nu: 0.5, sigma: Sigma::Learned }, ..quick() },
+        Settings { epochs: 2, head: config::Softmax {}.into(), ..quick() },
+        Settings { epochs: 2, head: config::DeepMcdd { nu: 0.5, sigma: Sigma::Learned }.into(), ..quick() },
     ] {
         let model = Model::fit(&table, &settings).unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -270,7 +270,7 @@ fn the_doctor_speaks_up() {
     };
     let few = findings(120, &quick());
     assert!(few.contains("too few for a threshold") && few.contains("fewer than 5 held-out rows"), "{few}");
-    let learned = Settings { head: HeadConfig::DeepMcdd { nu: 1.0, sigma: Sigma::Learned }, epochs: 20, ..quick() };
+    let learned = Settings { head: config::DeepMcdd { nu: 1.0, sigma: Sigma::Learned }.into(), epochs: 20, ..quick() };
     assert!(findings(1797, &learned).contains("floor"));
     let early = Settings { epochs: 1, lr: 1e-6, ..quick() };
     assert!(findings(1797, &early).contains("closer than their rows"));
@@ -367,7 +367,7 @@ fn input_perturbation_moves_the_confidence() {
     let table = digits().select(&(0..400).collect::<Vec<_>>());
     let confidence = |detector: &str| {
         let settings = Settings {
-            head: HeadConfig::Softmax,
+            head: config::Softmax {}.into(),
             detector: Detect::parse(detector).unwrap(),
             hidden: vec![16],
             latent: 8,
@@ -403,9 +403,10 @@ fn corners(width: usize, f: impl Fn(usize, usize, f32) -> f32) -> Table {
 /// What every method must stand: the counterpart of the detectors' suite, through training and the file.
 #[test]
 fn every_method_stands_awkward_tables() {
-    for entry in crate::head::ALL {
+    for head in HeadConfig::all() {
+        let entry = head.about();
         let settings = Settings {
-            head: (entry.config)(),
+            head,
             hidden: vec![16],
             latent: 8,
             epochs: 20,

@@ -1,8 +1,8 @@
-//! What is compared, as users type it.
+//! The methods of a benchmark, as users type them.
 
 use crate::detector::{Detect, DetectorConfig};
 use crate::error::{Error, Result};
-use crate::head::{self, HeadConfig, Loop};
+use crate::head::{HeadConfig, Loop};
 use crate::spec;
 use crate::train::{Preset, Select, Settings};
 
@@ -10,20 +10,20 @@ use crate::train::{Preset, Select, Settings};
 const PAPER: [&str; 8] =
     ["softmax+msp", "softmax+mahalanobis", "deep-svdd", "alad", "protonet", "deep-ncm", "soft-mcdd", "deep-mcdd"];
 
-/// Without a wish: the default, the paper's, and the two that everybody knows.
-const USUAL: [&str; 4] = ["softmax+msp", "softmax+mahalanobis", "deep-mcdd", "best"];
+/// The default methods: the two best-known ones, the paper's, and the default of training.
+const DEFAULT: [&str; 4] = ["softmax+msp", "softmax+mahalanobis", "deep-mcdd", "best"];
 
-/// Weights of the distance in the paper's loss that its figure goes over.
+/// The values of nu, the weight of the distance in the paper's loss, in the paper's figure.
 const NU: [&str; 7] = ["0.001", "0.01", "0.1", "1", "10", "100", "1000"];
 
-/// A way to train and to score.
+/// A way to train and to score, by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Method {
     /// As it was typed: a preset (`best`, `fast`), a method (`deep-mcdd:nu=0.1`), or both a method and a detector
-    /// (`softmax+knn:k=10`). Beside its own settings a method may have `select=best`: the epoch with the lowest held-out
-    /// loss instead of the last.
+    /// (`softmax+knn:k=10`). Besides its own settings a method may have `select=best`: the epoch with the lowest
+    /// validation loss instead of the last.
     pub name: String,
-    /// What it stands for: but for the presets, the network and the training of [`Preset::Paper`].
+    /// Its settings: except for the presets, the network and the training of [`Preset::Paper`].
     pub settings: Settings,
 }
 
@@ -31,7 +31,7 @@ impl Method {
     /// One method.
     ///
     /// # Errors
-    /// If there is none of this name, or a detector that does not go with its method.
+    /// If there is no such name, or the detector cannot be used with the method.
     pub fn parse(name: &str) -> Result<Method> {
         let settings = match (name, name.split_once('+')) {
             ("best", _) => Preset::Best.settings(),
@@ -41,14 +41,14 @@ impl Method {
                 let (method, select) = chosen_epoch(method)?;
                 let method = method.as_str();
                 let head = HeadConfig::parse(method).map_err(|e| match Detect::parse(method) {
-                    Ok(_) => Error::setting(format!("{method} is a detector and no method"))
-                        .hint(format!("give it a method to stand on, e.g. softmax+{method}")),
+                    Ok(_) => Error::setting(format!("{method} is a detector, not a method"))
+                        .hint(format!("combine it with a method, e.g. softmax+{method}")),
                     Err(_) => e,
                 })?;
                 let detector = detector.map_or(Ok(Detect::default()), Detect::parse)?;
                 if select != Select::Last && head.trained_by() != Loop::Gradients {
                     return Err(Error::setting(format!("{} has no epochs to choose from", head.name()))
-                        .hint("leave select out"));
+                        .hint("leave `select` out"));
                 }
                 Settings { head, detector, select, ..Preset::Paper.settings() }
             }
@@ -57,9 +57,8 @@ impl Method {
         Ok(Method { name: name.to_owned(), settings })
     }
 
-    /// Several: `paper` stands for the paper's eight, `usual` for a few, `nu` for the paper's at several
-    /// values of nu, `all` for everything that can be put together. What
-    /// comes twice counts once.
+    /// Several methods. Groups: `default`, `paper` for the paper's eight, `nu` for Deep-MCDD with several values of nu,
+    /// `all` for every method and every valid pair of a method and a detector. Duplicates are removed.
     ///
     /// # Errors
     /// As for [`Method::parse`], or if there are none.
@@ -68,7 +67,7 @@ impl Method {
         for name in names.iter().map(|n| n.trim()).filter(|n| !n.is_empty()) {
             match name {
                 "paper" => all.extend(PAPER.map(str::to_owned)),
-                "usual" => all.extend(USUAL.map(str::to_owned)),
+                "default" => all.extend(DEFAULT.map(str::to_owned)),
                 "nu" => all.extend(NU.map(|nu| format!("deep-mcdd:nu={nu}"))),
                 "all" => all.extend(everything()),
                 one => all.push(one.to_owned()),
@@ -81,12 +80,14 @@ impl Method {
             }
         }
         if methods.is_empty() {
-            return Err(Error::setting("no methods are given").hint("give --methods paper, all, or names with commas"));
+            return Err(
+                Error::setting("no methods are given").hint("give `methods`: paper, all, or names separated by commas")
+            );
         }
         Ok(methods)
     }
 
-    /// Where it stands in a table: as in the paper, the default last, others before it in the order of their names.
+    /// Its position in tables: the order of the paper first, then other methods by name, then the presets.
     pub fn rank(name: &str) -> (usize, String) {
         let first = PAPER.iter().position(|p| *p == name);
         let last = ["paper", "fast", "best"].iter().position(|p| *p == name).map(|i| PAPER.len() + 1 + i);
@@ -94,7 +95,7 @@ impl Method {
     }
 }
 
-/// A method without its `select`, and what that says.
+/// A method without its `select`, and the value of that.
 fn chosen_epoch(method: &str) -> Result<(String, Select)> {
     let (name, settings) = spec::split(method)?;
     let mut select = Select::Last;
@@ -104,8 +105,8 @@ fn chosen_epoch(method: &str) -> Result<(String, Select)> {
             ("select", "last") => select = Select::Last,
             ("select", "best") => select = Select::Best,
             ("select", _) => {
-                return Err(Error::setting(format!("select={value} is no setting of {name}"))
-                    .hint("give select=last, or select=best for the lowest held-out loss"));
+                return Err(Error::setting(format!("select={value} is not a setting of {name}"))
+                    .hint("give select=last, or select=best for the lowest validation loss"));
             }
             _ => rest.push_str(&format!(":{key}={value}")),
         }
@@ -113,10 +114,10 @@ fn chosen_epoch(method: &str) -> Result<(String, Select)> {
     Ok((rest, select))
 }
 
-/// Every method with its own score; every detector on softmax, and on deep-mcdd and the inputs where it goes.
+/// Every method with its own score; every detector on softmax, and where possible on deep-mcdd and on the inputs.
 fn everything() -> Vec<String> {
     let mut all: Vec<String> = PAPER.map(str::to_owned).into();
-    all.extend(head::ALL.iter().map(|e| e.name.to_owned()).filter(|n| n != "softmax"));
+    all.extend(HeadConfig::all().iter().map(|c| c.name().to_owned()).filter(|n| n != "softmax"));
     all.extend(["deep-svdd:boundary=soft", "gda:covariance=full", "gda:covariance=diagonal"].map(str::to_owned));
     let detectors: Vec<DetectorConfig> = DetectorConfig::all().into_iter().filter(|c| !c.about().needs.head).collect();
     for d in &detectors {
@@ -125,7 +126,7 @@ fn everything() -> Vec<String> {
         if needs.features && !needs.linear {
             all.push(format!("deep-mcdd+{name}"));
         }
-        // gda has no network: what stands on it looks at the inputs.
+        // gda has no network: a detector on it scores the inputs.
         if !needs.logits && !matches!(d, DetectorConfig::MahalanobisEnsemble(_)) {
             all.push(format!("gda+{name}"));
         }

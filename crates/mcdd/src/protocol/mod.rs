@@ -1,232 +1,60 @@
-//! The paper's protocol for tables: each class in turn is left out as OOD, the others are split into stratified folds.
+//! The paper's protocol: which rows are known, which are out-of-distribution, and what is measured.
 //!
-//! Test rows and OOD rows are scored and nothing else: threshold, epoch, scaling and weights come from the training
-//! rows of the fold alone. [`grid`] runs all of it for several methods and goes on where it was stopped.
+//! For tables each class in turn is left out as out-of-distribution (OOD), and the other classes are split into stratified
+//! folds ([`Split`]). Image networks are trained on one data set and compared with others ([`images`]). Test rows and OOD
+//! rows are only scored: threshold, epoch, scaling and weights come from the training rows alone. A [`Grid`] runs several
+//! [`Method`]s on all of it, in parallel, and resumes where it was stopped.
+//!
+//! ```
+//! use mcdd::data::digits;
+//! use mcdd::protocol::{Method, scenario};
+//! use mcdd::train::Run;
+//!
+//! let table = digits().select(&(0..500).collect::<Vec<_>>());
+//! let mut method = Method::parse("softmax+msp")?;
+//! method.settings.epochs = 5;
+//! // Digit 7 is unknown; the first of five folds of the other digits is tested.
+//! let result = scenario(&table, "7", 0, 5, &method.settings, &Run::default())?;
+//! assert!(result.accuracy.is_some_and(|a| a > 0.5) && result.detection.auroc > 0.5);
+//! # Ok::<(), mcdd::Error>(())
+//! ```
 
-pub mod grid;
+mod grid;
 pub mod images;
 mod method;
+mod networks;
 pub mod published;
 pub mod results;
+mod split;
+mod tables;
 
+pub use grid::{Experiment, Grid, GridCallback, Group, Outcome, Trial};
 pub use method::Method;
+pub use split::{ClassRole, Split, leave_one_out, scenario};
+pub use tables::LeaveOneOut;
 
 use serde::{Deserialize, Serialize};
 
-use crate::compute::parallel_map;
-use crate::compute::pool::Pool;
-use crate::data::Table;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::metrics::{self, Detection};
-use crate::model::{MIN_CLASS_ROWS, Model, Predictions};
-use crate::train::{Run, Settings};
+use crate::model::{Model, Predictions};
 
-/// One class left out, one fold tested.
+/// What was measured with one class (or data set) as unknown and one fold as test rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// Share of the fold's rows that were put in their class; none where the method does not classify.
+    /// The fraction of test rows that were classified correctly; none if the method does not classify.
     pub accuracy: Option<f64>,
-    /// The fold's rows (ID) against all rows of the class that was left out (OOD).
+    /// The test rows (in-distribution) against all rows of the unknown class (OOD).
     pub detection: Detection,
 }
 
-/// The rows of a scenario.
-pub struct Split {
-    /// All classes but one, without the fold.
-    pub train: Table,
-    /// The fold.
-    pub test: Table,
-    /// The class that was left out.
-    pub unknown: Table,
-}
-
-impl Split {
-    /// Leaves out `class`, and fold `fold` of `folds` of the others. `seed` deals the rows.
-    ///
-    /// Small classes ([`Part`]) are not tested, or not known either.
-    ///
-    /// # Errors
-    /// If there is no such class or fold, or nothing to test.
-    pub fn new(table: &Table, class: &str, fold: usize, folds: usize, seed: u64) -> Result<Split> {
-        let out = table.class_number(class)?;
-        let sizes = table.class_sizes();
-        let known = table.with_classes(|c| c != out && Part::of(sizes[c], folds) != Part::Unknown);
-        let unknown = table.with_classes(|c| c == out);
-        let mut parts = known.folds(folds, seed);
-        if fold >= parts.len() {
-            return Err(Error::setting(format!("there is no fold {fold}"))
-                .hint(format!("folds are 0 to {}", folds.saturating_sub(1))));
-        }
-        let sizes = known.class_sizes();
-        let tested =
-            |&row: &usize| known.label(row).is_some_and(|c| Part::of(sizes[c as usize], folds) == Part::Tested);
-        let mut test_rows = parts.swap_remove(fold);
-        test_rows.retain(tested);
-        if test_rows.is_empty() || unknown.rows() == 0 {
-            return Err(Error::data(format!("without class {class:?}, fold {fold} has no rows to test"))
-                .hint("give fewer folds, or more rows"));
-        }
-        let train_rows: Vec<usize> = (0..known.rows()).filter(|r| test_rows.binary_search(r).is_err()).collect();
-        Ok(Split { train: known.select(&train_rows), test: known.select(&test_rows), unknown })
+impl Scenario {
+    /// Compares predictions of test rows, of which `correct` tells whether the class is right, with those of OOD rows.
+    fn new(model: &Model, known: &Predictions, correct: &[bool], unknown: &Predictions) -> Result<Scenario> {
+        let accuracy = if model.classifies() { Some(metrics::accuracy(correct)?.accuracy) } else { None };
+        Ok(Scenario { accuracy, detection: metrics::detection(&known.confidence, &unknown.confidence)? })
     }
-
-    /// How well a model tells the test rows apart, and from the class that was left out.
-    ///
-    /// # Errors
-    /// If the model cannot read the rows.
-    pub fn measure(&self, model: &Model) -> Result<Scenario> {
-        // On this thread alone: others have scenarios of their own.
-        let predict = |table: &Table| {
-            let mut out = Predictions::default();
-            model.predict_rows(&model.schema().transform(table, None)?, &mut out, &Pool::new(1))?;
-            Ok::<_, Error>(out)
-        };
-        let (id, ood) = (predict(&self.test)?, predict(&self.unknown)?);
-        let right: Vec<bool> = id.class.iter().enumerate().map(|(i, &c)| self.test.label(i) == Some(c)).collect();
-        let accuracy = if model.classifies() { Some(metrics::accuracy(&right)?.accuracy) } else { None };
-        Ok(Scenario { accuracy, detection: metrics::detection(&id.confidence, &ood.confidence)? })
-    }
-}
-
-/// What becomes of a class while others are left out, by its number of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// In every fold some of its rows are tested and enough are left to learn from.
-    Tested,
-    /// All its rows stay in training, in every fold: without some of them they were too few.
-    Learned,
-    /// It has fewer rows than training needs: it is only ever shown as the class that was left out.
-    Unknown,
-}
-
-impl Part {
-    /// Of a class with so many rows.
-    pub fn of(rows: usize, folds: usize) -> Part {
-        if rows < MIN_CLASS_ROWS {
-            Part::Unknown
-        } else if rows < folds || rows - rows.div_ceil(folds.max(1)) < MIN_CLASS_ROWS {
-            Part::Learned
-        } else {
-            Part::Tested
-        }
-    }
-}
-
-/// Trains without `class` and without fold `fold` of `folds`, and tests on both.
-///
-/// # Errors
-/// If the data or the settings cannot be used, or training diverges.
-pub fn scenario(
-    table: &Table,
-    class: &str,
-    fold: usize,
-    folds: usize,
-    settings: &Settings,
-    run: &Run,
-) -> Result<Scenario> {
-    let split = Split::new(table, class, fold, folds, settings.seed)?;
-    split.measure(&Model::fit_with(&split.train, settings, run)?.model)
-}
-
-/// Every class left out in turn, on one fold, side by side on `threads` threads.
-///
-/// # Errors
-/// As for [`scenario`].
-pub fn leave_one_out(
-    table: &Table,
-    fold: usize,
-    folds: usize,
-    settings: &Settings,
-    threads: usize,
-) -> Result<Vec<Scenario>> {
-    let classes = table.classes();
-    let one = |i: usize| scenario(table, &classes[i], fold, folds, settings, &Run { threads: 1, ..Run::default() });
-    parallel_map(classes.len(), threads, one).into_iter().collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::{Column, digits};
-    use crate::train::{Preset, Select};
-
-    #[test]
-    fn scenarios_do_not_depend_on_threads() {
-        let table = digits().select(&(0..400).collect::<Vec<_>>());
-        let settings = Settings { hidden: vec![16], latent: 8, epochs: 5, ..Preset::Paper.settings() };
-        let run = |threads| serde_json::to_string(&leave_one_out(&table, 1, 5, &settings, threads).unwrap()).unwrap();
-        let one = run(1);
-        assert_eq!(one, run(3));
-        assert_eq!(one.matches("accuracy\":").count(), 20);
-        assert!(scenario(&table, "0", 5, 5, &settings, &Run::default()).is_err());
-        assert!(scenario(&table, "ten", 0, 5, &settings, &Run::default()).is_err());
-    }
-
-    /// The honesty of the protocol: other test rows and other OOD rows, the same model.
-    #[test]
-    fn test_and_ood_rows_select_nothing() {
-        let table = digits();
-        let small = |settings: Settings| Settings { hidden: vec![16], latent: 8, epochs: 2, steps: None, ..settings };
-        let all = [
-            small(Preset::Paper.settings()),
-            small(Settings { select: Select::Best, ..Preset::Paper.settings() }),
-            small(Preset::Best.settings()),
-        ];
-        let seed = all[0].seed;
-        let bytes = |table: &Table| {
-            let split = Split::new(table, "4", 2, 5, seed).unwrap();
-            let fit = |settings: &Settings| Model::fit(&split.train, settings).unwrap().to_bytes().unwrap();
-            all.each_ref().map(fit)
-        };
-        // The rows of the split are found by a column that tells them apart.
-        let mut numbered = table.clone();
-        numbered.columns[0] = Column::Number((0..table.rows()).map(|r| r as f64).collect());
-        let split = Split::new(&numbered, "4", 2, 5, seed).unwrap();
-        let rows = |t: &Table| match &t.columns[0] {
-            Column::Number(values) => values.iter().map(|&v| v as usize).collect::<Vec<_>>(),
-            Column::Text { .. } => vec![],
-        };
-        let (train, tested, unknown) = (rows(&split.train), rows(&split.test), rows(&split.unknown));
-        let mut all = [train, tested.clone(), unknown.clone()].concat();
-        all.sort_unstable();
-        assert_eq!(all, (0..table.rows()).collect::<Vec<_>>());
-        let mut changed = table.clone();
-        for column in &mut changed.columns {
-            if let Column::Number(values) = column {
-                tested.iter().chain(&unknown).for_each(|&r| values[r] = 1e6);
-            }
-        }
-        assert!(bytes(&table) == bytes(&changed));
-        // And it would have been another one with other training rows.
-        if let Column::Number(values) = &mut changed.columns[1] {
-            (0..table.rows()).filter(|r| !tested.contains(r)).for_each(|r| values[r] += 1.0);
-        }
-        let [before, after] = [bytes(&table), bytes(&changed)];
-        assert!(before.iter().zip(&after).all(|(a, b)| a != b));
-    }
-
-    #[test]
-    fn small_classes_are_learned_or_left_alone() {
-        // Five folds: one class too small to learn, two to test, and two that are not.
-        let sizes = [("a", 4), ("b", 5), ("c", 6), ("d", 7), ("e", 20)];
-        let parts = sizes.map(|(_, n)| Part::of(n, 5));
-        assert_eq!(parts, [Part::Unknown, Part::Learned, Part::Learned, Part::Tested, Part::Tested]);
-        let rows = sizes.iter().flat_map(|(c, n)| (0..*n).map(move |i| format!("{},{c}\n", i * i % 7)));
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("t.csv");
-        std::fs::write(&path, format!("x,label\n{}", rows.collect::<String>())).unwrap();
-        let table = Table::read(&[path], &crate::data::ReadOptions::default()).unwrap();
-        let mut tested = 0;
-        for fold in 0..5 {
-            let split = Split::new(&table, "e", fold, 5, 0).unwrap();
-            let [train, test] = [&split.train, &split.test].map(Table::class_sizes);
-            assert_eq!(split.train.classes(), ["b", "c", "d"]);
-            assert!(train[..2] == [5, 6] && test[..2] == [0, 0] && train[2] >= 5 && train[2] + test[2] == 7);
-            tested += split.test.rows();
-            // As the class left out it is whole.
-            assert_eq!(Split::new(&table, "a", fold, 5, 0).unwrap().unknown.rows(), 4);
-        }
-        assert_eq!(tested, 7);
-        assert!(Split::new(&table, "e", 0, 20, 0).is_err());
-    }
-}
+mod tests;

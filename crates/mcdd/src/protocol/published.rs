@@ -1,4 +1,4 @@
-//! The paper's printed numbers (Tables 2 to 4), for a look beside ours. The numbers are in `published.tsv`.
+//! The paper's printed numbers (Tables 2 to 4), for comparison with ours. They are stored in `published.tsv`.
 
 use std::sync::LazyLock;
 
@@ -47,19 +47,19 @@ fn read(line: &str) -> Option<[Published; 3]> {
     }))
 }
 
-/// All of them.
+/// All numbers.
 pub fn all() -> &'static [Published] {
     &ALL
 }
 
-/// What the paper prints for a table with a class left out (Table 2), in percent.
+/// The paper's number for a table with a class left out (Table 2), in percent.
 pub fn tabular(data: &str, ood: &str, metric: &str, method: &str) -> Option<f64> {
     let same =
         |p: &&Published| p.table == 2 && p.data == data && p.ood == ood && p.metric == metric && p.method == method;
     ALL.iter().find(same).map(|p| p.value)
 }
 
-/// What the paper's tables of images were made with, for a network of the same family.
+/// The network of the paper's image tables that is of the same family.
 pub fn network(name: &str) -> Option<&'static str> {
     match name {
         _ if name.starts_with("resnet") => Some("resnet34"),
@@ -68,8 +68,8 @@ pub fn network(name: &str) -> Option<&'static str> {
     }
 }
 
-/// What the paper prints for images of one set against those of another (Tables 3 and 4), in percent, with the network of
-/// the same family ([`network`]); accuracies are the same for all sets.
+/// The paper's number for images of one set against those of another (Tables 3 and 4), in percent, with the network of the
+/// same family ([`network`]). Accuracies are the same for all sets.
 pub fn images(name: &str, data: &str, ood: &str, metric: &str, method: &str) -> Option<f64> {
     let family = network(name)?.trim_end_matches(|c: char| c.is_ascii_digit());
     let ood = if metric == "accuracy" { "-" } else { ood };
@@ -85,7 +85,7 @@ pub fn images(name: &str, data: &str, ood: &str, metric: &str, method: &str) -> 
 mod tests {
     use super::*;
 
-    /// The paper's Table 1 is what sets are checked against.
+    /// The data sets have the sizes of the paper's Table 1.
     #[test]
     fn sets_are_those_of_the_paper() {
         let lines = include_str!("published_sets.tsv").lines().filter(|l| !l.starts_with('#')).skip(1);
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!((found.len(), found), (4, ours));
     }
 
-    /// Means that the paper's tables have, computed from the same source by other means.
+    /// Means of the paper's tables, computed independently from the same source.
     #[test]
     fn every_number_is_there() {
         let count = |table| all().iter().filter(|p| p.table == table).count();

@@ -1,4 +1,4 @@
-//! The results of a grid in a file, a line for each cell, added as it is done.
+//! The results of a grid in a file with one line per cell, appended when the cell is done.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -14,12 +14,12 @@ use crate::train::Settings;
 
 /// The name of the file in its folder.
 pub const FILE: &str = "results.jsonl";
-/// Held by the program that writes.
+/// Locked by the process that writes.
 const LOCK: &str = ".lock";
-/// Longer files are not ours.
-const LONGEST: u64 = 1 << 30;
+/// The largest results file.
+const MAX_BYTES: u64 = 1 << 30;
 
-/// The data that cells are about.
+/// The data that the cells were computed on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct About {
@@ -27,18 +27,18 @@ pub struct About {
     pub title: String,
     /// The name in [`sets`](crate::data::sets), if it is one of them.
     pub set: Option<String>,
-    /// In words: how much there is, and whether that is all of it.
+    /// A sentence with the number of rows, and whether they are all of a published set.
     pub coverage: String,
     /// Classes, in the order of the data, and their rows.
     pub classes: Vec<(String, usize)>,
-    /// Of every value in the data, so that results of other data are never mixed in.
+    /// The SHA-256 of every value in the data, so that results of other data are refused.
     pub sha256: String,
-    /// For images: the network; the classes are then the sets that were shown to it.
+    /// For images: the network. The classes are then the out-of-distribution sets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub net: Option<String>,
 }
 
-/// What came out for one method, one class left out, one fold and one seed.
+/// The result of one method, one class left out, one fold and one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
@@ -48,46 +48,45 @@ pub struct Cell {
     pub method: String,
     /// The class that was left out.
     pub ood: String,
-    /// Counted from 0.
+    /// The tested fold, from 0.
     pub fold: usize,
-    /// How many folds there are.
+    /// The number of folds.
     pub folds: usize,
-    /// Of the folds; that of the networks is among the settings.
+    /// The seed of the folds; that of the networks is among the settings.
     pub seed: u64,
-    /// What was measured; none if it failed.
+    /// The measurements; none if the cell failed.
     pub measured: Option<Scenario>,
-    /// Why it failed.
+    /// The error if the cell failed.
     pub error: Option<String>,
     /// Seconds to train on one thread, and to score; a network that several methods share counts for the first alone.
     pub seconds: [f64; 2],
     /// All settings of the method.
     pub settings: Settings,
-    /// Of this program.
+    /// The version of this program.
     pub version: String,
 }
 
 impl Cell {
-    /// Whether its numbers can be what they say they are.
+    /// Whether all numbers are in their range.
     fn is_sound(&self) -> bool {
-        let share = |v: f64| (0.0..=1.0).contains(&v);
+        let fraction = |v: f64| (0.0..=1.0).contains(&v);
         self.fold < self.folds
             && self.measured.is_some() != self.error.is_some()
-            && self
-                .measured
-                .as_ref()
-                .is_none_or(|m| m.accuracy.is_none_or(share) && m.detection.rows().iter().all(|row| share(row.value)))
+            && self.measured.as_ref().is_none_or(|m| {
+                m.accuracy.is_none_or(fraction) && m.detection.rows().iter().all(|row| fraction(row.value))
+            })
     }
 }
 
-/// What makes a cell: sorted as tables are.
-pub type Key = (u64, usize, usize, (usize, String));
+/// The key of a cell: seed, fold, class and method, in the order of the tables.
+type Key = (u64, usize, usize, (usize, String));
 
-/// The first line of the file, then a cell each.
+/// A line of the file: the first describes the data, each other one is a cell.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Line {
     About {
-        /// Of this format; files of before there was a number are of the first.
+        /// The version of the format; files without one have the first.
         #[serde(default = "first")]
         format: u32,
         about: About,
@@ -103,7 +102,7 @@ fn first() -> u32 {
 }
 
 impl About {
-    /// Whether it is the same data; names do not count.
+    /// Whether it is the same data; the title may differ.
     fn same(&self, other: &About) -> bool {
         (&self.sha256, &self.set, &self.classes, &self.net) == (&other.sha256, &other.set, &other.classes, &other.net)
     }
@@ -116,32 +115,32 @@ pub struct Results {
     folds: usize,
     cells: BTreeMap<Key, Cell>,
     file: File,
-    /// Held as long as this lives: two programs must not write into one file.
+    /// Locked while this value exists: two processes must not write to one file.
     _lock: File,
 }
 
 impl Results {
-    /// Opens the results in a folder, or begins them.
+    /// Opens the results in a folder, or creates them.
     ///
     /// # Errors
     /// If the folder cannot be written or is in use, or holds results of other data or folds.
     pub fn open(folder: &Path, about: &About, folds: usize) -> Result<Results> {
         if folder.exists() && !folder.is_dir() {
-            return Err(Error::setting("is no folder").at_file(folder).hint("give a folder with -o"));
+            return Err(Error::setting("is not a folder").at_file(folder).hint("give a folder as `output`"));
         }
         fs::create_dir_all(folder).map_err(|e| Error::io(e, folder))?;
         let mut files = fs::read_dir(folder).map_err(|e| Error::io(e, folder))?.flatten();
         if !folder.join(FILE).exists() && files.any(|f| f.file_name() != LOCK) {
-            return Err(Error::setting("has files in it, and no results")
+            return Err(Error::setting("has files in it, but no results")
                 .at_file(folder)
-                .hint("give a new folder with -o"));
+                .hint("give a new folder as `output`"));
         }
         let lock_path = folder.join(LOCK);
         let lock = File::create(&lock_path).map_err(|e| Error::io(e, &lock_path))?;
         if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
             return Err(Error::setting("is in use by another run")
                 .at_file(folder)
-                .hint("wait for it, or give another -o"));
+                .hint("wait for it, or give another folder as `output`"));
         }
         let path = folder.join(FILE);
         let io = |e| Error::io(e, &path);
@@ -157,7 +156,7 @@ impl Results {
                 let other = |what: &str| {
                     Err(Error::setting(format!("has results of {what}"))
                         .at_file(&path)
-                        .hint("give another folder with -o"))
+                        .hint("give another folder as `output`"))
                 };
                 if !old.same(about) {
                     return other(&format!("other data ({})", old.coverage));
@@ -168,14 +167,14 @@ impl Results {
                     }
                     cells.insert(key(about, &cell)?, cell);
                 }
-                // The end of a line that was being written when the program was stopped.
+                // Removes an incomplete line of a process that was killed.
                 file.set_len(kept).map_err(io)?;
             }
         }
         Ok(Results { path, about: about.clone(), folds, cells, file, _lock: lock })
     }
 
-    /// What the cells are about.
+    /// The data of the cells.
     pub fn about(&self) -> &About {
         &self.about
     }
@@ -190,10 +189,10 @@ impl Results {
         self.cells.values()
     }
 
-    /// Checks that what is there of a method has the same settings.
+    /// Checks that earlier results of a method have the same settings.
     ///
     /// # Errors
-    /// If it has others.
+    /// If they have others.
     pub fn check(&self, method: &Method) -> Result<()> {
         let other = |c: &&Cell| {
             c.method == method.name && c.settings != (Settings { seed: c.settings.seed, ..method.settings.clone() })
@@ -202,7 +201,7 @@ impl Results {
             None => Ok(()),
             Some(_) => Err(Error::setting(format!("has results of {} with other settings", method.name))
                 .at_file(&self.path)
-                .hint("give another folder with -o")),
+                .hint("give another folder as `output`")),
         }
     }
 
@@ -224,7 +223,7 @@ impl Results {
         let io = |e| Error::io(e, &self.path);
         let before = self.file.metadata().map_err(io)?.len();
         if let Err(e) = self.file.write_all(&line(&Line::Cell(Box::new(cell.clone())))?) {
-            // Half a line would make the next one unreadable.
+            // An incomplete line would make the next one unreadable.
             let _ = self.file.set_len(before);
             return Err(io(e));
         }
@@ -232,7 +231,7 @@ impl Results {
         Ok(())
     }
 
-    /// Writes the file anew, in order: the same whatever order cells were done in, but for their seconds.
+    /// Rewrites the file in order. Apart from the seconds it does not depend on the order in which cells were computed.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -250,19 +249,21 @@ impl Results {
     }
 }
 
-/// Reads the results in a folder, to look at.
+/// Reads the results in a folder.
 ///
 /// # Errors
-/// If there are none, or what is there is no results file.
+/// If there are none, or the file is not a results file.
 pub fn load(folder: &Path) -> Result<(About, Vec<Cell>)> {
     let path = folder.join(FILE);
     if !path.is_file() {
-        return Err(Error::data("there are no results").at_file(&path).hint("give the folder of mcdd bench -o"));
+        return Err(Error::data("there are no results")
+            .at_file(&path)
+            .hint("give a folder with the results of a benchmark"));
     }
     let (Some((about, cells)), _) = read(&path)? else {
-        return Err(Error::data("there are no results yet").at_file(&path).hint("let mcdd bench go on"));
+        return Err(Error::data("there are no results yet").at_file(&path).hint("resume the benchmark"));
     };
-    // Of a cell that was done again the later one counts.
+    // The last result of a cell counts.
     let mut sorted = BTreeMap::new();
     for cell in cells {
         sorted.insert(key(&about, &cell)?, cell);
@@ -270,19 +271,19 @@ pub fn load(folder: &Path) -> Result<(About, Vec<Cell>)> {
     Ok((about, sorted.into_values().collect()))
 }
 
-/// What is in a file: none if not even its first line.
+/// The contents of a file; none without a complete first line.
 type Contents = Option<(About, Vec<Cell>)>;
 
-/// The contents, and how long the whole lines are.
+/// The contents, and the length of the complete lines.
 fn read(path: &Path) -> Result<(Contents, u64)> {
     let io = |e| Error::io(e, path);
-    if fs::metadata(path).map_err(io)?.len() > LONGEST {
+    if fs::metadata(path).map_err(io)?.len() > MAX_BYTES {
         return Err(Error::format("is longer than any results file").at_file(path).hint("give another folder"));
     }
     let bytes = fs::read(path).map_err(io)?;
     let kept = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
-    let foreign = || Error::format("is no results file").at_file(path).hint("give another folder");
-    // A first line may have been cut off, but then it was one of ours.
+    let foreign = || Error::format("is not a results file").at_file(path).hint("give another folder");
+    // An incomplete first line must at least begin as ours does.
     if kept == 0 && !bytes.iter().zip(b"{\"format\":").all(|(a, b)| a == b) {
         return Err(foreign());
     }
@@ -292,12 +293,14 @@ fn read(path: &Path) -> Result<(Contents, u64)> {
             |what: &str| Error::format(format!("line {} is {what}", i + 1)).at_file(path).hint("give another folder");
         match (serde_json::from_slice(text), &about) {
             (Ok(Line::About { format, .. }), _) if format > FORMAT => {
-                return Err(Error::format("was written by a newer mcdd").at_file(path).hint("use that one"));
+                return Err(Error::format("was written by a newer version of mcdd")
+                    .at_file(path)
+                    .hint("use that version"));
             }
             (Ok(Line::About { about: first, .. }), None) => about = Some(first),
             (Ok(Line::Cell(cell)), Some(first)) if cell.data == first.sha256 && cell.is_sound() => cells.push(*cell),
             (Ok(_), _) => return Err(wrong("out of place")),
-            (Err(e), _) => return Err(wrong(&format!("no result: {e}"))),
+            (Err(e), _) => return Err(wrong(&format!("not a result: {e}"))),
         }
     }
     Ok((about.map(|a| (a, cells)), kept as u64))
@@ -314,7 +317,9 @@ fn key(about: &About, cell: &Cell) -> Result<Key> {
 }
 
 fn position(about: &About, class: &str) -> Result<usize> {
-    about.classes.iter().position(|(name, _)| name == class).ok_or_else(|| {
-        Error::data(format!("there is no class {class:?}")).hint("give the class as it stands in the data")
-    })
+    about
+        .classes
+        .iter()
+        .position(|(name, _)| name == class)
+        .ok_or_else(|| Error::data(format!("there is no class {class:?}")).hint("write the class as in the data"))
 }

@@ -3,7 +3,7 @@
 use super::figure::{LatentSpace, Point, Sphere, View};
 use crate::data::Table;
 use crate::error::{Error, Result};
-use crate::head::{Head, HeadConfig, Loop};
+use crate::head::{Head, Loop};
 use crate::metrics;
 use crate::model::{Model, Predictions};
 use crate::seed::Stream;
@@ -39,7 +39,7 @@ pub struct Shown {
 pub fn latent_space(model: &Model, title: &str, known: &Table, unknown: &Table) -> Result<(LatentSpace, Shown)> {
     let classes = model.classes().len();
     let head = model.head(0).filter(|h| h.classes() == classes && model.graph().latent().is_ok_and(|n| n == 2));
-    let head = head.filter(|h| h.config().trained_by() == Loop::Gradients).ok_or_else(|| {
+    let head = head.filter(|_| model.settings().head.trained_by() == Loop::Gradients).ok_or_else(|| {
         Error::setting("the model has no plane to draw: it needs two latent features and classes")
             .hint("train with --latent 2 and a method that classifies, such as deep-mcdd or softmax")
     })?;
@@ -92,8 +92,8 @@ fn sampled(rows: usize, most: usize, name: &str) -> Vec<usize> {
 
 /// The head's own means where it measures distances to them, else those of the rows.
 fn means(head: &dyn Head, classes: usize, rows: impl Iterator<Item = (usize, [f64; 2])>) -> Vec<[f64; 2]> {
-    if head.has_distances() {
-        let own = head.params().get(0).chunks_exact(2).map(|m| [f64::from(m[0]), f64::from(m[1])]);
+    if let Some(own) = head.means() {
+        let own = own.chunks_exact(2).map(|m| [f64::from(m[0]), f64::from(m[1])]);
         return own.take(classes).collect();
     }
     let mut sums = vec![[0.0; 3]; classes];
@@ -115,8 +115,7 @@ fn radii(model: &Model, head: &dyn Head, means: &[[f64; 2]]) -> Result<Vec<Optio
     let (mut logits, mut distances) = (vec![0.0; means.len()], vec![0.0; means.len()]);
     let mut known = |class: usize, [x, y]: [f64; 2], r: f64| {
         head.score(&[(x + r) as f32, y as f32], &mut logits, &mut distances);
-        let soft = matches!(head.config(), HeadConfig::SoftMcdd { .. });
-        threshold.known(if soft { logits[class] } else { -distances[class] })
+        threshold.known(head.class_confidence(class, &logits, &distances))
     };
     let mut radius = |class: usize, mean: [f64; 2]| {
         if !known(class, mean, 0.0) {
@@ -151,6 +150,7 @@ fn note(known: &Table, model: &Model, id: &Predictions, ood: &Predictions) -> Re
 mod tests {
     use super::*;
     use crate::data::digits;
+    use crate::head::HeadConfig;
     use crate::train::{Preset, Settings};
 
     fn trained(method: &str) -> (Model, Table, Table) {

@@ -1,35 +1,34 @@
-//! `mcdd bench images`: images of one set against those of others.
+//! `mcdd bench images`: images of one set against those of other sets.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use mcdd::data::sets::{self, Part, Set};
 use mcdd::data::{ImageOptions, ImageShape, Images, Label};
 use mcdd::net::NetName;
-use mcdd::protocol::images::{self, ImageGrid, ImageSets};
-use mcdd::protocol::results::{About, Results};
+use mcdd::protocol::Grid;
+use mcdd::protocol::images::{self, ImageSets};
+use mcdd::protocol::results::About;
 
-use super::progress::Progress;
-use super::{Args, conclude};
+use super::{Args, execute};
 use crate::{options, ui};
 
 impl Args {
-    /// The images of `--id` and `--ood`, and what they are called.
+    /// The images of `--id` and `--ood`, and the name of the first.
     fn image_sets(&self, id: &str) -> mcdd::Result<(ImageSets, String, Option<&'static Set>)> {
         let folder = options::data_folder(self.data_dir.clone());
         let folder = folder.as_deref().unwrap_or(Path::new(options::NO_FOLDER));
         let label = self.reading.options().label;
         let skip_bad = self.reading.skip_bad;
-        let say = |notices: &[String]| notices.iter().filter(|_| !self.quiet).for_each(|n| ui::note(n));
+        let report = |notices: &[String]| notices.iter().filter(|_| !self.quiet).for_each(|n| ui::note(n));
         let read = |name: &str, options: ImageOptions| {
             let (images, notices) = Images::read(&[PathBuf::from(name)], &options)?;
-            say(&notices);
+            report(&notices);
             mcdd::Result::Ok(images)
         };
         let of_set = |set: &'static Set, part: Part, shape: Option<ImageShape>| {
             let loaded = set.read_images(folder, part, shape)?;
-            say(&loaded.notices);
+            report(&loaded.notices);
             mcdd::Result::Ok(loaded.images)
         };
         let (train, test, title, set) = match sets::find(id) {
@@ -73,24 +72,13 @@ pub(super) fn run(args: &Args, id: &str, net: &str) -> anyhow::Result<ExitCode> 
     }
     let net = NetName::parse(net)?;
     let mut methods = images::methods(args.methods.as_deref().unwrap_or_default(), net)?;
-    args.change(&mut methods)?;
+    args.apply(&mut methods)?;
     let (sets, title, set) = args.image_sets(id)?;
     if set.is_some_and(|set| !set.mirrors()) {
         let augments = methods.iter_mut().filter_map(|m| m.settings.image.as_mut()?.augment.as_mut());
         augments.for_each(|augment| augment.flip = false);
     }
     let about = About::of_images(&sets, &title, set, net)?;
-    let grid = ImageGrid { methods, seeds: args.seeds.unwrap_or(1), retry: args.retry };
-    let folder =
-        args.output.clone().unwrap_or_else(|| PathBuf::from(format!("bench-{}", set.map_or("images", |set| set.name))));
-    let mut results = Results::open(&folder, &about, 1)?;
-    if !args.quiet {
-        ui::note(&about.coverage);
-    }
-    ui::catch_interrupts();
-    let progress = Progress::new(args.quiet);
-    let start = Instant::now();
-    let outcome = grid.run(&sets, &mut results, &folder, options::threads(args.jobs), &progress);
-    progress.finish();
-    conclude(args, &about, &mut results, &folder, outcome?, start)
+    let grid = Grid { experiment: sets, methods, seeds: args.seeds.unwrap_or(1), retry: args.retry };
+    execute(args, &about, grid, set.map_or("images", |set| set.name))
 }

@@ -1,4 +1,4 @@
-//! Shows a benchmark's cells go by, with the means so far.
+//! The progress of a benchmark, with the means so far.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write as _};
@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use mcdd::protocol::Method;
-use mcdd::protocol::grid::Spectator;
 use mcdd::protocol::results::{Cell, Results};
+use mcdd::protocol::{GridCallback, Method};
 use mcdd::train::Epoch;
 
 use crate::ui;
 
-/// Shows cells go by, with the means so far.
+/// Prints the number of computed cells and the means so far.
 pub(super) struct Progress {
     quiet: bool,
     shown: Mutex<Option<Shown>>,
@@ -25,12 +24,12 @@ struct Shown {
     bar: Option<ProgressBar>,
     /// Sum and number of AUROCs.
     means: BTreeMap<(usize, String), (f64, usize)>,
-    /// Those of this run.
+    /// Cells computed in this run.
     done: usize,
     total: usize,
     before: usize,
     start: Instant,
-    said: Instant,
+    printed: Instant,
 }
 
 impl Shown {
@@ -41,7 +40,7 @@ impl Shown {
         }
     }
 
-    /// A few methods a line.
+    /// Four methods per line.
     fn means(&self, separator: &str) -> String {
         let all: Vec<String> = self
             .means
@@ -65,9 +64,9 @@ impl Progress {
     }
 }
 
-impl Spectator for Progress {
+impl GridCallback for Progress {
     fn notices(&self, notices: &[String]) {
-        // They are much the same for every cell.
+        // They are almost the same for every cell.
         if !self.quiet && !self.noticed.swap(true, Ordering::Relaxed) {
             notices.iter().for_each(|n| ui::note(n));
         }
@@ -84,10 +83,10 @@ impl Spectator for Progress {
             bar
         });
         let now = Instant::now();
-        let mut new = Shown { bar, means: BTreeMap::new(), done: 0, total, before: done, start: now, said: now };
+        let mut new = Shown { bar, means: BTreeMap::new(), done: 0, total, before: done, start: now, printed: now };
         results.cells().for_each(|c| new.take(c));
         if !self.quiet && done > 0 && done < total {
-            ui::note(&format!("going on: {done} of {total} cells are there"));
+            ui::note(&format!("resuming: {done} of {total} cells are done"));
         }
         *shown = Some(new);
     }
@@ -96,15 +95,15 @@ impl Spectator for Progress {
         let Ok(mut shown) = self.shown.lock() else { return };
         let Some(s) = shown.as_mut().filter(|_| !self.quiet) else { return };
         let accuracy =
-            e.validation_accuracy.map_or(String::new(), |a| format!(", held-out accuracy {}%", ui::percent(a)));
+            e.validation_accuracy.map_or(String::new(), |a| format!(", validation accuracy {}%", ui::percent(a)));
         let method = ui::plain(method);
         let text =
-            format!("{method}: epoch {} of {epochs}, held-out loss {:.4}{accuracy}", e.epoch + 1, e.validation_loss);
+            format!("{method}: epoch {} of {epochs}, validation loss {:.4}{accuracy}", e.epoch + 1, e.validation_loss);
         if let Some(bar) = &s.bar {
             bar.set_message(text);
-        } else if e.epoch + 1 == epochs || s.said.elapsed().as_secs() >= 30 {
+        } else if e.epoch + 1 == epochs || s.printed.elapsed().as_secs() >= 30 {
             let _ = writeln!(io::stderr(), "{text}");
-            s.said = Instant::now();
+            s.printed = Instant::now();
         }
     }
 
@@ -120,7 +119,7 @@ impl Spectator for Progress {
         }
         let all = s.before + s.done;
         let tenth = all * 10 / s.total != (all - 1) * 10 / s.total;
-        if s.done == 1 || tenth || s.said.elapsed().as_secs() >= 30 {
+        if s.done == 1 || tenth || s.printed.elapsed().as_secs() >= 30 {
             let left = s.start.elapsed().as_secs_f64() / s.done as f64 * s.total.saturating_sub(all) as f64;
             let means = s.means(", ");
             let _ = writeln!(
@@ -128,7 +127,7 @@ impl Spectator for Progress {
                 "{all} of {} cells, {left:.0} s left; mean AUROC of cells so far: {means}",
                 s.total
             );
-            s.said = Instant::now();
+            s.printed = Instant::now();
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mcdd::data::Table;
-use mcdd::head::{HeadConfig, Sigma};
+use mcdd::head::{HeadConfig, config};
 use mcdd::model::Model;
 use mcdd::protocol::Split;
 use mcdd::report::figure::{LatentSpace, latent_spaces, short_number};
@@ -107,7 +107,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Runs `nu-latent`.
 pub fn run_nu(args: NuArgs) -> anyhow::Result<ExitCode> {
-    let heads = args.nu.iter().map(|&nu| (format!("ν = {nu}"), HeadConfig::DeepMcdd { nu, sigma: Sigma::One }));
+    let heads = args.nu.iter().map(|&nu| (format!("ν = {nu}"), config::DeepMcdd { nu, ..Default::default() }.into()));
     let heads: Vec<_> = heads.collect();
     draw(&args.common, "nu-latent", "Latent spaces of Deep-MCDD for several ν", &heads)
 }

@@ -1,22 +1,23 @@
-//! The results of a grid ([`protocol::grid`](crate::protocol::grid)) as tables and as a page, beside the paper's numbers.
+//! The results of a [`Grid`](crate::protocol::Grid) as tables and as a page, beside the paper's numbers.
 //!
 //! Numbers are in percent. A class's number is the mean over folds (and seeds), with the standard deviation over them. The
 //! mean over classes has the standard deviation of the folds' means. What is here depends on the cells alone, not on when
 //! or in which order they were made.
 
 mod figures;
+mod files;
 mod page;
 mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use figures::{against_nu, comparison};
+pub use files::write;
 pub use page::page;
 pub use tables::{csv, latex, markdown};
 
 use serde_json::{Map, Value};
 
-use crate::protocol::grid::small_classes;
 use crate::protocol::results::{About, Cell};
 use crate::protocol::{Method, Scenario, images, published};
 use crate::train::Settings;
@@ -307,10 +308,7 @@ impl<'a> Study<'a> {
 
     /// What became of small classes, in sentences.
     fn remarks(&self) -> Vec<String> {
-        match self.about.net {
-            None => small_classes(&self.about.classes, self.folds),
-            Some(_) => Vec::new(),
-        }
+        self.about.small_classes(self.folds)
     }
 
     /// The versions of the program that made the cells.

@@ -12,7 +12,7 @@ use super::{About, Class, Group, Plane, Point, Report, Trained, Worth, curves, p
 use crate::compute::pool::Pool;
 use crate::data::sets::thousands;
 use crate::error::Result;
-use crate::head::{HeadConfig, Loop};
+use crate::head::Loop;
 use crate::model::Model;
 use crate::report::figure::{self, Sphere, View};
 use crate::report::html::name;
@@ -210,11 +210,8 @@ fn classes(model: &Model) -> Vec<Class> {
     let all = model.classes();
     let mut classes: Vec<Class> =
         all.iter().take(MOST_CLASSES).map(|c| Class { name: name(c), ..Class::default() }).collect();
-    let sigma = match model.head(0) {
-        Some(head) if matches!(head.config(), HeadConfig::DeepMcdd { .. }) => head.params().get(1),
-        _ => &[],
-    };
-    classes.iter_mut().zip(sigma).for_each(|(c, &s)| c.sigma = Some(libm::exp(f64::from(s))));
+    let log_sigma = model.head(0).and_then(|head| head.log_sigma()).unwrap_or_default();
+    classes.iter_mut().zip(log_sigma).for_each(|(c, &s)| c.sigma = Some(libm::exp(f64::from(s))));
     if all.len() > MOST_CLASSES {
         let last = Class { name: format!("{} other classes", all.len() - MOST_CLASSES + 1), ..Class::default() };
         classes[MOST_CLASSES - 1] = last;
@@ -224,7 +221,7 @@ fn classes(model: &Model) -> Vec<Class> {
 
 /// The latent means of the classes: the head's own where it measures distances to them, else those of the rows.
 fn means(model: &Model, classes: usize, latents: &[&[f32]], latent: usize, shown: &Shown) -> Vec<Option<Vec<f32>>> {
-    let own = model.head(0).filter(|h| h.has_distances()).map(|h| h.params().get(0));
+    let own = model.head(0).and_then(|head| head.means());
     if let Some(own) = own.filter(|m| m.len() == model.classes().len() * latent) {
         return own.chunks_exact(latent).take(classes).map(|m| Some(m.to_vec())).collect();
     }

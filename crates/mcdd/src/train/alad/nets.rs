@@ -214,8 +214,8 @@ impl Nets {
 
 /// The features of a code, and those of the judges' hidden layers.
 pub(super) fn sizes(settings: &Settings) -> (usize, usize) {
-    match settings.head {
-        HeadConfig::Alad { code, features } => (code, features),
+    match &settings.head {
+        HeadConfig::Alad(alad) => (alad.code, alad.features),
         // No other method comes here; a network of any size would do.
         _ => (settings.latent, settings.latent),
     }

@@ -1,6 +1,6 @@
 use super::nets::{Net, XZ, ZZ};
 use super::*;
-use crate::head::HeadConfig;
+use crate::head::{HeadConfig, config};
 use crate::train::optim::Schedule;
 use crate::train::{Callback, Examples, NoCallback, Preset, fit};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 fn settings() -> Settings {
     Settings {
         hidden: vec![16, 12],
-        head: HeadConfig::Alad { code: 2, features: 16 },
+        head: config::Alad { code: 2, features: 16 }.into(),
         epochs: 30,
         batch: 120,
         schedule: Schedule::Cosine,
@@ -96,7 +96,7 @@ fn layers(net: &Net, raw: &[f64]) -> Vec<(Vec<f64>, Vec<f64>)> {
 /// Every gradient of a step against central differences of the f64 reference, through spectral norms and all.
 #[test]
 fn gradients_match_finite_differences() {
-    let head = HeadConfig::Alad { code: 3, features: 7 };
+    let head = HeadConfig::from(config::Alad { code: 3, features: 7 });
     let settings = Settings { hidden: vec![6, 5], head, ..settings() };
     let (width, code, rows) = (4, 3, 9);
     let pool = Pool::new(1);

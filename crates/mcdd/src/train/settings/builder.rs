@@ -274,9 +274,9 @@ impl SettingsBuilder {
                     .hint(format!("give `detector={method}`, and a `method` to train")),
                 Err(_) => e,
             })?;
-            if let (HeadConfig::DeepMcdd { nu, .. }, true) = (&mut settings.head, settings.image.is_some()) {
+            if let (HeadConfig::DeepMcdd(config), true) = (&mut settings.head, settings.image.is_some()) {
                 let named = spec::split(method)?.1.iter().any(|(key, _)| *key == "nu");
-                *nu = if named { *nu } else { IMAGE_NU };
+                config.nu = if named { config.nu } else { IMAGE_NU };
             }
             // Choosing a method means its own score.
             settings.detector = Detect::default();
@@ -311,13 +311,14 @@ impl SettingsBuilder {
         };
         match (&mut *head, self.nu) {
             (_, None) => {}
-            (HeadConfig::DeepMcdd { nu, .. } | HeadConfig::DeepSvdd { nu, .. }, Some(given)) => *nu = given,
-            (HeadConfig::SoftMcdd { nu }, Some(given)) => *nu = Some(given),
+            (HeadConfig::DeepMcdd(config), Some(given)) => config.nu = given,
+            (HeadConfig::DeepSvdd(config), Some(given)) => config.nu = given,
+            (HeadConfig::SoftMcdd(config), Some(given)) => config.nu = Some(given),
             _ => return absent("nu"),
         }
         match (&mut *head, self.sigma) {
             (_, None) => {}
-            (HeadConfig::DeepMcdd { sigma, .. }, Some(given)) => *sigma = given,
+            (HeadConfig::DeepMcdd(config), Some(given)) => config.sigma = given,
             _ => return absent("sigma"),
         }
         Ok(())

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::optim::{Optimizer, Schedule};
 use crate::data::Augment;
 use crate::detector::{Detect, config};
-use crate::head::{HeadConfig, Loop, Sigma};
+use crate::head::{self, HeadConfig, Loop};
 use crate::net::NetName;
 
 /// The epoch whose weights are kept.
@@ -194,7 +194,7 @@ impl Settings {
     pub fn for_images(net: NetName) -> Settings {
         Settings {
             clip: None,
-            head: HeadConfig::DeepMcdd { nu: IMAGE_NU, sigma: Sigma::One },
+            head: head::config::DeepMcdd { nu: IMAGE_NU, ..Default::default() }.into(),
             epochs: 30,
             batch: 128,
             lr: 0.1,
@@ -224,8 +224,9 @@ impl Settings {
         let warmup = self.image.as_ref().map_or(0.0, |i| i.warmup) * steps as f64;
         let rise = if (step as f64) < warmup { (step + 1) as f64 / warmup.max(1.0) } else { 1.0 };
         let rate = self.lr * self.schedule.at(step, steps) * rise.min(1.0);
-        match (self.optimizer, &self.head) {
-            (Optimizer::Sgd { .. }, HeadConfig::DeepMcdd { nu, .. }) => (rate * nu, self.weight_decay / nu),
+        let scale = self.head.sgd_loss_scale();
+        match self.optimizer {
+            Optimizer::Sgd { .. } => (rate * scale, self.weight_decay / scale),
             _ => (rate, self.weight_decay),
         }
     }

@@ -108,12 +108,12 @@ fn images_have_defaults_of_their_own() {
         (builder().method("deep-mcdd:sigma=learned"), Box::new(|s| s.head = head("deep-mcdd:nu=0.1:sigma=learned"))),
         (builder().method("deep-mcdd:nu=0.5"), Box::new(|s| s.head = head("deep-mcdd:nu=0.5"))),
         (builder().method("deep-mcdd:nu=0.5").nu(2.0), Box::new(|s| s.head = head("deep-mcdd:nu=2"))),
-        (builder().method("softmax"), Box::new(|s| s.head = HeadConfig::Softmax)),
+        (builder().method("softmax"), Box::new(|s| s.head = head("softmax"))),
         (builder().detector("knn"), Box::new(|s| s.detector = detector("knn"))),
         (
             builder().detector("odin:epsilon=0").method("softmax"),
             Box::new(|s| {
-                s.head = HeadConfig::Softmax;
+                s.head = head("softmax");
                 s.detector.detector = DetectorConfig::from(Odin { epsilon: 0.0, ..Odin::default() });
             }),
         ),
