@@ -166,7 +166,7 @@ impl Scored<'_> {
         }
         table.extend(reasons.iter().map(|c| {
             let off = c.deviations.map_or(String::new(), |d| format!("{d:+.1}").replace("-0.0", "0.0"));
-            [short(&c.column), short(&c.value), short(&c.usual), off, format!("{:+.3}", c.gain)]
+            [short(&c.column), short(&c.value), short(&c.expected), off, format!("{:+.3}", c.gain)]
         }));
         let width = |k: usize| table.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..5).map(width).collect();
@@ -187,7 +187,7 @@ impl Scored<'_> {
         let label = csv_cell(self.label().unwrap_or_default());
         let mut out = String::new();
         for (i, c) in why.columns.iter().enumerate() {
-            let [column, value, usual] = [&c.column, &c.value, &c.usual].map(|t| csv_cell(t));
+            let [column, value, usual] = [&c.column, &c.value, &c.expected].map(|t| csv_cell(t));
             let off = c.deviations.map_or(String::new(), |d| d.to_string());
             let (row, rank, gain) = (self.row, i + 1, c.gain);
             writeln!(out, "{row},{verdict},{label},{confidence},{p},{rank},{column},{value},{usual},{off},{gain}")?;
@@ -197,7 +197,7 @@ impl Scored<'_> {
 
     fn json(&self, why: &Explanation) -> String {
         let (confidence, p, verdict) = self.scores();
-        let column = |c: &mcdd::model::Contribution| json!({ "column": c.column, "value": c.value, "usual": c.usual, "deviations": c.deviations, "gain": c.gain });
+        let column = |c: &mcdd::model::Contribution| json!({ "column": c.column, "value": c.value, "usual": c.expected, "deviations": c.deviations, "gain": c.gain });
         let columns: Vec<_> = why.columns.iter().map(column).collect();
         let row = json!({
             "row": self.row,
