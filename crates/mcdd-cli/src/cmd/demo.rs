@@ -11,10 +11,10 @@ use mcdd::head::HeadConfig;
 use mcdd::metrics::{self, Detection};
 use mcdd::model::{Model, Predictions};
 use mcdd::report::model::{About, Gather, Place, Side};
+use mcdd::stream::verdict;
 use mcdd::train::{Run, Settings};
 
 use crate::options;
-use crate::output::verdict;
 use crate::report::{Reporting, quoted};
 use crate::ui::{self, percent};
 

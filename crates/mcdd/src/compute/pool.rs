@@ -179,7 +179,8 @@ impl Pool {
     /// Takes the pool if no loop is running on it.
     fn turn(&self) -> Option<Turn<'_>> {
         let free = self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        free.then_some(Turn(&self.busy))
+        // Not `then_some`: dropping an unused `Turn` would release the pool.
+        free.then(|| Turn(&self.busy))
     }
 
     /// Calls `body(i)` once for each `i` in `0..tasks` on all threads, and returns when all calls have returned.

@@ -78,7 +78,8 @@ impl Calibration {
     /// If `tpr` is not between 0 and 1.
     pub fn threshold(&self, tpr: f64) -> Result<Threshold> {
         if !(tpr > 0.0 && tpr < 1.0) {
-            return Err(Error::setting(format!("`tpr` is {tpr}")).hint("give `tpr` as a fraction between 0 and 1, such as 0.95"));
+            return Err(Error::setting(format!("`tpr` is {tpr}"))
+                .hint("give `tpr` as a fraction between 0 and 1, such as 0.95"));
         }
         let n = self.scores.len();
         // In floating point 1 - 0.9 is slightly less than 0.1.
@@ -108,7 +109,13 @@ mod tests {
         let t = c.threshold(0.96).unwrap();
         assert_eq!((t.confidence, t.tpr), (1.0, 0.95));
         assert!(c.warning(&t).unwrap().contains("24 are needed"));
-        assert!(c.threshold(0.9999).unwrap().shortfall(19).unwrap().contains("keeps 99.99% of in-distribution rows: 9999 are"));
+        assert!(
+            c.threshold(0.9999)
+                .unwrap()
+                .shortfall(19)
+                .unwrap()
+                .contains("keeps 99.99% of in-distribution rows: 9999 are")
+        );
         assert!(c.threshold(1.0).is_err() && c.threshold(f64::NAN).is_err());
         assert!(Calibration::new(vec![]).is_err() && Calibration::new(vec![f64::NAN]).is_err());
     }

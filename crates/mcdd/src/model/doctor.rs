@@ -72,7 +72,10 @@ fn sigma_limit(head: &dyn Head) -> Option<String> {
     let log_sigma = head.params().get(1);
     let at = log_sigma.iter().filter(|&&s| s == 0.0).count();
     (at > 0).then(|| {
-        format!("sigma is at its lower limit of 1 for {at} of {} classes: learning it has no effect there", log_sigma.len())
+        format!(
+            "sigma is at its lower limit of 1 for {at} of {} classes: learning it has no effect there",
+            log_sigma.len()
+        )
     })
 }
 
@@ -111,7 +114,8 @@ fn overlap(head: &dyn Head, z: &[f32], y: &[u32], classes: &[String]) -> Option<
             }
         }
     }
-    (!pairs.is_empty()).then(|| format!("class means closer to each other than their rows are to them: {}", some(&pairs)))
+    (!pairs.is_empty())
+        .then(|| format!("class means closer to each other than their rows are to them: {}", some(&pairs)))
 }
 
 /// Few distinct confidences: the threshold is coarse, and ties make metrics less precise.

@@ -129,7 +129,8 @@ impl Model {
             let (own, mean) = (&x[at.clone()], &center[at.clone()]);
             // A missing cell has no distance from the mean.
             let present = |indicator: bool| !indicator || own[1] <= 0.5;
-            let numeric = matches!(column.kind, crate::data::ColumnKind::Numeric { indicator, .. } if present(indicator));
+            let numeric =
+                matches!(column.kind, crate::data::ColumnKind::Numeric { indicator, .. } if present(indicator));
             Contribution {
                 column: column.name.clone(),
                 value: column.cell(own),

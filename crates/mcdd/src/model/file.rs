@@ -121,7 +121,10 @@ impl Model {
         let range_penalty = match clip_limit(&text.graph, &text.settings) {
             Some(_) => {
                 let limits = c.take_f32(LIMITS, &[text.graph.input])?;
-                Some(RangePenalty::from_limits(limits).ok_or_else(|| invalid("the limit of an input is not positive"))?)
+                Some(
+                    RangePenalty::from_limits(limits)
+                        .ok_or_else(|| invalid("the limit of an input is not positive"))?,
+                )
             }
             None => None,
         };

@@ -190,7 +190,8 @@ impl Model {
         if labeled {
             table.check_classes(MIN_CLASS_ROWS)?;
         }
-        let (train_rows, calibration_rows) = check_split(table.split_rows(settings.calibration_fraction, settings.seed)?)?;
+        let (train_rows, calibration_rows) =
+            check_split(table.split_rows(settings.calibration_fraction, settings.seed)?)?;
         let (schema, notices) = Schema::fit(table, &train_rows)?;
         let x = schema.transform(table, Some(&train_rows))?;
         let calibration_x = schema.transform(table, Some(&calibration_rows))?;
@@ -232,7 +233,8 @@ impl Model {
         if labeled {
             images.check_classes(MIN_CLASS_ROWS)?;
         }
-        let (train_rows, calibration_rows) = check_split(images.split_rows(settings.calibration_fraction, settings.seed)?)?;
+        let (train_rows, calibration_rows) =
+            check_split(images.split_rows(settings.calibration_fraction, settings.seed)?)?;
         let spec = ImageSpec::fit(images, &train_rows)?;
         if let Some(augment) = settings.image.as_ref().and_then(|i| i.augment) {
             augment.check(spec.shape())?;
@@ -432,6 +434,14 @@ impl Model {
     /// Never for a model that was trained or loaded.
     pub fn threshold(&self) -> Result<Threshold> {
         self.calibration.threshold(self.settings.tpr)
+    }
+
+    /// The threshold that keeps a fraction `tpr` of in-distribution rows; by default that of the settings.
+    ///
+    /// # Errors
+    /// If `tpr` is not between 0 and 1.
+    pub fn threshold_at(&self, tpr: Option<f64>) -> Result<Threshold> {
+        self.calibration.threshold(tpr.unwrap_or(self.settings.tpr))
     }
 }
 

@@ -66,9 +66,8 @@ impl Predictions {
 
 impl Serialize for Predictions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let rows = |values: &[f64]| -> Vec<Vec<f64>> {
-            values.chunks(self.classes.max(1)).map(<[f64]>::to_vec).collect()
-        };
+        let rows =
+            |values: &[f64]| -> Vec<Vec<f64>> { values.chunks(self.classes.max(1)).map(<[f64]>::to_vec).collect() };
         let mut out = serializer.serialize_struct("Predictions", 5)?;
         if self.class.is_empty() {
             out.skip_field("class")?;
@@ -135,7 +134,8 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
             let head_classes = member.head.classes();
             s.distances.resize(head_classes, 0.0);
             for (i, z) in z.chunks_exact(z.len() / rows).enumerate() {
-                let own = member.head.score(z, &mut s.logits[i * head_classes..(i + 1) * head_classes], &mut s.distances);
+                let own =
+                    member.head.score(z, &mut s.logits[i * head_classes..(i + 1) * head_classes], &mut s.distances);
                 out.confidence[i] += if probed.is_none() { weight * member.scale.standardize(own) } else { 0.0 };
                 if let Some(distance) = out.distance.get_mut(i * classes..(i + 1) * classes) {
                     distance.iter_mut().zip(&s.distances).for_each(|(d, &v)| *d += weight * v);
@@ -277,8 +277,10 @@ impl Model {
         let Shape { height, width, channels } = spec.shape();
         if [images.height, images.width, images.channels] != [height, width, channels] {
             let found = format!("{}x{}x{}", images.height, images.width, images.channels);
-            return Err(Error::data(format!("the images are {found}, and the model needs {height}x{width}x{channels}"))
-                .hint("resize the images"));
+            return Err(Error::data(format!(
+                "the images are {found}, and the model needs {height}x{width}x{channels}"
+            ))
+            .hint("resize the images"));
         }
         let (rows, y): (Vec<usize>, Vec<u32>) = ((0..images.rows()).collect(), vec![0; images.rows()]);
         self.predict_examples(Examples::Images(ImageRows { images, rows: &rows, spec, y: &y }), Pool::shared())

@@ -70,7 +70,8 @@ mod tests {
     fn members_end_up_on_one_scale() {
         let first: Vec<f64> = (0..100).map(|i| f64::from(i % 10)).collect();
         let second: Vec<f64> = first.iter().map(|s| 3.0 - 1000.0 * s).collect();
-        for (scores, scale) in [&first, &second].iter().zip(ScoreScale::fit(&[first.clone(), second.clone()]).unwrap()) {
+        for (scores, scale) in [&first, &second].iter().zip(ScoreScale::fit(&[first.clone(), second.clone()]).unwrap())
+        {
             let standard: Vec<f64> = scores.iter().map(|&s| scale.standardize(s)).collect();
             let mean = standard.iter().sum::<f64>() / 100.0;
             let variance = standard.iter().map(|s| s * s).sum::<f64>() / 100.0;

@@ -90,7 +90,11 @@ impl Scorer {
     pub fn fit(training: &Training, classes: &[String], settings: &ScorerSettings, pool: &Pool) -> Result<Scorer> {
         settings.check()?;
         if !classes.is_empty() && classes.len() != training.classes {
-            return Err(Error::data(format!("there are {} class names for {} classes", classes.len(), training.classes)));
+            return Err(Error::data(format!(
+                "there are {} class names for {} classes",
+                classes.len(),
+                training.classes
+            )));
         }
         let all = &training.rows;
         let by = training.labels.filter(|_| settings.detector.about().needs.labels);
@@ -183,6 +187,14 @@ impl Scorer {
     /// Never for a scorer that was fitted or loaded.
     pub fn threshold(&self) -> Result<Threshold> {
         self.calibration.threshold(self.settings.tpr)
+    }
+
+    /// The threshold that keeps a fraction `tpr` of in-distribution rows; by default that of the settings.
+    ///
+    /// # Errors
+    /// If `tpr` is not between 0 and 1.
+    pub fn threshold_at(&self, tpr: Option<f64>) -> Result<Threshold> {
+        self.calibration.threshold(tpr.unwrap_or(self.settings.tpr))
     }
 
     pub(super) const FORMAT: &str = "mcdd detector 1";
