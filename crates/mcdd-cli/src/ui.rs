@@ -96,6 +96,15 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// A name or a cell in a table of text: without control characters, and cut after `max` characters.
+pub fn short(text: &str, max: usize) -> String {
+    let mut out: String = plain(text).chars().take(max).collect();
+    if text.chars().nth(max).is_some() {
+        out.push('…');
+    }
+    out
+}
+
 /// Whether an error only means that the reader of the output has closed it.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().find_map(|e| e.downcast_ref::<io::Error>());

@@ -14,7 +14,7 @@ fn data(lab: &Lab, page: &str) -> Value {
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
 }
 
-/// Columns a to d, of which b tells the classes apart, and a category.
+/// Columns a to d, of which b separates the classes, and a category.
 fn row(i: usize) -> String {
     let noise = |k: usize| ((i * 37 + k * 11) % 101) as f64 / 50.0 - 1.0;
     let side = if class(i) == "even" { 5.0 } else { -5.0 };
@@ -32,7 +32,7 @@ fn trained() -> Lab {
 }
 
 #[test]
-fn train_reports_on_the_rows_it_held_out() {
+fn train_reports_on_its_calibration_rows() {
     let lab = trained();
     let report = data(&lab, "t.html");
     assert_eq!((report["rows"].as_u64(), report["sets"].as_array().unwrap().len()), (Some(30), 0));
@@ -58,14 +58,14 @@ fn evaluate_writes_a_page_and_figures() {
     assert!(stderr(&out).contains("wrote r.html"), "{}", stderr(&out));
     let report = data(&lab, "r.html");
     let names: Vec<&str> = report["sets"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["mixed.csv: labels that are no class", "far.csv"]);
+    assert_eq!(names, ["mixed.csv: labels that are not classes of the model", "far.csv"]);
     assert_eq!(report["rows"], 50);
     let used = &report["positions"][report["used"].as_u64().unwrap() as usize];
     assert!(
         plain.contains(&format!("kept as known %                  {}", used["kept"].as_str().unwrap())),
         "{used} {plain}"
     );
-    // What makes the far rows far is said first.
+    // The column that is out of range comes first.
     let far = report["groups"].as_array().unwrap().iter().find(|g| g["title"].as_str().unwrap().contains("far.csv"));
     let first = &far.unwrap()["rows"][0]["columns"][0];
     assert_eq!((first[0].as_str(), first[1].as_str()), (Some("a"), Some("500")), "{first}");
@@ -83,7 +83,7 @@ fn evaluate_writes_a_page_and_figures() {
 }
 
 #[test]
-fn explain_names_the_column() {
+fn explain_lists_the_changed_column_first() {
     let lab = trained();
     let odd = |i: usize| match i {
         1 => row(i).replacen("99", "240", 1).replacen("100", "240", 1).replacen("101", "240", 1),
@@ -98,12 +98,12 @@ fn explain_names_the_column() {
     assert!(text.contains("the mean of class ") && !text.contains("row 3"), "{text}");
     let csv = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--format", "csv"]));
     assert_eq!(csv.lines().count(), 1 + 8 * 5);
-    assert!(csv.starts_with("row,verdict,label,confidence,p_value,rank,column,value,usual,deviations,gain\n"));
+    assert!(csv.starts_with("row,verdict,label,confidence,p_value,rank,column,value,expected,deviations,gain\n"));
     assert!(csv.contains(",color,not seen in training,red (100%),,"), "{csv}");
     let json = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--format", "jsonl", "--unknown", "--tpr", "0.9"]));
     let rows: Vec<Value> = json.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert!(rows.iter().all(|r| r["verdict"] == "unknown") && rows.iter().any(|r| r["row"] == 2), "{json}");
-    // As predict says.
+    // The same confidence as that of predict.
     let predicted = stdout(&lab.ok(&["predict", "m.mcdd", "new.csv"]));
     let confidence = predicted.lines().nth(2).unwrap().split(',').nth(2).unwrap();
     let second = rows.iter().find(|r| r["row"] == 2).unwrap();
@@ -113,7 +113,7 @@ fn explain_names_the_column() {
 }
 
 #[test]
-fn a_report_takes_no_other_files_place() {
+fn a_report_does_not_overwrite_other_files() {
     let lab = Lab::new();
     lab.model();
     let before = std::fs::read(lab.path("m.mcdd")).unwrap();

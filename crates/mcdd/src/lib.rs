@@ -20,13 +20,15 @@
 //! ```
 //!
 //! The parts, from left to right as data flows: [`data`], [`net`], [`head`], [`detector`], [`train`], [`model`];
-//! [`metrics`] and [`protocol`] look at scores, [`report`] draws them. [`detector`] also serves features from any other network.
+//! [`stream`] predicts block by block, [`evaluate`] measures with [`metrics`], [`protocol`] compares methods and [`report`] draws.
+//! [`detector`] also serves features from any other network.
 
 pub mod compute;
 pub mod container;
 pub mod data;
 pub mod detector;
 pub mod error;
+pub mod evaluate;
 pub mod files;
 pub mod head;
 pub mod metrics;
@@ -39,6 +41,7 @@ pub mod report;
 pub mod seed;
 pub mod spec;
 mod stats;
+pub mod stream;
 pub mod train;
 
 pub use error::{Error, Result};

@@ -20,7 +20,7 @@ fn agrees_with_scikit_learn() {
         let open = openood(&id, &ood).unwrap();
         let mut values: Vec<(&str, f64)> = found.rows().iter().map(|row| (row.key, row.value)).collect();
         values.extend([
-            ("tie_share", found.tie_share),
+            ("tie_share", found.tie_fraction),
             ("openood_fpr95", open.fpr95),
             ("openood_auroc", open.auroc),
             ("openood_aupr_in", open.aupr_in),
@@ -33,7 +33,7 @@ fn agrees_with_scikit_learn() {
             assert!((value - expected).abs() <= 1e-12, "{}: {key} is {value}, not {expected}", case["name"]);
         }
         assert_eq!((found.n_id, found.n_ood), (id.len(), ood.len()));
-        with_ties += usize::from(found.tie_share > 0.0);
+        with_ties += usize::from(found.tie_fraction > 0.0);
     }
     assert!(with_ties >= 30, "only {with_ties} cases have ties between ID and OOD");
 }

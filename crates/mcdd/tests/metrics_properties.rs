@@ -54,7 +54,7 @@ fn by_definition(id: &[f64], ood: &[f64]) -> Detection {
     Detection {
         n_id: id.len(),
         n_ood: ood.len(),
-        tie_share: tied / pairs,
+        tie_fraction: tied / pairs,
         auroc: (above + 0.5 * tied) / pairs,
         aupr_id: precision(id, ood, 1.0),
         aupr_ood: precision(ood, id, -1.0),
@@ -68,7 +68,7 @@ fn by_definition(id: &[f64], ood: &[f64]) -> Detection {
 
 fn assert_close(found: &Detection, expected: &Detection) -> Result<(), TestCaseError> {
     prop_assert_eq!((found.n_id, found.n_ood), (expected.n_id, expected.n_ood));
-    prop_assert!((found.tie_share - expected.tie_share).abs() < CLOSE);
+    prop_assert!((found.tie_fraction - expected.tie_fraction).abs() < CLOSE);
     for (f, e) in found.rows().iter().zip(expected.rows()) {
         prop_assert!((f.value - e.value).abs() < CLOSE, "{:?}, not {:?}", f, e);
     }
@@ -100,7 +100,7 @@ proptest! {
         for row in d.rows() {
             prop_assert!((0.0..=1.0).contains(&row.value), "{:?}", row);
         }
-        prop_assert!((0.0..=1.0).contains(&d.tie_share));
+        prop_assert!((0.0..=1.0).contains(&d.tie_fraction));
         prop_assert!(d.detection_accuracy >= 0.5);
         prop_assert!(d.tnr95 <= d.tnr85);
         prop_assert!((d.tnr95 + d.fpr95_id - 1.0).abs() < CLOSE);
@@ -134,7 +134,7 @@ proptest! {
         let d = detection(&id, &ood).unwrap();
         let r = detection(&map(&ood, |s| -s), &map(&id, |s| -s)).unwrap();
         prop_assert_eq!((r.n_id, r.n_ood), (d.n_ood, d.n_id));
-        prop_assert_eq!((r.tie_share, r.auroc, r.detection_accuracy), (d.tie_share, d.auroc, d.detection_accuracy));
+        prop_assert_eq!((r.tie_fraction, r.auroc, r.detection_accuracy), (d.tie_fraction, d.auroc, d.detection_accuracy));
         prop_assert_eq!((r.fpr95_id, r.fpr95_ood), (d.fpr95_ood, d.fpr95_id));
         prop_assert!((r.aupr_id - d.aupr_ood).abs() < CLOSE && (r.aupr_ood - d.aupr_id).abs() < CLOSE);
         // Negating alone turns the AUROC round.
@@ -183,7 +183,7 @@ proptest! {
         let ours = detection(&id, &ood).unwrap();
         let theirs = authors(&id, &ood).unwrap();
         // They count a tie as an error, we count it half.
-        prop_assert!((theirs.auroc - (ours.auroc - ours.tie_share / 2.0)).abs() < CLOSE);
+        prop_assert!((theirs.auroc - (ours.auroc - ours.tie_fraction / 2.0)).abs() < CLOSE);
         prop_assert!(theirs.dtacc <= ours.detection_accuracy + CLOSE);
         let open = openood(&id, &ood).unwrap();
         prop_assert_eq!(open.auroc, ours.auroc);

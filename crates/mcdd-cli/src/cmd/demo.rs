@@ -9,10 +9,10 @@ use mcdd::data::{Column, Table, digits};
 use mcdd::metrics::{self, Detection};
 use mcdd::model::{Model, Predictions};
 use mcdd::report::model::{About, Gather, Place, Side};
+use mcdd::stream::verdict;
 use mcdd::train::{Run, Settings};
 
 use crate::options;
-use crate::output::verdict;
 use crate::report::{Reporting, quoted};
 use crate::ui::{self, percent};
 

@@ -1,4 +1,4 @@
-//! `mcdd evaluate`: accuracy on known rows, and how well unknown ones are noticed.
+//! `mcdd evaluate`: accuracy on in-distribution rows, and detection of out-of-distribution rows.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,38 +6,39 @@ use std::process::ExitCode;
 
 use mcdd::compute::pool::Pool;
 use mcdd::data::{Label, ReadOptions};
-use mcdd::metrics::{self, Detection, Interval};
-use mcdd::model::{Model, Predictions, Threshold};
+use mcdd::evaluate::{Bootstrap, ClassEvaluation, Evaluation, Evaluator};
+use mcdd::metrics::Interval;
+use mcdd::model::Model;
 use mcdd::report::model::{About, Gather, Place, Side};
-use serde_json::{Value, json};
+use mcdd::stream;
 
-use super::predict::{for_each_block, threshold, without_labels};
+use super::predict::checked;
 use crate::options::{self, Reading, Running};
 use crate::report::{self, Reporting, file_name, file_names};
 use crate::ui::{self, percent};
 
 const EXAMPLES: &str = "\
 Examples:
-  mcdd evaluate flowers.mcdd test.csv                        accuracy, and how many rows are kept
+  mcdd evaluate flowers.mcdd test.csv                        accuracy, and the rows kept as known
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv stones.csv
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --json
-  mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html    a page to look at
+  mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html    an HTML page
 
-Rows of DATA whose label is no class of the model are measured as an OOD set of their own.
+Rows of DATA with a label that is not a class of the model are an OOD set of their own.
 Nothing is fitted or chosen here: threshold and model are those of training.";
 
-/// Measure a model on labeled rows, and on rows that it should not know
+/// Evaluate a model on in-distribution rows with labels, and on out-of-distribution rows
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The model
     model: PathBuf,
 
-    /// In-distribution rows with labels; for a model of images a folder for each class, or a data set's files
+    /// In-distribution rows with labels; for a model of images a folder for each class, or the files of a data set
     #[arg(value_name = "DATA")]
     data: PathBuf,
 
-    /// Out-of-distribution rows; each is a set of its own
+    /// Out-of-distribution rows; each file or folder is a set of its own
     #[arg(long, value_name = "DATA", num_args = 1..)]
     ood: Vec<PathBuf>,
 
@@ -45,15 +46,15 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Share of known rows to keep [default: as trained]
-    #[arg(long, value_name = "SHARE")]
+    /// Fraction of in-distribution rows to keep [default: as trained]
+    #[arg(long, value_name = "FRACTION")]
     tpr: Option<f64>,
 
-    /// Replicates for the 95% intervals; 0 for no intervals
+    /// Bootstrap replicates for the 95% intervals; 0 for no intervals
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = options::replicates)]
     bootstrap: usize,
 
-    /// Seed of the replicates, and of the rows that a report draws
+    /// Seed of the replicates, and of the rows shown in a report
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
@@ -67,75 +68,44 @@ pub struct Args {
     running: Running,
 }
 
-/// What is kept of a file's rows.
-#[derive(Default)]
-struct Scored {
-    confidence: Vec<f64>,
-    /// Whether the class was right, where there is a label.
-    right: Vec<bool>,
-    /// Confidences of rows whose label is no class of the model.
-    foreign: Vec<f64>,
-}
-
-struct OodSet {
-    name: String,
-    confidence: Vec<f64>,
-}
-
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.reporting.check(args.ood.iter().chain([&args.model, &args.data]))?;
     let model = Model::load(&args.model)?;
-    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.running.quiet)?;
+    let threshold = checked(model.threshold_at(args.tpr)?, model.calibration(), args.running.quiet);
     let pool = Pool::new(args.running.threads());
-    let mut gather = match args.reporting.wanted() {
+    let gather = match args.reporting.wanted() {
         true => Some(Gather::new(&model, threshold.wanted, args.ood.len() + 1, args.seed)?),
         false => None,
     };
-    let mut notices = Vec::new();
     let paths: Vec<&Path> = std::iter::once(&args.data).chain(&args.ood).map(PathBuf::as_path).collect();
     let names = file_names(&paths);
-    let mut scorer =
-        Scorer { model: &model, pool: &pool, gather: &mut gather, notices: &mut notices, quiet: args.running.quiet };
-    let id = scorer.score(&args.data, &names[0], &args.reading.options(), false)?;
-    if id.confidence.is_empty() {
-        let e = mcdd::Error::data("no row has a class of this model").at_file(&args.data);
-        return Err(e.hint("check the file and --label; mcdd inspect lists the classes").into());
-    }
-    if !id.right.is_empty() && id.right.len() < id.confidence.len() {
-        let e = mcdd::Error::data("some rows have a label and some have none").at_file(&args.data);
-        return Err(e.hint("fill the labels in, or give --label none").into());
-    }
-    let mut sets = Vec::new();
-    if !id.foreign.is_empty() {
-        let name = format!("rows of {} whose label is no class of the model", args.data.display());
-        sets.push(OodSet { name, confidence: id.foreign });
-    }
+    let evaluator = Evaluator::new(model.classes(), threshold);
+    let mut files = Files { model: &model, pool: &pool, evaluator, gather, notices: Vec::new() };
+    let options = args.reading.options();
+    files
+        .evaluator
+        .name_foreign(format!("rows of {} with a label that is not a class of the model", args.data.display()));
+    files.known(&args.data, &names[0], &options, args.running.quiet)?;
+    files.evaluator.check().map_err(|e| e.at_file(&args.data))?;
+    // The labels of these rows are not used, but a label column must be recognized as one.
+    let options = stream::without_labels(&model, ReadOptions { label: Label::Auto, ..options });
     for (path, name) in args.ood.iter().zip(&names[1..]) {
-        // Their labels are of no use; only that the column of the model's labels is known for one is.
-        let options = without_labels(&model, ReadOptions { label: Label::Auto, ..args.reading.options() });
-        let found = scorer.score(path, name, &options, true)?;
-        // Whatever their labels say, these rows were given as unknown.
-        let confidence = [found.confidence, found.foreign].concat();
-        sets.push(OodSet { name: path.display().to_string(), confidence });
+        files.ood(path, name, &options, args.running.quiet)?;
     }
-    let report = Report {
-        args: &args,
-        threshold,
-        confidence: id.confidence,
-        right: id.right,
-        sets,
-        classifies: model.classifies(),
+    let found = files.evaluator.finish(Bootstrap { replicates: args.bootstrap, seed: args.seed })?;
+    let text = match args.json {
+        true => format!("{:#}\n", serde_json::to_value(&found)?),
+        false => text(&found, &args.data, model.classifies())?,
     };
-    let text = if args.json { format!("{:#}\n", report.json()?) } else { report.text()? };
-    // Before anything is printed: whoever reads the output may not read to its end.
-    if let Some(gather) = gather {
+    // Written before anything is printed: a reader may close the pipe early.
+    if let Some(gather) = files.gather {
         let about = About {
             title: format!("{} on {}", file_name(&args.model), names[0]),
             data: names[0].clone(),
             held_out: false,
             command: report::command(),
-            notices,
+            notices: files.notices,
         };
         args.reporting.write(&gather.finish(about, &pool)?, args.running.quiet)?;
     }
@@ -143,170 +113,141 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Scores files, and gathers for a report where one is wanted.
-struct Scorer<'a, 'm> {
+/// Predicts files block by block, for the evaluation and for a report.
+struct Files<'m> {
     model: &'m Model,
-    pool: &'a Pool,
-    gather: &'a mut Option<Gather<'m>>,
-    notices: &'a mut Vec<String>,
-    quiet: bool,
+    pool: &'m Pool,
+    evaluator: Evaluator<'m>,
+    gather: Option<Gather<'m>>,
+    notices: Vec<String>,
 }
 
-impl Scorer<'_, '_> {
-    fn score(&mut self, path: &Path, name: &str, options: &ReadOptions, unknown: bool) -> anyhow::Result<Scored> {
-        let mut out = Scored::default();
-        let mut predictions = Predictions::default();
-        let (model, gather) = (self.model, &mut *self.gather);
-        let mut set = if unknown { gather.as_mut().map(|g| g.set(name)) } else { None };
-        let mut row = 0;
-        let notices = for_each_block(model, path, options, |batch| {
-            model.predict_rows(&batch.x, &mut predictions, self.pool)?;
+impl Files<'_> {
+    /// In-distribution rows.
+    fn known(&mut self, path: &Path, name: &str, options: &ReadOptions, quiet: bool) -> mcdd::Result<()> {
+        let (mut row, mut foreign) = (0, None);
+        let Files { model, pool, evaluator, gather, .. } = self;
+        let reader = model.schema().reader(path, options)?;
+        let notices = stream::predict_each(model, reader, pool, |batch, predictions| {
+            evaluator.add(predictions, batch.labels.as_deref());
+            let Some(gather) = gather else { return Ok(()) };
             for (i, x) in batch.x.chunks_exact(model.schema().width()).enumerate() {
                 row += 1;
                 let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
-                let class = label.map(|l| model.classes().iter().position(|c| c == l));
-                if let Some(gather) = gather {
-                    let foreign = unknown || class == Some(None);
-                    let others = || format!("{name}: labels that are no class");
-                    let side = match foreign {
-                        true => Side::Unknown(*set.get_or_insert_with(|| gather.set(&others()))),
-                        false => Side::Known(class.flatten()),
-                    };
-                    let at = Place { row, file: batch.names.get(i).map(String::as_str) };
-                    gather.add(side, at, x, label, &predictions, i);
-                }
-                match class {
-                    Some(None) => out.foreign.push(predictions.confidence[i]),
-                    Some(Some(class)) => {
-                        out.confidence.push(predictions.confidence[i]);
-                        out.right.extend(predictions.class.get(i).map(|&c| class == c as usize));
-                    }
-                    None => out.confidence.push(predictions.confidence[i]),
-                }
+                let side = match label.map(|l| evaluator.class(l)) {
+                    Some(None) => Side::Unknown(*foreign.get_or_insert_with(|| {
+                        gather.set(&format!("{name}: labels that are not classes of the model"))
+                    })),
+                    class => Side::Known(class.flatten().map(|c| c as usize)),
+                };
+                gather.add(side, place(row, &batch.names, i), x, label, predictions, i);
             }
-            Ok(())
+            Ok::<(), mcdd::Error>(())
         })?;
-        if !self.quiet {
+        self.note(name, notices, quiet);
+        Ok(())
+    }
+
+    /// Out-of-distribution rows, whatever their labels are.
+    fn ood(&mut self, path: &Path, name: &str, options: &ReadOptions, quiet: bool) -> mcdd::Result<()> {
+        let mut row = 0;
+        let Files { model, pool, evaluator, gather, .. } = self;
+        let set = evaluator.ood_set(path.display().to_string());
+        let drawn = gather.as_mut().map(|g| g.set(name));
+        let reader = model.schema().reader(path, options)?;
+        let notices = stream::predict_each(model, reader, pool, |batch, predictions| {
+            evaluator.add_ood(set, &predictions.confidence);
+            let (Some(gather), Some(drawn)) = (gather.as_mut(), drawn) else { return Ok(()) };
+            for (i, x) in batch.x.chunks_exact(model.schema().width()).enumerate() {
+                row += 1;
+                let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
+                gather.add(Side::Unknown(drawn), place(row, &batch.names, i), x, label, predictions, i);
+            }
+            Ok::<(), mcdd::Error>(())
+        })?;
+        self.note(name, notices, quiet);
+        Ok(())
+    }
+
+    fn note(&mut self, name: &str, notices: Vec<String>, quiet: bool) {
+        if !quiet {
             notices.iter().for_each(|n| ui::note(n));
         }
         self.notices.extend(notices.iter().map(|n| format!("{name}: {n}")));
-        Ok(out)
     }
 }
 
-struct Report<'a> {
-    args: &'a Args,
-    threshold: Threshold,
-    confidence: Vec<f64>,
-    right: Vec<bool>,
-    sets: Vec<OodSet>,
-    classifies: bool,
+/// Where a row is from.
+fn place(row: u64, names: &[String], i: usize) -> Place<'_> {
+    Place { row, file: names.get(i).map(String::as_str) }
 }
 
-impl Report<'_> {
-    fn accuracy(&self) -> mcdd::Result<Option<(f64, Option<Interval>)>> {
-        if self.right.is_empty() {
-            return Ok(None);
+/// The evaluation as text.
+fn text(found: &Evaluation, data: &Path, classifies: bool) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    let with = |v: f64, i: Option<Interval>| match i {
+        Some(i) => format!("{}  [{}, {}]", percent(v), percent(i.low), percent(i.high)),
+        None => percent(v),
+    };
+    writeln!(out, "in-distribution: {} ({} rows)", data.display(), found.rows)?;
+    match found.accuracy {
+        Some(a) => writeln!(out, "  accuracy %                       {}", with(a.value, a.interval95))?,
+        None => {
+            let why = if classifies { "no labels" } else { "the method does not classify" };
+            writeln!(out, "  accuracy %                       n/a ({why})")?;
         }
-        let (n, seed) = (self.args.bootstrap, self.args.seed);
-        let interval = if n > 0 { Some(metrics::accuracy_interval(&self.right, n, seed, 0)?) } else { None };
-        Ok(Some((metrics::accuracy(&self.right)?.accuracy, interval)))
     }
+    writeln!(
+        out,
+        "  kept as known %                  {}  (threshold {:.4}, set for {}%)",
+        percent(found.kept),
+        found.threshold.confidence,
+        percent(found.threshold.tpr)
+    )?;
+    if let Some(a) = found.accuracy_among_kept {
+        writeln!(out, "  accuracy among those kept %      {}", percent(a))?;
+    }
+    if found.accuracy.is_some() {
+        classes(&mut out, &found.classes)?;
+    }
+    for set in &found.ood {
+        writeln!(out, "\nout-of-distribution: {} ({} rows)", set.name, set.rows)?;
+        writeln!(out, "  rejected as unknown %            {}", percent(set.rejected))?;
+        for metric in set.metrics() {
+            let name = format!("{} %, positive: {}", metric.name, metric.positive);
+            writeln!(out, "  {name:<32} {}", with(metric.value, metric.interval95))?;
+        }
+        writeln!(out, "  tied pairs %                     {}", percent(set.tie_fraction))?;
+    }
+    if found.bootstrap.replicates > 0 {
+        writeln!(out, "\n[low, high]: 95% bootstrap interval, {} replicates", found.bootstrap.replicates)?;
+    }
+    Ok(out)
+}
 
-    fn detect(&self, set: &OodSet) -> mcdd::Result<(Detection, Option<[Interval; 8]>)> {
-        let intervals = match self.args.bootstrap {
-            0 => None,
-            n => Some(metrics::bootstrap(&self.confidence, &set.confidence, n, self.args.seed, 0)?.rows()),
-        };
-        Ok((metrics::detection(&self.confidence, &set.confidence)?, intervals))
-    }
+/// The largest number of classes in the table.
+const MAX_CLASSES: usize = 20;
+/// The longest class name in the table.
+const MAX_NAME: usize = 30;
 
-    fn known(&self, confidence: &[f64]) -> f64 {
-        confidence.iter().filter(|&&c| self.threshold.known(c)).count() as f64 / confidence.len() as f64
+/// A table of the classes; of many, those with the lowest recall.
+fn classes(out: &mut String, all: &[ClassEvaluation]) -> std::fmt::Result {
+    let mut shown: Vec<&ClassEvaluation> = all.iter().collect();
+    if all.len() > MAX_CLASSES {
+        // Classes without rows come last.
+        shown.sort_by(|a, b| a.recall.unwrap_or(2.0).total_cmp(&b.recall.unwrap_or(2.0)));
+        shown.truncate(MAX_CLASSES);
     }
-
-    /// The accuracy among the rows that are kept.
-    fn kept_accuracy(&self) -> Option<f64> {
-        let kept: Vec<bool> = self
-            .confidence
-            .iter()
-            .zip(&self.right)
-            .filter(|(c, _)| self.threshold.known(**c))
-            .map(|(_, &r)| r)
-            .collect();
-        metrics::accuracy(&kept).ok().map(|a| a.accuracy)
+    let name = |c: &ClassEvaluation| ui::short(&c.name, MAX_NAME);
+    let width = shown.iter().map(|c| name(c).chars().count()).max().unwrap_or(0).max(5);
+    let value = |v: Option<f64>| v.map_or_else(|| "n/a".into(), percent);
+    writeln!(out, "\n  {:<width$}  {:>7}  {:>8}  {:>11}  {:>6}", "class", "rows", "recall %", "precision %", "kept %")?;
+    for c in &shown {
+        let [recall, precision, kept] = [c.recall, c.precision, c.kept].map(value);
+        writeln!(out, "  {:<width$}  {:>7}  {recall:>8}  {precision:>11}  {kept:>6}", name(c), c.rows)?;
     }
-
-    fn text(&self) -> anyhow::Result<String> {
-        let mut out = String::new();
-        let with = |v: f64, i: Option<Interval>| match i {
-            Some(i) => format!("{}  [{}, {}]", percent(v), percent(i.low), percent(i.high)),
-            None => percent(v),
-        };
-        writeln!(out, "in-distribution: {} ({} rows)", self.args.data.display(), self.confidence.len())?;
-        match self.accuracy()? {
-            Some((a, interval)) => writeln!(out, "  accuracy %                       {}", with(a, interval))?,
-            None => {
-                let why = if self.classifies { "no labels" } else { "the method does not classify" };
-                writeln!(out, "  accuracy %                       n/a ({why})")?;
-            }
-        }
-        writeln!(
-            out,
-            "  kept as known %                  {}  (threshold {:.4}, set for {}%)",
-            percent(self.known(&self.confidence)),
-            self.threshold.confidence,
-            percent(self.threshold.tpr)
-        )?;
-        if let Some(a) = self.kept_accuracy() {
-            writeln!(out, "  accuracy among those kept %      {}", percent(a))?;
-        }
-        for set in &self.sets {
-            let (d, intervals) = self.detect(set)?;
-            writeln!(out, "\nout-of-distribution: {} ({} rows)", set.name, set.confidence.len())?;
-            writeln!(out, "  rejected as unknown %            {}", percent(1.0 - self.known(&set.confidence)))?;
-            for (i, row) in d.rows().iter().enumerate() {
-                let name = format!("{} %, positive: {}", row.name, row.positive);
-                writeln!(out, "  {name:<32} {}", with(row.value, intervals.map(|n| n[i])))?;
-            }
-            writeln!(out, "  tied pairs %                     {}", percent(d.tie_share))?;
-        }
-        if self.args.bootstrap > 0 {
-            writeln!(out, "\n[low, high]: 95% bootstrap interval, {} replicates", self.args.bootstrap)?;
-        }
-        Ok(out)
+    if all.len() > shown.len() {
+        writeln!(out, "  ({} of {} classes, those with the lowest recall; --json lists all)", shown.len(), all.len())?;
     }
-
-    fn json(&self) -> anyhow::Result<Value> {
-        let accuracy = self.accuracy()?.map(|(value, interval)| json!({ "value": value, "interval95": interval }));
-        let mut sets = Vec::new();
-        for set in &self.sets {
-            let (d, intervals) = self.detect(set)?;
-            let rows = d.rows();
-            let metrics: serde_json::Map<String, Value> = rows
-                .iter()
-                .enumerate()
-                .map(|(i, r)| {
-                    let value = json!({ "name": r.name, "positive": r.positive, "value": r.value, "interval95": intervals.map(|n| n[i]) });
-                    (r.key.to_owned(), value)
-                })
-                .collect();
-            sets.push(json!({
-                "name": set.name,
-                "rows": set.confidence.len(),
-                "rejected": 1.0 - self.known(&set.confidence),
-                "tie_share": d.tie_share,
-                "metrics": metrics,
-            }));
-        }
-        Ok(json!({
-            "rows": self.confidence.len(),
-            "accuracy": accuracy,
-            "kept": self.known(&self.confidence),
-            "accuracy_among_kept": self.kept_accuracy(),
-            "threshold": self.threshold,
-            "ood": sets,
-            "bootstrap": { "replicates": self.args.bootstrap, "seed": self.args.seed },
-        }))
-    }
+    Ok(())
 }

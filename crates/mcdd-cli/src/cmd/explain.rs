@@ -1,4 +1,4 @@
-//! `mcdd explain`: the columns that a row's confidence depends on.
+//! `mcdd explain`: the columns that lower the confidence of a row.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,32 +8,32 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use mcdd::compute::pool::Pool;
 use mcdd::model::{Explanation, Model, Predictions, Threshold};
+use mcdd::stream::{self, csv_cell, verdict};
 use serde_json::json;
 
-use super::predict::{for_each_block, threshold};
+use super::predict::checked;
 use crate::options::{Reading, Running};
-use crate::output::{csv_cell, verdict};
-use crate::ui;
+use crate::ui::{self, short};
 
 const EXAMPLES: &str = "\
 Examples:
-  mcdd explain flowers.mcdd new.csv --row 17              why row 17 is called unknown
-  mcdd explain flowers.mcdd new.csv --unknown             all rows that are called unknown
+  mcdd explain flowers.mcdd new.csv --row 17              why row 17 is unknown
+  mcdd explain flowers.mcdd new.csv --unknown             all unknown rows
   mcdd explain flowers.mcdd new.csv --features 10 --format csv > why.csv
 
-Each column in turn is set to its mean over the training rows of the class that the row was put in (for
-categories to their shares), and the row is scored again: what its confidence gains is what the column
-\"adds\". Values and means are in the table's own units; \"off by\" is in deviations of all training rows.
-A gain below 0 means that the column speaks for the row.";
+One column at a time is set to its mean over the training rows of the predicted class (for categories to
+their proportions), and the row is scored again. The gain in confidence is the contribution of the column.
+Values and expected values are in the units of the table; \"deviations\" are standard deviations of all
+training rows. A gain below 0 means that the column raises the confidence.";
 
-/// Say which columns make a row strange
+/// Explain which columns lower the confidence of a row
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The model
     model: PathBuf,
 
-    /// A file with the columns that the model was trained on; - is stdin
+    /// A file with the columns of the training data; - is stdin
     #[arg(value_name = "ROWS")]
     data: PathBuf,
 
@@ -41,20 +41,20 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     row: Vec<u64>,
 
-    /// Only rows that are called unknown
+    /// Only unknown rows
     #[arg(long)]
     unknown: bool,
 
-    /// Columns to name for each row
+    /// Number of columns to list for each row
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = features)]
     features: usize,
 
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 
-    /// Share of known rows to keep [default: as trained]
-    #[arg(long, value_name = "SHARE")]
+    /// Fraction of in-distribution rows to keep [default: as trained]
+    #[arg(long, value_name = "FRACTION")]
     tpr: Option<f64>,
 
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people
+    /// A table for each row
     Text,
     /// A line for each row and column
     Csv,
@@ -82,18 +82,20 @@ fn features(text: &str) -> Result<usize, String> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = Model::load(&args.model)?;
     if model.schema().image.is_some() {
-        let e = mcdd::Error::setting("a model of images has no columns to explain rows by").at_file(&args.model);
-        return Err(e.hint("mcdd figure samples, and the report of mcdd evaluate, show the images").into());
+        let e =
+            mcdd::Error::setting("a model of images has no columns to explain predictions with").at_file(&args.model);
+        return Err(e.hint("mcdd figure samples and the report of mcdd evaluate show the images").into());
     }
-    let threshold = threshold(model.calibration(), args.tpr.unwrap_or(model.settings().tpr), args.running.quiet)?;
+    let threshold = checked(model.threshold_at(args.tpr)?, model.calibration(), args.running.quiet);
     let pool = Pool::new(args.running.threads());
     let wanted: BTreeSet<u64> = args.row.iter().copied().collect();
     let mut predictions = Predictions::default();
     let (mut row, mut found) = (0, 0);
     if args.format == Format::Csv {
-        ui::print("row,verdict,label,confidence,p_value,rank,column,value,usual,deviations,gain\n")?;
+        ui::print("row,verdict,label,confidence,p_value,rank,column,value,expected,deviations,gain\n")?;
     }
-    let notices = for_each_block(&model, &args.data, &args.reading.options(), |batch| {
+    let reader = model.schema().reader(&args.data, &args.reading.options())?;
+    let notices = stream::for_each::<anyhow::Error>(reader, |batch| {
         let all = batch.x.chunks_exact(model.schema().width());
         let (rows, x): (Vec<u64>, Vec<&[f32]>) =
             (row + 1..).zip(all).filter(|(r, _)| wanted.is_empty() || wanted.contains(r)).unzip();
@@ -121,13 +123,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.running.quiet {
         notices.iter().for_each(|n| ui::note(n));
         if found == 0 {
-            ui::note("no row is called unknown");
+            ui::note("no row is unknown");
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A row and what the model says about it.
+/// A row and its prediction.
 struct Scored<'a> {
     model: &'a Model,
     threshold: Threshold,
@@ -135,6 +137,9 @@ struct Scored<'a> {
     predictions: &'a Predictions,
     at: usize,
 }
+
+/// The longest cell in a table of text.
+const MAX_CELL: usize = 30;
 
 impl Scored<'_> {
     fn class(&self, number: Option<u32>) -> Option<&str> {
@@ -158,15 +163,21 @@ impl Scored<'_> {
         }
         writeln!(out, " (confidence {confidence:.4}, p-value {p:.4})")?;
         let against = self.class(why.class).map_or("all training rows".into(), |c| format!("class {}", ui::plain(c)));
-        let mut table = vec![["column", "is", "usual", "off by", "adds"].map(String::from)];
+        let mut table = vec![["column", "value", "expected", "deviations", "gain"].map(String::from)];
         let reasons: Vec<_> = why.columns.iter().filter(|c| c.gain > 0.0).collect();
         if reasons.is_empty() {
-            writeln!(out, "  no single column makes it stranger\n")?;
+            writeln!(out, "  no single column lowers the confidence\n")?;
             return Ok(out);
         }
         table.extend(reasons.iter().map(|c| {
             let off = c.deviations.map_or(String::new(), |d| format!("{d:+.1}").replace("-0.0", "0.0"));
-            [short(&c.column), short(&c.value), short(&c.usual), off, format!("{:+.3}", c.gain)]
+            [
+                short(&c.column, MAX_CELL),
+                short(&c.value, MAX_CELL),
+                short(&c.expected, MAX_CELL),
+                off,
+                format!("{:+.3}", c.gain),
+            ]
         }));
         let width = |k: usize| table.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..5).map(width).collect();
@@ -178,7 +189,7 @@ impl Scored<'_> {
             let line: Vec<String> = (0..5).map(cell).collect();
             writeln!(out, "  {}", line.join("  ").trim_end())?;
         }
-        writeln!(out, "  (usual: the mean of {against})\n")?;
+        writeln!(out, "  (expected: the mean of {against})\n")?;
         Ok(out)
     }
 
@@ -187,18 +198,16 @@ impl Scored<'_> {
         let label = csv_cell(self.label().unwrap_or_default());
         let mut out = String::new();
         for (i, c) in why.columns.iter().enumerate() {
-            let [column, value, usual] = [&c.column, &c.value, &c.usual].map(|t| csv_cell(t));
+            let [column, value, expected] = [&c.column, &c.value, &c.expected].map(|t| csv_cell(t));
             let off = c.deviations.map_or(String::new(), |d| d.to_string());
             let (row, rank, gain) = (self.row, i + 1, c.gain);
-            writeln!(out, "{row},{verdict},{label},{confidence},{p},{rank},{column},{value},{usual},{off},{gain}")?;
+            writeln!(out, "{row},{verdict},{label},{confidence},{p},{rank},{column},{value},{expected},{off},{gain}")?;
         }
         Ok(out)
     }
 
     fn json(&self, why: &Explanation) -> String {
         let (confidence, p, verdict) = self.scores();
-        let column = |c: &mcdd::model::Contribution| json!({ "column": c.column, "value": c.value, "usual": c.usual, "deviations": c.deviations, "gain": c.gain });
-        let columns: Vec<_> = why.columns.iter().map(column).collect();
         let row = json!({
             "row": self.row,
             "verdict": verdict,
@@ -206,18 +215,8 @@ impl Scored<'_> {
             "confidence": confidence,
             "p_value": p,
             "class": self.class(why.class),
-            "columns": columns,
+            "columns": why.columns,
         });
         format!("{row}\n")
     }
-}
-
-/// A name or a cell in a table of text.
-fn short(text: &str) -> String {
-    const MOST: usize = 30;
-    let mut out: String = ui::plain(text).chars().take(MOST).collect();
-    if text.chars().nth(MOST).is_some() {
-        out.push('…');
-    }
-    out
 }

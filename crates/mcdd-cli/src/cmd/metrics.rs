@@ -1,4 +1,4 @@
-//! `mcdd metrics`: detection metrics of two files of scores, from anywhere.
+//! `mcdd metrics`: detection metrics of two files of scores.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,9 +13,9 @@ use crate::{options, ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  mcdd metrics id.txt ood.txt                      one number a line
+  mcdd metrics id.txt ood.txt                      one number on each line
   mcdd metrics id.csv ood.csv --column confidence  a column by its name, or its number from 1
-  mcdd metrics id.npy ood.npy --json               one-dimensional NumPy arrays, output for programs
+  mcdd metrics id.npy ood.npy --json               one-dimensional NumPy arrays, JSON output
   mcdd metrics id.npy ood.npy --compat openood     as OpenOOD 1.5 computes them
   mcdd metrics id.txt ood.txt --compat authors     as the code published with Deep-MCDD does
 
@@ -29,10 +29,10 @@ pub struct Args {
     /// Scores of ID rows: text, CSV, NPY, Parquet, …
     pub id_scores: PathBuf,
 
-    /// Scores of OOD rows, the same
+    /// Scores of OOD rows, in any of these formats
     pub ood_scores: PathBuf,
 
-    /// Column of the scores, by name or number from 1 [default: "confidence", "score" or the only one]
+    /// Column of the scores: a name, or a number from 1 [default: "confidence", "score" or the only one]
     #[arg(long, value_name = "NAME|NUMBER")]
     pub column: Option<String>,
 
@@ -40,11 +40,11 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Use other people's definitions, to compare with published numbers
+    /// Use the definitions of another implementation, to compare with published numbers
     #[arg(long, value_enum)]
     pub compat: Option<Compat>,
 
-    /// Replicates for the 95% intervals; 0 for no intervals
+    /// Bootstrap replicates for the 95% intervals; 0 for no intervals
     #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "compat", value_parser = options::replicates)]
     pub bootstrap: usize,
 
@@ -53,7 +53,7 @@ pub struct Args {
     pub seed: u64,
 }
 
-/// Whose definitions.
+/// Definitions of another implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Compat {
     /// The code published with Deep-MCDD: a tie counts as an error
@@ -90,12 +90,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is printed, as a table or as JSON.
+/// The output, as a table or as JSON.
 struct Report {
     compat: Option<Compat>,
     n_id: usize,
     n_ood: usize,
-    tie_share: f64,
+    tie_fraction: f64,
     rows: Vec<Row>,
     /// With the number of replicates and the seed.
     intervals: Option<(DetectionIntervals, usize, u64)>,
@@ -106,16 +106,16 @@ impl Report {
         if let Some(compat) = args.compat {
             let found = metrics::detection_compat(id, ood, compat.into())?;
             let (n_id, n_ood) = found.counts();
-            let tie_share = found.tie_share();
-            return Ok(Report { compat: args.compat, n_id, n_ood, tie_share, rows: found.rows(), intervals: None });
+            let tie_fraction = found.tie_fraction();
+            return Ok(Report { compat: args.compat, n_id, n_ood, tie_fraction, rows: found.rows(), intervals: None });
         }
         let found = metrics::detection(id, ood)?;
         let intervals = match args.bootstrap {
             0 => None,
             n => Some((metrics::bootstrap(id, ood, n, args.seed, 0)?, n, args.seed)),
         };
-        let Detection { n_id, n_ood, tie_share, .. } = found;
-        Ok(Report { compat: None, n_id, n_ood, tie_share, rows: found.rows().to_vec(), intervals })
+        let Detection { n_id, n_ood, tie_fraction, .. } = found;
+        Ok(Report { compat: None, n_id, n_ood, tie_fraction, rows: found.rows().to_vec(), intervals })
     }
 
     fn table(&self) -> String {
@@ -124,7 +124,7 @@ impl Report {
             "{} ID scores, {} OOD scores, {}% of ID-OOD pairs tied; a higher score is more in-distribution\n",
             self.n_id,
             self.n_ood,
-            percent(self.tie_share)
+            percent(self.tie_fraction)
         );
         if let Some((name, meaning)) = self.compat.map(Compat::describe) {
             text += &format!("definitions: {name} ({meaning})\n");
@@ -158,7 +158,7 @@ impl Report {
             "compat": self.compat.map(|c| c.describe().0),
             "n_id": self.n_id,
             "n_ood": self.n_ood,
-            "tie_share": self.tie_share,
+            "tie_share": self.tie_fraction,
             "metrics": Value::Object(rows.collect()),
             "bootstrap": self.intervals.as_ref().map(|(_, n, seed)| json!({ "replicates": n, "seed": seed })),
         });
@@ -185,7 +185,7 @@ mod tests {
     const OOD: [f64; 3] = [3.0, 1.0, 0.0];
 
     #[test]
-    fn every_line_says_which_side_is_positive() {
+    fn every_line_has_its_positive_class() {
         for flags in [&["--compat", "authors"][..], &["--compat", "openood"], &["--bootstrap", "0"], &[]] {
             let report = Report::new(&ID, &OOD, &parse(flags)).unwrap();
             let table = report.table();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same() {
+    fn json_has_the_same_numbers() {
         let report = Report::new(&ID, &OOD, &parse(&["--bootstrap", "10", "--seed", "3"])).unwrap();
         let json: Value = serde_json::from_str(&report.json().unwrap()).unwrap();
         assert_eq!(json["n_id"], 4);

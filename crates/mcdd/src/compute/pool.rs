@@ -1,24 +1,40 @@
-//! A small pool of threads for parallel loops of a few hundred microseconds.
+//! A small thread pool for parallel loops of a few hundred microseconds.
 //!
-//! A training step of an MLP is three loops of 20 to 300 µs. A sleeping thread wakes later than that, so the
-//! workers here spin for a moment before they sleep, and a loop never waits for a worker that has not joined it.
-//! Each thread has its share of the tasks, and takes from the others' when it is done. Tasks write to disjoint parts, so
-//! results do not depend on who does what.
+//! A training step of an MLP is three loops of 20 to 300 µs. A sleeping thread takes longer than that to wake, so
+//! the workers spin for a moment before they sleep, and a loop never waits for a worker that has not joined it.
+//! Each thread has its own part of the tasks and takes tasks from the other threads when it is done. Tasks write to
+//! disjoint data, so the results do not depend on which thread runs which task.
 //! `docs/decisions/0002-own-thread-pool.md` has the measurement against rayon.
+//!
+//! Many threads may use one pool at the same time ([`Pool::shared`] is the pool of the whole process). A pool runs one
+//! loop at a time. A caller that finds it busy runs its own tasks on its own thread, and tries to get the pool again
+//! after each task, so no caller waits for the loop of another one. For the same reason a task may use the pool that
+//! runs it.
+//!
+//! ```
+//! use mcdd::compute::pool::{Pool, chunks};
+//!
+//! let mut squares = vec![0usize; 1000];
+//! Pool::shared().split(chunks(&mut squares, 100), |i, part| {
+//!     part.iter_mut().zip(100 * i..).for_each(|(to, n)| *to = n * n);
+//! });
+//! assert_eq!(squares[31], 961);
+//! ```
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// Spins of about 30 ns before a worker sleeps: longer than any gap inside a step, too short to be felt.
+/// Spins of about 30 ns before a worker sleeps: longer than any gap inside a training step, and short enough not to
+/// waste a core.
 const SPINS: u32 = 4000;
-/// In `gate`: the loop takes workers.
+/// Bit of `gate`: workers may join the loop.
 const OPEN: u64 = 1 << 15;
-/// In `gate`: how many workers are inside.
+/// Bits of `gate`: the number of workers inside the loop.
 const INSIDE: u64 = OPEN - 1;
-/// In `gate`: one loop further.
+/// Added to `gate` for each new loop.
 const NEXT: u64 = 1 << 16;
 
 /// A counter on a cache line of its own.
@@ -29,10 +45,13 @@ struct Counter(AtomicUsize);
 type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
 struct Shared {
-    /// Loop number, OPEN, and the count of workers inside: one word, so that a worker joins a loop or finds it shut.
+    /// Loop number, OPEN, and the number of workers inside: one word, so that a worker either joins a loop or sees
+    /// that it is closed.
     gate: AtomicU64,
-    /// The next task of each thread's own share.
+    /// The next task in each thread's own part.
     next: Vec<Counter>,
+    /// The first task of the loop, and the end of its tasks.
+    first: AtomicUsize,
     tasks: AtomicUsize,
     /// The loop body; valid while a loop is open or a worker is inside.
     body: Mutex<Option<*const Task<'static>>>,
@@ -47,19 +66,19 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Where the share of thread `t` begins: the same tasks go to the same thread in every loop, as their data are in
-    /// its cache.
-    fn share(&self, t: usize, tasks: usize) -> usize {
-        tasks * t / self.next.len()
+    /// The start of the part of thread `t`. The same tasks go to the same thread in every loop, because their data
+    /// are in its cache.
+    fn start(&self, t: usize, first: usize, tasks: usize) -> usize {
+        first + (tasks - first) * t / self.next.len()
     }
 
-    /// Does the thread's own share, then what others have left of theirs.
+    /// Runs the tasks of the thread's own part, then those that other threads have not started.
     fn work(&self, me: usize, body: &Task) {
-        let tasks = self.tasks.load(Ordering::Relaxed);
+        let (first, tasks) = (self.first.load(Ordering::Relaxed), self.tasks.load(Ordering::Relaxed));
         let threads = self.next.len();
         for t in (me..threads).chain(0..me) {
-            let end = self.share(t + 1, tasks);
-            // Looked at before it is taken, so that a counter stays within bounds of the next loops.
+            let end = self.start(t + 1, first, tasks);
+            // Checked before it is incremented, so that the counter cannot overflow.
             while self.next[t].0.load(Ordering::Relaxed) < end {
                 let i = self.next[t].0.fetch_add(1, Ordering::Relaxed);
                 if i < end {
@@ -105,20 +124,31 @@ impl Shared {
     }
 }
 
-/// Threads that run parallel loops; the calling thread is one of them.
+/// Threads that run parallel loops. The calling thread is one of them.
 pub struct Pool {
     shared: Arc<Shared>,
     handles: Vec<thread::JoinHandle<()>>,
-    turn: Mutex<()>,
+    /// Whether a loop is running.
+    busy: AtomicBool,
+}
+
+/// The right to run a loop; given back when dropped, also by a panic.
+struct Turn<'a>(&'a AtomicBool);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Pool {
-    /// A pool of `threads` threads in all, at least one.
+    /// A pool of `threads` threads (between 1 and 256), the calling thread included.
     pub fn new(threads: usize) -> Pool {
         let workers = threads.clamp(1, 256) - 1;
         let shared = Arc::new(Shared {
             gate: AtomicU64::new(0),
             next: (0..=workers).map(|_| Counter::default()).collect(),
+            first: AtomicUsize::new(0),
             tasks: AtomicUsize::new(0),
             body: Mutex::new(None),
             panicked: AtomicBool::new(false),
@@ -128,30 +158,51 @@ impl Pool {
         let handles = (0..workers)
             .map_while(|me| {
                 let shared = Arc::clone(&shared);
-                // Where the system gives no more threads, fewer do the same work.
+                // If the system refuses more threads, fewer of them do the same work.
                 thread::Builder::new().name(format!("mcdd-{me}")).spawn(move || shared.worker(me)).ok()
             })
             .collect();
-        Pool { shared, handles, turn: Mutex::new(()) }
+        Pool { shared, handles, busy: AtomicBool::new(false) }
     }
 
-    /// How many threads work on a loop.
+    /// The pool of the whole process, with a thread for each core that is available. It is made at the first call.
+    pub fn shared() -> &'static Pool {
+        static POOL: OnceLock<Pool> = OnceLock::new();
+        POOL.get_or_init(|| Pool::new(thread::available_parallelism().map_or(1, Into::into)))
+    }
+
+    /// The number of threads.
     pub fn threads(&self) -> usize {
         self.handles.len() + 1
     }
 
-    /// Calls `body(i)` once for each `i` in `0..tasks`, on all threads, and returns when all are done.
+    /// Takes the pool if no loop is running on it.
+    fn turn(&self) -> Option<Turn<'_>> {
+        let free = self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // Not `then_some`: dropping an unused `Turn` would release the pool.
+        free.then(|| Turn(&self.busy))
+    }
+
+    /// Calls `body(i)` once for each `i` in `0..tasks` on all threads, and returns when all calls have returned.
+    ///
+    /// While another loop is running on the pool, the tasks run one after another on the calling thread.
     pub fn run(&self, tasks: usize, body: &Task) {
-        if self.handles.is_empty() || tasks <= 1 {
-            (0..tasks).for_each(body);
-            return;
-        }
-        // One loop at a time; a panic in an earlier loop leaves nothing half-done.
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = 0;
+        let _turn = loop {
+            if self.handles.is_empty() || tasks - first <= 1 {
+                return (first..tasks).for_each(body);
+            }
+            match self.turn() {
+                Some(turn) => break turn,
+                None => body(first),
+            }
+            first += 1;
+        };
         let s = &*self.shared;
         for (t, next) in s.next.iter().enumerate() {
-            next.0.store(s.share(t, tasks), Ordering::Relaxed);
+            next.0.store(s.start(t, first, tasks), Ordering::Relaxed);
         }
+        s.first.store(first, Ordering::Relaxed);
         s.tasks.store(tasks, Ordering::Relaxed);
         // SAFETY: only the lifetime is changed; this function does not return before every worker has left the loop.
         let erased = unsafe { std::mem::transmute::<*const Task<'_>, *const Task<'static>>(body) };
@@ -169,13 +220,15 @@ impl Pool {
             spins += 1;
             if spins.is_multiple_of(1024) { thread::yield_now() } else { std::hint::spin_loop() }
         }
+        // Taken in either case, so that the next loop does not report the panic of this one.
+        let theirs = s.panicked.swap(false, Ordering::Relaxed);
         if let Err(panic) = mine {
             resume_unwind(panic);
         }
-        assert!(!s.panicked.swap(false, Ordering::Relaxed), "a parallel task panicked");
+        assert!(!theirs, "a parallel task panicked");
     }
 
-    /// Calls `body(i, part i)` for each part of `parts`, which are disjoint pieces of mutable slices.
+    /// Calls `body(i, part i)` for each part of `parts`, which are disjoint parts of mutable slices.
     pub fn split<P: Parts>(&self, parts: P, body: impl Fn(usize, P::Part) + Sync) {
         let parts = &parts;
         self.run(parts.count(), &|i| {
@@ -184,10 +237,10 @@ impl Pool {
         });
     }
 
-    /// A chunk length that gives each thread equal parts of `n` items, in multiples of `unit`.
+    /// A chunk length that gives each thread an equal part of `n` items, in multiples of `unit`.
     pub fn chunk(&self, n: usize, unit: usize) -> usize {
         let units = n.div_ceil(unit).max(1);
-        // Long loops are cut finer, so that a thread that is held up does not hold up the others.
+        // Long loops have more chunks, so that a thread that is interrupted does not delay the others.
         let parts = if units >= 64 * self.threads() { 8 * self.threads() } else { self.threads() };
         units.div_ceil(parts) * unit
     }
@@ -203,16 +256,16 @@ impl Drop for Pool {
     }
 }
 
-/// Disjoint pieces of mutable data, one for each task of a loop.
+/// Disjoint parts of mutable data, one for each task of a loop.
 pub trait Parts: Sync {
-    /// One piece.
+    /// The type of a part.
     type Part;
-    /// How many pieces there are.
+    /// The number of parts.
     fn count(&self) -> usize;
-    /// Piece `i`.
+    /// Part `i`.
     ///
     /// # Safety
-    /// Each `i` may be taken once.
+    /// Each `i` may be taken only once.
     unsafe fn part(&self, i: usize) -> Self::Part;
 }
 
@@ -224,10 +277,10 @@ pub struct Chunks<'a, T> {
     owner: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a `Chunks` is an exclusive borrow of a slice, handed out in disjoint pieces.
+// SAFETY: a `Chunks` is an exclusive borrow of a slice, handed out in disjoint parts.
 unsafe impl<T: Send> Sync for Chunks<'_, T> {}
 
-/// Cuts `data` into chunks of `chunk` items.
+/// Splits `data` into chunks of `chunk` items.
 pub fn chunks<T>(data: &mut [T], chunk: usize) -> Chunks<'_, T> {
     Chunks { start: data.as_mut_ptr(), length: data.len(), chunk: chunk.max(1), owner: PhantomData }
 }
@@ -240,7 +293,7 @@ impl<'a, T: Send> Parts for Chunks<'a, T> {
     }
 
     unsafe fn part(&self, i: usize) -> &'a mut [T] {
-        // A part beyond the end is empty: in a pair, the longer side sets the count.
+        // A part past the end is empty: in a pair, the longer side determines the count.
         let from = i.saturating_mul(self.chunk).min(self.length);
         let to = from.saturating_add(self.chunk).min(self.length);
         // SAFETY: in bounds, and disjoint from every other part.
@@ -248,7 +301,7 @@ impl<'a, T: Send> Parts for Chunks<'a, T> {
     }
 }
 
-/// Pieces of different lengths: piece `i` ends where `ends[i]` says and begins where the one before ends.
+/// Parts of different lengths: part `i` ends at `ends[i]` and starts where the one before it ends.
 pub struct Pieces<'a, T> {
     start: *mut T,
     ends: &'a [usize],
@@ -258,7 +311,7 @@ pub struct Pieces<'a, T> {
 // SAFETY: as for `Chunks`.
 unsafe impl<T: Send> Sync for Pieces<'_, T> {}
 
-/// Cuts `data` at `ends`, which must ascend and end within it.
+/// Splits `data` at `ends`, which must be ascending and within its length.
 pub fn pieces<'a, T>(data: &'a mut [T], ends: &'a [usize]) -> Pieces<'a, T> {
     assert!(ends.is_sorted() && ends.last().is_none_or(|&e| e <= data.len()));
     Pieces { start: data.as_mut_ptr(), ends, owner: PhantomData }
@@ -305,56 +358,4 @@ impl<A: Parts, B: Parts, C: Parts> Parts for (A, B, C) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_task_runs_once_and_parts_are_disjoint() {
-        for threads in [1, 2, 5] {
-            let pool = Pool::new(threads);
-            for round in 0..200 {
-                let n = round * 7 % 97;
-                let (mut a, mut b) = (vec![0u32; n], vec![0u8; n / 3]);
-                pool.split((chunks(&mut a, 4), chunks(&mut b, 2)), |i, (a, b)| {
-                    a.iter_mut().for_each(|v| *v += i as u32 + 1);
-                    b.iter_mut().for_each(|v| *v += 1);
-                });
-                assert!(a.iter().enumerate().all(|(i, &v)| v as usize == i / 4 + 1));
-                assert!(b.iter().all(|&v| v == 1));
-            }
-        }
-    }
-
-    #[test]
-    fn pieces_cover_everything_once() {
-        let pool = Pool::new(3);
-        let mut data = vec![0u32; 10];
-        pool.split(pieces(&mut data, &[3, 3, 10]), |i, part| part.iter_mut().for_each(|v| *v += i as u32 + 1));
-        assert_eq!(data, [1, 1, 1, 3, 3, 3, 3, 3, 3, 3]);
-    }
-
-    #[test]
-    fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
-        let pool = Pool::new(3);
-        let caught = catch_unwind(AssertUnwindSafe(|| pool.run(100, &|i| assert!(i != 57))));
-        assert!(caught.is_err());
-        let sum = AtomicUsize::new(0);
-        pool.run(100, &|i| {
-            sum.fetch_add(i, Ordering::Relaxed);
-        });
-        assert_eq!(sum.into_inner(), 4950);
-    }
-
-    #[test]
-    fn workers_that_fell_asleep_come_back() {
-        let pool = Pool::new(2);
-        for _ in 0..3 {
-            thread::sleep(std::time::Duration::from_millis(5));
-            let sum = AtomicUsize::new(0);
-            pool.run(50, &|_| {
-                sum.fetch_add(1, Ordering::Relaxed);
-            });
-            assert_eq!(sum.into_inner(), 50);
-        }
-    }
-}
+mod tests;

@@ -34,7 +34,8 @@ pub struct AuthorsDetection {
     /// Number of OOD rows.
     pub n_ood: usize,
     /// Share of ID-OOD pairs whose scores are equal: each of them is counted as an error here.
-    pub tie_share: f64,
+    #[serde(rename = "tie_share")]
+    pub tie_fraction: f64,
     /// True-negative rate where the true-positive rate is nearest to 85%.
     pub tnr85: f64,
     /// True-negative rate where the true-positive rate is nearest to 95%.
@@ -57,7 +58,8 @@ pub struct OpenoodDetection {
     /// Number of OOD rows.
     pub n_ood: usize,
     /// Share of ID-OOD pairs whose scores are equal.
-    pub tie_share: f64,
+    #[serde(rename = "tie_share")]
+    pub tie_fraction: f64,
     /// False-positive rate at 95% true-positive rate, OOD as positive.
     pub fpr95: f64,
     /// Area under the ROC curve.
@@ -78,10 +80,10 @@ impl CompatDetection {
     }
 
     /// Share of ID-OOD pairs whose scores are equal.
-    pub fn tie_share(&self) -> f64 {
+    pub fn tie_fraction(&self) -> f64 {
         match self {
-            Self::Authors(d) => d.tie_share,
-            Self::Openood(d) => d.tie_share,
+            Self::Authors(d) => d.tie_fraction,
+            Self::Openood(d) => d.tie_fraction,
         }
     }
 
@@ -179,7 +181,7 @@ pub fn authors(id: &[f64], ood: &[f64]) -> Result<AuthorsDetection> {
     Ok(AuthorsDetection {
         n_id: groups.n_id,
         n_ood: groups.n_ood,
-        tie_share: groups.tie_share(),
+        tie_fraction: groups.tie_fraction(),
         tnr85: tnr_nearest(0.85),
         tnr95: tnr_nearest(0.95),
         auroc,
@@ -230,7 +232,7 @@ pub fn openood(id: &[f64], ood: &[f64]) -> Result<OpenoodDetection> {
     Ok(OpenoodDetection {
         n_id: groups.n_id,
         n_ood: groups.n_ood,
-        tie_share: groups.tie_share(),
+        tie_fraction: groups.tie_fraction(),
         fpr95,
         auroc: super::detection::sweep(&groups.counts, groups.n_id, groups.n_ood).auroc,
         aupr_in: aupr(Positive::Id),
@@ -321,7 +323,7 @@ mod tests {
             assert!((row.value - expected).abs() < 1e-15, "{row:?}, not {expected}");
         }
         assert_eq!(found.counts(), (2, 2));
-        assert_eq!(found.tie_share(), 0.25);
+        assert_eq!(found.tie_fraction(), 0.25);
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub struct Detection {
     /// Number of OOD rows.
     pub n_ood: usize,
     /// Share of ID-OOD pairs whose scores are equal. A large share means that the score has saturated.
-    pub tie_share: f64,
+    #[serde(rename = "tie_share")]
+    pub tie_fraction: f64,
     /// Area under the ROC curve: P(ID > OOD) + P(tie) / 2. The same with either side as positive.
     pub auroc: f64,
     /// Average precision with ID as positive (steps, not trapezoids).
@@ -105,7 +106,7 @@ pub(super) fn sweep(counts: &[Counts], n_id: usize, n_ood: usize) -> Detection {
     Detection {
         n_id,
         n_ood,
-        tie_share: tied as f64 / pairs as f64,
+        tie_fraction: tied as f64 / pairs as f64,
         auroc: (2 * ordered + tied) as f64 / (2 * pairs) as f64,
         aupr_id: (precision_id / n_id_f).min(1.0),
         aupr_ood: (precision_ood / n_ood_f).min(1.0),
@@ -126,7 +127,7 @@ mod tests {
         // Highest first: 4 ID | 3 ID, OOD | 2 ID | 1 OOD OOD.
         let d = detection(&[4.0, 3.0, 2.0], &[3.0, 1.0, 1.0]).unwrap();
         assert_eq!((d.n_id, d.n_ood), (3, 3));
-        assert_eq!(d.tie_share, 1.0 / 9.0);
+        assert_eq!(d.tie_fraction, 1.0 / 9.0);
         assert_eq!(d.auroc, (7.0 + 0.5) / 9.0);
         assert!((d.aupr_id - (1.0 + 2.0 / 3.0 + 3.0 / 4.0) / 3.0).abs() < 1e-15);
         assert!((d.aupr_ood - (2.0 + 3.0 / 5.0) / 3.0).abs() < 1e-15);
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn extremes() {
         let equal = detection(&[1.0; 4], &[1.0; 12]).unwrap();
-        assert_eq!((equal.auroc, equal.tie_share, equal.detection_accuracy), (0.5, 1.0, 0.5));
+        assert_eq!((equal.auroc, equal.tie_fraction, equal.detection_accuracy), (0.5, 1.0, 0.5));
         assert_eq!((equal.aupr_id, equal.aupr_ood), (0.25, 0.75));
         assert_eq!((equal.tnr95, equal.fpr95_id, equal.fpr95_ood), (0.0, 1.0, 1.0));
         let apart = detection(&[f64::INFINITY, 1.0], &[0.0, f64::NEG_INFINITY]).unwrap();

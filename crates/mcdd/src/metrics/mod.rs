@@ -12,7 +12,7 @@
 //! let ood = [0.8, 0.3, 0.1, 0.1];
 //! let found = mcdd::metrics::detection(&id, &ood)?;
 //! assert_eq!(found.auroc, 14.0 / 16.0); // 13 pairs in order, 2 tied
-//! assert_eq!(found.tie_share, 2.0 / 16.0);
+//! assert_eq!(found.tie_fraction, 2.0 / 16.0);
 //! let intervals = mcdd::metrics::bootstrap(&id, &ood, 1000, 0, 0)?;
 //! assert!(intervals.auroc.low <= found.auroc && found.auroc <= intervals.auroc.high);
 //! # Ok::<(), mcdd::Error>(())

@@ -60,7 +60,7 @@ impl TieGroups {
     }
 
     /// The share of ID-OOD pairs with equal scores.
-    pub fn tie_share(&self) -> f64 {
+    pub fn tie_fraction(&self) -> f64 {
         let tied: u64 = self.counts.iter().map(|c| u64::from(c.id) * u64::from(c.ood)).sum();
         tied as f64 / (self.n_id as f64 * self.n_ood as f64)
     }
@@ -98,7 +98,7 @@ mod tests {
         let counts: Vec<_> = g.counts.iter().map(|c| (c.id, c.ood)).collect();
         assert_eq!(counts, [(1, 0), (1, 2), (1, 1), (0, 1)]);
         assert_eq!(g.group_of, [1, 2, 0, 2, 1, 3, 1]);
-        assert_eq!(g.tie_share(), 3.0 / 12.0);
+        assert_eq!(g.tie_fraction(), 3.0 / 12.0);
         assert_eq!(g.cumulative().last(), Some((3, 4)));
     }
 

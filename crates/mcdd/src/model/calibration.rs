@@ -1,23 +1,23 @@
-//! What the held-out rows say about a confidence: p-values, and the threshold for a wanted rate.
+//! Calibration: p-values, and the threshold that keeps a given fraction of in-distribution rows.
 
 use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-/// The confidences of rows that training did not see, in ascending order.
+/// The confidences of the calibration rows, which are not used for training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
     scores: Vec<f64>,
 }
 
-/// Where "unknown" begins.
+/// The confidence that separates "known" from "unknown".
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Threshold {
     /// A row with this confidence or more is known.
     pub confidence: f64,
-    /// The share of known rows that was asked for.
+    /// The fraction of in-distribution rows to keep that was asked for.
     pub wanted: f64,
-    /// The share that the held-out rows can vouch for: below `wanted` where they are too few.
+    /// The fraction that the calibration rows guarantee; below `wanted` if there are too few of them.
     pub tpr: f64,
 }
 
@@ -27,13 +27,13 @@ impl Threshold {
         confidence >= self.confidence
     }
 
-    /// What to tell the user where the wanted rate cannot be vouched for.
-    pub fn shortfall(&self, held_out: usize) -> Option<String> {
+    /// A warning if the calibration rows are too few for the fraction that was asked for.
+    pub fn shortfall(&self, calibration_rows: usize) -> Option<String> {
         let needed = (1.0 / (1.0 - self.wanted) * (1.0 - 1e-9)).ceil() as usize - 1;
         (self.tpr < self.wanted).then(|| {
             format!(
-                "{held_out} held-out rows are too few for a threshold that keeps {}% of known rows: {needed} are needed. \
-                 The threshold is the lowest confidence among them, which keeps {:.1}%",
+                "{calibration_rows} calibration rows are too few for a threshold that keeps {}% of in-distribution rows: \
+                 {needed} are needed. The threshold is the lowest confidence among them, which keeps {:.1}%",
                 (self.wanted * 1e6).round() / 1e4,
                 self.tpr * 100.0
             )
@@ -48,7 +48,7 @@ impl Calibration {
     /// If there are none, or one is not finite.
     pub fn new(mut scores: Vec<f64>) -> Result<Calibration> {
         if scores.is_empty() || scores.iter().any(|s| !s.is_finite()) {
-            return Err(Error::data("calibration needs the finite confidences of at least one held-out row"));
+            return Err(Error::data("calibration needs at least one row, and finite confidences"));
         }
         scores.sort_by(f64::total_cmp);
         Ok(Calibration { scores })
@@ -59,29 +59,34 @@ impl Calibration {
         &self.scores
     }
 
-    /// The conformal p-value: `(1 + held-out confidences <= this one) / (n + 1)`. Among rows like the held-out ones,
-    /// at most a share `a` has a p-value of `a` or less; about so, where the scale of the members' confidences comes from the
-    /// same rows.
+    /// The conformal p-value: `(1 + calibration confidences <= this one) / (n + 1)`. Of in-distribution rows, a fraction of
+    /// at most `a` has a p-value of `a` or less. This is approximate if the score scale comes from the same rows.
     pub fn p_value(&self, confidence: f64) -> f64 {
         let below = self.scores.partition_point(|&s| s <= confidence);
         (1 + below) as f64 / (self.scores.len() + 1) as f64
     }
 
-    /// The threshold that keeps a share `tpr` of known rows: unknown is what has a p-value of `1 - tpr` or less.
+    /// The warning of [`Threshold::shortfall`] for a threshold of this calibration.
+    pub fn warning(&self, threshold: &Threshold) -> Option<String> {
+        threshold.shortfall(self.scores.len())
+    }
+
+    /// The threshold that keeps a fraction `tpr` of in-distribution rows: rows with a p-value of `1 - tpr` or less are
+    /// unknown.
     ///
     /// # Errors
     /// If `tpr` is not between 0 and 1.
     pub fn threshold(&self, tpr: f64) -> Result<Threshold> {
         if !(tpr > 0.0 && tpr < 1.0) {
-            return Err(Error::setting(format!("a share of {tpr} known rows cannot be kept"))
-                .hint("give a share between 0 and 1, such as 0.95"));
+            return Err(Error::setting(format!("`tpr` is {tpr}"))
+                .hint("give `tpr` as a fraction between 0 and 1, such as 0.95"));
         }
         let n = self.scores.len();
-        // 1 - 0.9 is a little less than 0.1: what is meant is the number that was typed.
+        // In floating point 1 - 0.9 is slightly less than 0.1.
         let rejected = ((1.0 - tpr) * (n + 1) as f64 * (1.0 + 1e-9)).floor() as usize;
-        let reached = if rejected == 0 { n as f64 / (n + 1) as f64 } else { tpr };
+        let guaranteed = if rejected == 0 { n as f64 / (n + 1) as f64 } else { tpr };
         let confidence = self.scores[rejected.clamp(1, n) - 1];
-        Ok(Threshold { confidence, wanted: tpr, tpr: reached })
+        Ok(Threshold { confidence, wanted: tpr, tpr: guaranteed })
     }
 }
 
@@ -96,22 +101,28 @@ mod tests {
         assert_eq!(c.p_value(0.0), 1.0 / 20.0);
         assert_eq!(c.p_value(1.0), 2.0 / 20.0);
         assert_eq!(c.p_value(99.0), 1.0);
-        // 5% of 20 is one: what is below the lowest of the 19 is unknown.
+        // 5% of 20 is one: below the lowest of the 19 a row is unknown.
         let t = c.threshold(0.95).unwrap();
         assert_eq!((t.confidence, t.tpr), (1.0, 0.95));
         assert!(t.known(1.0) && !t.known(0.999) && t.shortfall(19).is_none());
         assert_eq!(c.threshold(0.9).unwrap().confidence, 2.0);
         let t = c.threshold(0.96).unwrap();
         assert_eq!((t.confidence, t.tpr), (1.0, 0.95));
-        assert!(t.shortfall(19).unwrap().contains("24 are needed"));
-        assert!(c.threshold(0.9999).unwrap().shortfall(19).unwrap().contains("keeps 99.99% of known rows: 9999 are"));
+        assert!(c.warning(&t).unwrap().contains("24 are needed"));
+        assert!(
+            c.threshold(0.9999)
+                .unwrap()
+                .shortfall(19)
+                .unwrap()
+                .contains("keeps 99.99% of in-distribution rows: 9999 are")
+        );
         assert!(c.threshold(1.0).is_err() && c.threshold(f64::NAN).is_err());
         assert!(Calibration::new(vec![]).is_err() && Calibration::new(vec![f64::NAN]).is_err());
     }
 
     proptest! {
         #[test]
-        fn the_threshold_is_the_p_value(
+        fn the_threshold_agrees_with_the_p_value(
             scores in proptest::collection::vec(-5i32..5, 1..60), at in -6i32..6, tpr in 0.01f64..0.99,
         ) {
             let c = Calibration::new(scores.iter().map(|&s| f64::from(s)).collect()).unwrap();

@@ -1,15 +1,15 @@
-//! Findings about a trained model that its user should know.
+//! Checks of a trained model; findings are stored with it and shown to the user.
 
 use super::{Calibration, ModelMember};
 use crate::head::{Head, HeadConfig, Loop, Sigma};
 
-/// Classes and rows are named by their first few.
+/// A list of names, with a count instead of the sixth and later ones.
 fn some(names: &[String]) -> String {
     let shown = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > 5 { format!("{shown} and {} more", names.len() - 5) } else { shown }
 }
 
-/// Looks at the members, at the latent vectors of the held-out rows under each, and at the calibration.
+/// Checks the members, the latent vectors of the calibration rows under each of them, and the calibration.
 pub(super) fn examine(
     members: &[ModelMember],
     config: &HeadConfig,
@@ -23,37 +23,34 @@ pub(super) fn examine(
     for (i, (member, z)) in members.iter().zip(latents).enumerate() {
         let who = if members.len() > 1 { format!("member {}: ", i + 1) } else { String::new() };
         let mut found = vec![];
-        found.extend(floor(config, member.head.as_ref()));
+        found.extend(sigma_limit(config, member.head.as_ref()));
         let closed = config.trained_by() == Loop::ClosedForm;
-        // Inputs are not latent features: they may be constant or far from round.
+        // The features of a closed-form method are inputs, which may be constant or far from Gaussian.
         found.extend(dead(z, y.len()).filter(|_| !closed));
         found.extend(overlap(member.head.as_ref(), z, y, classes).filter(|_| !closed));
         findings.extend(found.into_iter().map(|f| format!("{who}{f}")));
     }
     findings.extend(ties(calibration));
     if let Ok(threshold) = calibration.threshold(tpr) {
-        findings.extend(
-            threshold
-                .shortfall(calibration.scores().len())
-                .map(|s| format!("{s}; a larger --calibration-fraction gives more")),
-        );
+        let warning = calibration.warning(&threshold);
+        findings.extend(warning.map(|w| format!("{w}; raise `calibration_fraction` for more calibration rows")));
     }
-    let mut held_rows = vec![0usize; classes.len()];
+    let mut counts = vec![0usize; classes.len()];
     if !classes.is_empty() {
-        y.iter().for_each(|&y| held_rows[y as usize] += 1);
+        y.iter().for_each(|&y| counts[y as usize] += 1);
     }
     let small: Vec<String> =
-        classes.iter().zip(&held_rows).filter(|(_, n)| **n < 5).map(|(c, n)| format!("{c} ({n})")).collect();
+        classes.iter().zip(&counts).filter(|(_, n)| **n < 5).map(|(c, n)| format!("{c} ({n})")).collect();
     if !small.is_empty() {
         findings.push(format!(
-            "classes with fewer than 5 held-out rows: {}; the threshold says little about them",
+            "classes with fewer than 5 calibration rows: {}; the threshold may not hold for them",
             some(&small)
         ));
     }
     findings
 }
 
-/// Inputs whose variance is that of one cell: to the network all other rows look the same there.
+/// Inputs with almost all of their variance in one cell: all other rows are nearly equal in such a column.
 pub(super) fn one_cell(x: &[f32], names: &[String]) -> Option<String> {
     let mut sums = vec![(0.0f64, 0.0f64); names.len()];
     for row in x.chunks_exact(names.len().max(1)) {
@@ -64,25 +61,28 @@ pub(super) fn one_cell(x: &[f32], names: &[String]) -> Option<String> {
         }
     }
     let rows = x.len() / names.len().max(1);
-    let ruled = |&(sum, most): &(f64, f64)| rows >= 20 && most > 0.9 * sum;
-    let columns: Vec<String> = names.iter().zip(&sums).filter(|(_, s)| ruled(s)).map(|(n, _)| n.clone()).collect();
-    let what = "one cell makes up almost all of the variance: is it an error? All other rows look the same in";
+    let dominated = |&(sum, most): &(f64, f64)| rows >= 20 && most > 0.9 * sum;
+    let columns: Vec<String> = names.iter().zip(&sums).filter(|(_, s)| dominated(s)).map(|(n, _)| n.clone()).collect();
+    let what = "one cell has almost all of the variance (is it an error?), and all other rows are nearly equal, in";
     (!columns.is_empty()).then(|| format!("{what} {}", some(&columns)))
 }
 
-/// A learned sigma that ended at its floor.
-fn floor(config: &HeadConfig, head: &dyn Head) -> Option<String> {
+/// Learned sigmas that are at their lower limit.
+fn sigma_limit(config: &HeadConfig, head: &dyn Head) -> Option<String> {
     let log_sigma = head.log_sigma()?;
     if matches!(config, HeadConfig::DeepMcdd(c) if c.sigma == Sigma::One) {
         return None;
     }
     let at = log_sigma.iter().filter(|&&s| s == 0.0).count();
     (at > 0).then(|| {
-        format!("sigma is at its floor of 1 for {at} of {} classes: learning it does nothing there", log_sigma.len())
+        format!(
+            "sigma is at its lower limit of 1 for {at} of {} classes: learning it has no effect there",
+            log_sigma.len()
+        )
     })
 }
 
-/// Latent features that are the same for every held-out row.
+/// Latent features that are equal for all calibration rows.
 fn dead(z: &[f32], rows: usize) -> Option<String> {
     let latent = z.len().checked_div(rows)?;
     if rows < 2 {
@@ -90,16 +90,16 @@ fn dead(z: &[f32], rows: usize) -> Option<String> {
     }
     let column = |d: usize| z.iter().skip(d).step_by(latent.max(1));
     let dead = (0..latent).filter(|&d| column(d).all(|&v| v == z[d])).count();
-    (dead > 0).then(|| format!("{dead} of {latent} latent features are the same for every held-out row"))
+    (dead > 0).then(|| format!("{dead} of {latent} latent features are equal for all calibration rows"))
 }
 
-/// Class means that are closer together than their rows are scattered.
+/// Class means that are closer to each other than the rows are to their class mean.
 fn overlap(head: &dyn Head, z: &[f32], y: &[u32], classes: &[String]) -> Option<String> {
     let means = head.means()?;
     let latent = means.len() / classes.len();
     let mean = |k: usize| &means[k * latent..(k + 1) * latent];
     let square = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
-    // Root mean squared distance of a class's rows from its mean.
+    // Root mean square distance of the rows of a class from its mean.
     let mut radius = vec![(0.0, 0usize); classes.len()];
     for (z, &y) in z.chunks_exact(latent).zip(y) {
         let r = &mut radius[y as usize];
@@ -114,15 +114,16 @@ fn overlap(head: &dyn Head, z: &[f32], y: &[u32], classes: &[String]) -> Option<
             }
         }
     }
-    (!pairs.is_empty()).then(|| format!("class means closer than their rows are scattered: {}", some(&pairs)))
+    (!pairs.is_empty())
+        .then(|| format!("class means closer to each other than their rows are to them: {}", some(&pairs)))
 }
 
-/// Few distinct confidences: the threshold cannot be fine, and ties blur every metric.
+/// Few distinct confidences: the threshold is coarse, and ties make metrics less precise.
 fn ties(calibration: &Calibration) -> Option<String> {
     let scores = calibration.scores();
     let distinct = 1 + scores.windows(2).filter(|w| w[0] != w[1]).count();
     (scores.len() >= 20 && distinct < scores.len() / 2)
-        .then(|| format!("only {distinct} distinct confidences among {} held-out rows", scores.len()))
+        .then(|| format!("only {distinct} distinct confidences among {} calibration rows", scores.len()))
 }
 
 #[cfg(test)]

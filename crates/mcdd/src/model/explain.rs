@@ -1,20 +1,22 @@
-//! Why a row has its confidence: what each column would add to it if it were as usual.
+//! Explanations: how much each column lowers the confidence of a row.
 //!
-//! A column's inputs (all of a category's, with the one for a missing cell) are set to their mean over the training rows of
-//! the class that the row is nearest to, one column at a time, and the confidence is measured again. What it gains is the
-//! column's contribution. That works for every method and detector, and sees what the network sees.
+//! One column at a time, the inputs of the column (for a category all of them, and the indicator of a missing cell) are
+//! replaced by their mean over the training rows of the predicted class, and the row is scored again. The gain in confidence
+//! is the contribution of the column. This works for every method and detector.
+
+use serde::Serialize;
 
 use super::{Model, Predictions};
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
 
-/// Means are kept for each class as long as they are so many numbers at the most; else one for all rows.
-const MOST_VALUES: usize = 1 << 22;
+/// The largest number of values of class means; with more, only the mean of all rows is stored.
+const MAX_VALUES: usize = 1 << 22;
 
-/// Inputs that are scored at a time.
+/// The number of values that are scored at a time.
 const BLOCK: usize = 1 << 20;
 
-/// The means of the training rows as the network gets them: of each class, or of all.
+/// The means of the preprocessed training rows: of each class, or of all rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Centers {
     width: usize,
@@ -22,9 +24,9 @@ pub(super) struct Centers {
 }
 
 impl Centers {
-    /// Of rows by rows; of all together where there are no labels, or too many classes to keep.
-    pub fn of(x: &[f32], width: usize, labels: Option<&[u32]>, classes: usize) -> Centers {
-        let labels = labels.filter(|_| classes.saturating_mul(width) <= MOST_VALUES);
+    /// From rows; the mean of all rows if there are no labels, or too many classes to store.
+    pub fn fit(x: &[f32], width: usize, labels: Option<&[u32]>, classes: usize) -> Centers {
+        let labels = labels.filter(|_| classes.saturating_mul(width) <= MAX_VALUES);
         let groups = if labels.is_some() { classes.max(1) } else { 1 };
         let mut sums = vec![0.0f64; groups * width];
         let mut counts = vec![0usize; groups];
@@ -37,13 +39,13 @@ impl Centers {
         Centers { width, values: sums.into_iter().enumerate().map(mean).collect() }
     }
 
-    /// From a file; none if it is not of one group or of every class.
+    /// From stored values; `None` unless there is one mean, or one for each class.
     pub fn from_values(values: Vec<f32>, width: usize, classes: usize) -> Option<Centers> {
         let groups = values.len() / width;
         (groups * width == values.len() && (groups == 1 || groups == classes)).then_some(Centers { width, values })
     }
 
-    /// Groups and inputs.
+    /// The number of means and the number of inputs.
     pub fn shape(&self) -> [usize; 2] {
         [self.values.len() / self.width, self.width]
     }
@@ -52,7 +54,7 @@ impl Centers {
         &self.values
     }
 
-    /// Of a class, or of all rows.
+    /// The mean of a class, or of all rows.
     fn get(&self, class: Option<u32>) -> (&[f32], Option<u32>) {
         let class = class.filter(|&c| self.shape()[0] > 1 && (c as usize) < self.shape()[0]);
         let at = class.unwrap_or(0) as usize * self.width;
@@ -60,54 +62,54 @@ impl Centers {
     }
 }
 
-/// What a column has to do with a row's confidence.
-#[derive(Clone, Debug, PartialEq)]
+/// The contribution of a column to the confidence of a row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Contribution {
     /// The column.
     pub column: String,
-    /// The row's cell, in the table's own units.
+    /// The value of the row, in the units of the table.
     pub value: String,
-    /// What is usual: the mean of the class's training rows, or their most frequent category with its share.
-    pub usual: String,
-    /// How far the value is from that mean, in deviations of all training rows; none for categories.
+    /// The expected value: the mean of the class's training rows, or their most frequent category with its fraction.
+    pub expected: String,
+    /// The distance of the value from that mean, in standard deviations of all training rows; `None` for categories.
     pub deviations: Option<f64>,
-    /// What the confidence gains if the column is as usual.
+    /// The gain in confidence if the column has its expected value.
     pub gain: f64,
 }
 
-/// Why a row has its confidence.
-#[derive(Clone, Debug, PartialEq)]
+/// The columns that explain the confidence of a row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    /// The class that the row is compared with: the one it was put in. None: with all training rows.
+    /// The class that the row is compared with, which is the predicted one; `None` for all training rows.
     pub class: Option<u32>,
-    /// The columns that contribute most, the most first.
+    /// The columns that contribute most, in descending order.
     pub columns: Vec<Contribution>,
 }
 
 impl Model {
-    /// How many columns there are to explain with: each costs a prediction.
+    /// The number of columns of an explanation; each of them costs a prediction.
     pub fn explained_columns(&self) -> usize {
         self.schema().inputs().len()
     }
 
-    /// Whether it can explain: models of earlier versions cannot.
+    /// Whether it can explain predictions: models of tables can.
     pub fn explains(&self) -> bool {
         self.centers.is_some()
     }
 
-    /// Explains one row that is ready for the network by the `most` columns that contribute most.
+    /// Explains the prediction of one preprocessed row by the `most` columns that contribute most.
     ///
     /// # Errors
-    /// If the row does not fit, or the model was trained by a version that kept no means.
+    /// If the row does not match the model, or the model was trained on images.
     pub fn explain(&self, x: &[f32], most: usize, pool: &Pool) -> Result<Explanation> {
         let centers = self.centers.as_ref().ok_or_else(|| {
-            Error::format("the model has no means of its training rows to explain with")
-                .hint("train it again with this version")
+            Error::format("the model has no means of its training rows, so it cannot explain predictions")
+                .hint("train it on a table")
         })?;
         let mut predictions = Predictions::default();
         self.predict_rows(x, &mut predictions, pool)?;
         let &[confidence] = &predictions.confidence[..] else {
-            return Err(Error::data("one row can be explained at a time"));
+            return Err(Error::data("only one row can be explained at a time"));
         };
         let (center, class) = centers.get(predictions.class.first().copied());
         let columns = self.schema().inputs();
@@ -125,13 +127,14 @@ impl Model {
         let contribution = |&i: &usize| {
             let (column, at) = &columns[i];
             let (own, mean) = (&x[at.clone()], &center[at.clone()]);
-            // What is missing is as far from the mean as nothing else.
-            let there = |indicator: bool| !indicator || own[1] <= 0.5;
-            let numeric = matches!(column.kind, crate::data::ColumnKind::Numeric { indicator, .. } if there(indicator));
+            // A missing cell has no distance from the mean.
+            let present = |indicator: bool| !indicator || own[1] <= 0.5;
+            let numeric =
+                matches!(column.kind, crate::data::ColumnKind::Numeric { indicator, .. } if present(indicator));
             Contribution {
                 column: column.name.clone(),
                 value: column.cell(own),
-                usual: column.usual(mean),
+                expected: column.usual(mean),
                 deviations: numeric.then(|| f64::from(own[0]) - f64::from(mean[0])),
                 gain: gains[i],
             }
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_column_that_was_moved_is_named() {
+    fn the_column_that_was_changed_contributes_most() {
         let (x, labels) = rows(400);
         let table = Table::from_rows(&x, 6, Some(&labels)).unwrap();
         let fast = Settings { epochs: 15, ..Preset::Fast.settings() };
@@ -187,10 +190,10 @@ mod tests {
     #[test]
     fn means_are_those_of_the_rows() {
         let x = [1.0, 2.0, 3.0, 4.0, 5.0, 9.0];
-        let by_class = Centers::of(&x, 2, Some(&[0, 1, 0]), 2);
+        let by_class = Centers::fit(&x, 2, Some(&[0, 1, 0]), 2);
         assert_eq!((by_class.shape(), by_class.values()), ([2, 2], &[3.0, 5.5, 3.0, 4.0][..]));
         assert_eq!(by_class.get(Some(1)), (&[3.0, 4.0][..], Some(1)));
-        let all = Centers::of(&x, 2, None, 2);
+        let all = Centers::fit(&x, 2, None, 2);
         assert_eq!((all.shape(), all.values(), all.get(Some(1)).1), ([1, 2], &[3.0, 5.0][..], None));
         assert!(Centers::from_values(vec![0.0; 6], 2, 2).is_none());
         assert!(Centers::from_values(vec![0.0; 4], 2, 2).is_some());

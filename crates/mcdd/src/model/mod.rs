@@ -1,4 +1,26 @@
-//! The artifact: what training makes, one file keeps, and prediction uses.
+//! Trained models: fit, predict, calibrate, explain, save and load.
+//!
+//! A [`Model`] is an ensemble of networks with their preprocessing and calibration. It predicts a class, a confidence and
+//! a p-value for each row; a [`Threshold`] turns the confidence into "known" or "unknown". A [`Scorer`] does the same for
+//! features from another network. One file stores either of them; [`Saved::load`] opens both kinds.
+//!
+//! Models and scorers do not change after they are made. Any number of threads may predict with the same one at the same
+//! time, and a prediction does not depend on the other rows, on the number of threads, or on other callers.
+//!
+//! ```
+//! use mcdd::{data::digits, model::Model, train::{Preset, Settings}};
+//!
+//! let (known, unknown) = digits().leave_out("7")?;
+//! let model = Model::fit(&known, &Settings { epochs: 20, ..Preset::Fast.settings() })?;
+//! let predictions = model.predict(&unknown)?;
+//! let threshold = model.threshold()?; // keeps 95% of in-distribution rows
+//! let rejected = predictions.confidence.iter().filter(|&&c| !threshold.known(c)).count();
+//! assert!(rejected > unknown.rows() / 2);
+//!
+//! let same = Model::from_bytes(&model.to_bytes()?)?;
+//! assert_eq!(same.predict(&unknown)?, predictions);
+//! # Ok::<(), mcdd::Error>(())
+//! ```
 
 mod calibration;
 mod doctor;
@@ -9,11 +31,13 @@ mod probe;
 mod range_penalty;
 mod score_scale;
 mod scorer;
+mod stored;
 
 pub use calibration::{Calibration, Threshold};
 pub use explain::{Contribution, Explanation};
 pub use predict::{PredictBuffers, Predictions};
 pub use scorer::{Scorer, ScorerSettings};
+pub use stored::Saved;
 
 use self::explain::Centers;
 use self::predict::Ensemble;
@@ -24,36 +48,35 @@ use self::score_scale::ScoreScale;
 use std::path::Path;
 
 use crate::compute::pool::Pool;
-use crate::container::Container;
 use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
 use crate::detector::On;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::head::{Head, Loop};
 use crate::net::cpu::{self, Predictor};
 use crate::net::{Graph, ParamSpec, Weights};
 use crate::train::{self, Epoch, Examples, ImageRows, LabeledRows, Run, Settings};
 
-/// Parameters of a network at the most: 1 GB, and training needs several times that.
-const MOST_PARAMETERS: usize = 1 << 28;
+/// The largest number of parameters of a network: 1 GB, and training needs several times that.
+const MAX_PARAMETERS: usize = 1 << 28;
 
-/// Refuses networks that would not fit into memory, before anything is allocated.
+/// Rejects networks that would not fit into memory, before anything is allocated.
 fn check_size(graph: &Graph, head: &[ParamSpec]) -> Result<()> {
     let specs = graph.specs();
     let mut sizes = specs.iter().chain(head).map(|s| s.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)));
     let total = sizes.try_fold(0usize, |sum, n| sum.checked_add(n?));
     match total {
-        Some(total) if total <= MOST_PARAMETERS => Ok(()),
-        _ => Err(Error::setting(format!("the network would have more than {MOST_PARAMETERS} parameters"))
-            .hint("give smaller --hidden and --latent, or fewer columns")),
+        Some(total) if total <= MAX_PARAMETERS => Ok(()),
+        _ => Err(Error::setting(format!("the network would have more than {MAX_PARAMETERS} parameters"))
+            .hint("lower `hidden` and `latent`, or give fewer columns")),
     }
 }
 
-/// Where the inputs are clipped for everything that the confidence comes from.
-fn unseen(graph: &Graph, settings: &Settings) -> Option<f32> {
+/// The clipping limit of the inputs, unless the detector sees the inputs before they are clipped.
+fn clip_limit(graph: &Graph, settings: &Settings) -> Option<f32> {
     graph.clip().filter(|_| settings.detector.on() != On::Inputs)
 }
 
-/// Rows that each class needs: some to learn from, and a chance of one to calibrate with.
+/// The smallest number of rows of a class: enough to train on, with a chance of a calibration row.
 pub const MIN_CLASS_ROWS: usize = 5;
 
 /// One network with its head.
@@ -61,12 +84,12 @@ struct ModelMember {
     net: Predictor,
     head: Box<dyn Head>,
     history: Vec<Epoch>,
-    /// The epoch that was kept, counted from 0.
+    /// The epoch whose weights are used, counted from 0.
     epoch: Option<usize>,
-    /// What gives the confidence, where it is not the head.
+    /// The detector that gives the confidence; `None` if the head gives it.
     probe: Option<Probe>,
-    /// What its confidences are on held-out rows.
-    usual: ScoreScale,
+    /// Of its confidences on the calibration rows.
+    scale: ScoreScale,
 }
 
 impl ModelMember {
@@ -74,92 +97,67 @@ impl ModelMember {
         Host { net: &self.net, head: self.head.as_ref() }
     }
 
-    /// The number of classes that it tells apart: the detector's word counts before the head's.
+    /// The number of classes it predicts: those of the detector, or else those of the head.
     fn classes(&self) -> usize {
         self.probe.as_ref().map(Probe::classes).filter(|&k| k > 0).unwrap_or(self.head.classes())
     }
 }
 
-/// A classifier that can say "unknown".
+/// A classifier that can answer "unknown".
 pub struct Model {
     schema: Schema,
     classes: Vec<String>,
     graph: Graph,
     members: Vec<ModelMember>,
-    /// Where the network clips its inputs: what it does not see.
-    reach: Option<RangePenalty>,
-    /// What is usual, for explanations.
+    /// If the network clips its inputs.
+    range_penalty: Option<RangePenalty>,
+    /// Class means of the inputs, for explanations.
     centers: Option<Centers>,
     calibration: Calibration,
-    /// Share of the held-out rows that all members together put in their class.
+    /// Accuracy of the ensemble on the calibration rows.
     accuracy: Option<f64>,
     settings: Settings,
-    /// Rows trained on.
+    /// Number of training rows.
     rows: usize,
     findings: Vec<String>,
     version: String,
 }
 
-/// What training gives.
-pub struct Fitted {
+/// The result of training.
+pub struct FitResult {
     /// The model.
     pub model: Model,
-    /// What was done to the data.
+    /// Notices about the data, such as columns that were dropped.
     pub notices: Notices,
-    /// Whether the watcher stopped it.
+    /// Whether the callback stopped training early.
     pub interrupted: bool,
 }
 
-/// What a file of this program may hold for prediction.
-pub enum Saved {
-    /// What `mcdd train` has written.
-    Model(Box<Model>),
-    /// What `mcdd fit-detector` has written.
-    Scorer(Box<Scorer>),
-}
-
-impl Saved {
-    /// Reads a model or a scorer; nothing in the file is run or trusted.
-    ///
-    /// # Errors
-    /// If it cannot be read, is damaged, something else, or of a newer version.
-    pub fn load(path: &Path) -> Result<Saved> {
-        let bytes = Container::bytes_of(path)?;
-        let is_scorer = Container::format_of(&bytes).is_some_and(|f| f.starts_with("mcdd detector "));
-        if is_scorer {
-            Scorer::from_bytes(&bytes).map(|s| Saved::Scorer(Box::new(s)))
-        } else {
-            Model::from_bytes(&bytes).map(|m| Saved::Model(Box::new(m)))
-        }
-        .map_err(|e| e.at_file(path))
-    }
-}
-
-/// Whether labels are used.
+/// Whether the settings need labels.
 ///
 /// # Errors
-/// If they are, and there are none.
-fn labeled(settings: &Settings, there: bool) -> Result<bool> {
+/// If they do, and there are none.
+fn needs_labels(settings: &Settings, there: bool) -> Result<bool> {
     let labeled = settings.head.classifies() || settings.detector.detector.about().needs.labels;
     if labeled && !there {
         let who = if settings.head.classifies() { settings.head.name() } else { settings.detector.detector.name() };
         return Err(Error::data(format!("there are no labels, and {who} needs them"))
-            .hint("give --label NAME, or a method and a detector that use no labels (mcdd methods)"));
+            .hint("give `label`, or a method and a detector that need no labels; see the list of methods"));
     }
     Ok(labeled)
 }
 
-/// Rows to train on and rows held out, of which there must be one.
-fn held_out(parts: (Vec<usize>, Vec<usize>)) -> Result<(Vec<usize>, Vec<usize>)> {
+/// Checks that a split into training rows and calibration rows has calibration rows.
+fn check_split(parts: (Vec<usize>, Vec<usize>)) -> Result<(Vec<usize>, Vec<usize>)> {
     if parts.1.is_empty() {
-        return Err(Error::setting("no row is held out: there are too few rows for this share")
-            .hint("raise --calibration-fraction, e.g. to 0.2"));
+        return Err(Error::setting("there are no calibration rows: too few rows for this fraction")
+            .hint("raise `calibration_fraction`, e.g. to 0.2"));
     }
     Ok(parts)
 }
 
-/// Everything that training needs.
-struct Ready<'a> {
+/// The input of training.
+struct FitInput<'a> {
     schema: Schema,
     notices: Notices,
     classes: Vec<String>,
@@ -167,127 +165,127 @@ struct Ready<'a> {
     graph: Graph,
     start: train::Start<'a>,
     train: Examples<'a>,
-    held: Examples<'a>,
+    calibration: Examples<'a>,
 }
 
 impl Model {
-    /// Trains on a table with labels, on all cores and without a watcher.
+    /// Trains on a table, on all cores and without a callback.
     ///
     /// # Errors
-    /// If the data or the settings cannot be used, or training diverges.
+    /// If the data or the settings are invalid, or training diverges.
     pub fn fit(table: &Table, settings: &Settings) -> Result<Model> {
         Self::fit_with(table, settings, &Run::default()).map(|f| f.model)
     }
 
-    /// Trains on a table with labels.
+    /// Trains on a table, with a callback, checkpoints and a number of threads.
     ///
     /// # Errors
     /// As for [`Model::fit`], or if a checkpoint cannot be written or read.
-    pub fn fit_with(table: &Table, settings: &Settings, run: &Run) -> Result<Fitted> {
+    pub fn fit_with(table: &Table, settings: &Settings, run: &Run) -> Result<FitResult> {
         settings.check()?;
         if settings.image.is_some() {
-            return Err(Error::setting("these settings are for images, and this is a table"));
+            return Err(Error::setting("the settings are for images, and the data is a table"));
         }
-        let labeled = labeled(settings, table.labels.is_some())?;
+        let labeled = needs_labels(settings, table.labels.is_some())?;
         if labeled {
             table.check_classes(MIN_CLASS_ROWS)?;
         }
-        let (train_rows, held_rows) = held_out(table.split_rows(settings.calibration_fraction, settings.seed)?)?;
+        let (train_rows, calibration_rows) =
+            check_split(table.split_rows(settings.calibration_fraction, settings.seed)?)?;
         let (schema, notices) = Schema::fit(table, &train_rows)?;
         let x = schema.transform(table, Some(&train_rows))?;
-        let held_x = schema.transform(table, Some(&held_rows))?;
-        // Where no label is used, none is needed.
+        let calibration_x = schema.transform(table, Some(&calibration_rows))?;
+        // Labels that are not used are 0.
         let label = |r: &usize| table.label(*r).filter(|_| labeled).unwrap_or(0);
         let y: Vec<u32> = train_rows.iter().map(label).collect();
-        let held_y: Vec<u32> = held_rows.iter().map(label).collect();
-        let ready = Ready {
+        let calibration_y: Vec<u32> = calibration_rows.iter().map(label).collect();
+        let input = FitInput {
             graph: train::graph(schema.width(), settings),
             start: None,
             classes: table.classes().to_vec(),
             labeled,
             train: Examples::Rows(LabeledRows { x: &x, y: &y }),
-            held: Examples::Rows(LabeledRows { x: &held_x, y: &held_y }),
+            calibration: Examples::Rows(LabeledRows { x: &calibration_x, y: &calibration_y }),
             schema,
             notices,
         };
-        let mut fitted = Self::fit_ready(ready, settings, run)?;
+        let mut fitted = Self::fit_input(input, settings, run)?;
         let model = &mut fitted.model;
         model.findings.extend(doctor::one_cell(&x, &model.schema.input_names()));
         Ok(fitted)
     }
 
-    /// Trains on images with labels; the settings must be for them ([`Settings::for_images`]).
+    /// Trains on images; the settings must be for images ([`Settings::for_images`]).
     ///
     /// # Errors
     /// As for [`Model::fit_with`].
-    pub fn fit_images(images: &Images, settings: &Settings, run: &Run) -> Result<Fitted> {
+    pub fn fit_images(images: &Images, settings: &Settings, run: &Run) -> Result<FitResult> {
         Self::fit_images_from(images, settings, None, run)
     }
 
-    /// The same, beginning with weights that were trained elsewhere.
+    /// Like [`Model::fit_images`], starting from the weights in a file.
     ///
     /// # Errors
-    /// As for [`Model::fit_with`], and if the weights cannot be read or are of another network.
-    pub fn fit_images_from(images: &Images, settings: &Settings, init: Option<&Path>, run: &Run) -> Result<Fitted> {
+    /// As for [`Model::fit_with`], and if the weights cannot be read or do not match the network.
+    pub fn fit_images_from(images: &Images, settings: &Settings, init: Option<&Path>, run: &Run) -> Result<FitResult> {
         settings.check()?;
-        let labeled = labeled(settings, images.labels.is_some())?;
+        let labeled = needs_labels(settings, images.labels.is_some())?;
         if labeled {
             images.check_classes(MIN_CLASS_ROWS)?;
         }
-        let (train_rows, held_rows) = held_out(images.split_rows(settings.calibration_fraction, settings.seed)?)?;
+        let (train_rows, calibration_rows) =
+            check_split(images.split_rows(settings.calibration_fraction, settings.seed)?)?;
         let spec = ImageSpec::fit(images, &train_rows)?;
         if let Some(augment) = settings.image.as_ref().and_then(|i| i.augment) {
             augment.check(spec.shape())?;
         }
         let label = |r: &usize| images.label(*r).filter(|_| labeled).unwrap_or(0);
         let y: Vec<u32> = train_rows.iter().map(label).collect();
-        let held_y: Vec<u32> = held_rows.iter().map(label).collect();
-        let some = |rows, y| Examples::Images(ImageRows { images, rows, spec: &spec, y });
+        let calibration_y: Vec<u32> = calibration_rows.iter().map(label).collect();
+        let examples = |rows, y| Examples::Images(ImageRows { images, rows, spec: &spec, y });
         let graph = train::image_graph([spec.height, spec.width, spec.channels], settings)?;
         let weights = init.map(|path| Weights::read(path, &graph)).transpose()?;
         let mut settings = settings.clone();
         if let Some(image) = &mut settings.image {
             image.init = weights.as_ref().map(|w| w.sha256.clone());
             if image.frozen && image.init.is_none() {
-                return Err(
-                    Error::setting("a network of random weights would stay as it is").hint("give --init FILE too")
-                );
+                return Err(Error::setting("a frozen network would keep its random weights").hint("give `init` too"));
             }
         }
         let unused = weights.as_ref().map_or(&[][..], |w| &w.unused);
         let notices = match unused.len() {
             0 => Notices::new(),
-            n => vec![format!("{} of the weights' file not used: {}", count(n, "tensor"), unused.join(", "))],
+            n => vec![format!("{} of the weights file not used: {}", count(n, "tensor"), unused.join(", "))],
         };
-        let ready = Ready {
+        let input = FitInput {
             graph,
             start: weights.as_ref().map(|w| &w.params),
             classes: images.classes().to_vec(),
             labeled,
-            train: some(&train_rows, &y),
-            held: some(&held_rows, &held_y),
+            train: examples(&train_rows, &y),
+            calibration: examples(&calibration_rows, &calibration_y),
             schema: Schema::of_images(spec.clone()),
             notices,
         };
-        Self::fit_ready(ready, &settings, run)
+        Self::fit_input(input, &settings, run)
     }
 
-    /// Trains, calibrates and examines.
-    fn fit_ready(ready: Ready, settings: &Settings, run: &Run) -> Result<Fitted> {
-        let Ready { graph, start, classes, labeled, train, held, schema, mut notices } = ready;
+    /// Trains, calibrates and checks.
+    fn fit_input(input: FitInput, settings: &Settings, run: &Run) -> Result<FitResult> {
+        let FitInput { graph, start, classes, labeled, train, calibration, schema, mut notices } = input;
         let epochs = settings.epochs_for(train.len());
         if epochs < settings.epochs {
             let (all, steps) = (settings.epochs, settings.steps.unwrap_or(0));
             notices.push(format!(
-                "{} instead of {all}, as a network takes {steps} steps at the most; --steps off lifts that",
+                "{} instead of {all}: a network is trained for at most {steps} steps; turn `steps` off to train longer",
                 count(epochs, "epoch")
             ));
         }
         run.callback.notices(&notices);
         let n_classes = if settings.head.classifies() { classes.len() } else { 0 };
         check_size(&graph, &settings.head.specs(n_classes, graph.latent()?))?;
-        let clipped = unseen(&graph, settings);
-        let trained = train::fit(&graph, settings, n_classes, train, held, start, run)?;
+        let clip = clip_limit(&graph, settings);
+        let trained = train::fit(&graph, settings, n_classes, train, calibration, start, run)?;
         let wanted = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
         let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < wanted;
         let stopped = interrupted.then(|| {
@@ -305,39 +303,37 @@ impl Model {
             .into_iter()
             .map(|m| {
                 let net = Predictor::new(&graph, &m.net)?;
-                let (history, epoch, usual) = (m.history, m.epoch, ScoreScale::default());
-                let mut member = ModelMember { net, head: m.head, history, epoch, probe: None, usual };
+                let (history, epoch, scale) = (m.history, m.epoch, ScoreScale::default());
+                let mut member = ModelMember { net, head: m.head, history, epoch, probe: None, scale };
                 let (detect, seed) = (&settings.detector, settings.seed);
                 let rows = probe::Fit { rows: train, labels: known, classes: classes.len(), seed };
                 member.probe = Probe::fit(detect, &graph, member.host(), rows, &pool)?;
                 Ok(member)
             })
             .collect::<Result<Vec<_>>>()?;
-        // What is usual of a pixel says little.
-        let centers = train.rows().ok().map(|rows| Centers::of(rows.x, schema.width(), known, classes.len()));
-        let reach = match clipped {
-            Some(limit) => Some(RangePenalty::of(train.rows()?.x, schema.width(), limit)),
+        // The mean of a pixel explains little.
+        let centers = train.rows().ok().map(|rows| Centers::fit(rows.x, schema.width(), known, classes.len()));
+        let range_penalty = match clip {
+            Some(limit) => Some(RangePenalty::fit(train.rows()?.x, schema.width(), limit)),
             None => None,
         };
-        let scores = |members: &[ModelMember], reach: Option<&RangePenalty>| {
-            predict::verdicts(Ensemble { members, reach }, held, &pool)
+        let scores = |members: &[ModelMember], range_penalty: Option<&RangePenalty>| {
+            predict::scores(Ensemble { members, range_penalty }, calibration, &pool)
         };
-        if ScoreScale::needed(members.len(), reach.is_some()) {
+        if ScoreScale::needed(members.len(), range_penalty.is_some()) {
             let each: Vec<Vec<f64>> =
                 members.iter().map(|m| scores(std::slice::from_ref(m), None).confidence).collect();
-            members.iter_mut().zip(ScoreScale::of(&each)?).for_each(|(member, usual)| member.usual = usual);
+            members.iter_mut().zip(ScoreScale::fit(&each)?).for_each(|(member, scale)| member.scale = scale);
         }
-        let verdicts = scores(&members, reach.as_ref());
-        let right = verdicts.class.iter().zip(held.y()).filter(|(c, y)| c == y).count();
-        let accuracy = (!verdicts.class.is_empty()).then(|| right as f64 / held.len() as f64);
-        let calibration = Calibration::new(verdicts.confidence).map_err(|_| {
-            Error::new(Kind::Diverged, "training ended in confidences that are not finite").hint("lower --lr")
-        })?;
+        let predicted = scores(&members, range_penalty.as_ref());
+        let right = predicted.class.iter().zip(calibration.y()).filter(|(c, y)| c == y).count();
+        let accuracy = (!predicted.class.is_empty()).then(|| right as f64 / calibration.len() as f64);
+        let calibrated = Calibration::new(predicted.confidence).map_err(|_| score_scale::not_finite())?;
         let latents: Vec<Vec<f32>> =
-            members.iter().map(|m| Ok(held.latents(&m.net, graph.latent()?, &pool))).collect::<Result<_>>()?;
+            members.iter().map(|m| Ok(calibration.latents(&m.net, graph.latent()?, &pool))).collect::<Result<_>>()?;
         let named = if labeled { &classes[..] } else { &[] };
         let mut findings =
-            doctor::examine(&members, &settings.head, &latents, held.y(), &calibration, named, settings.tpr);
+            doctor::examine(&members, &settings.head, &latents, calibration.y(), &calibrated, named, settings.tpr);
         findings.extend(stopped);
         let settings = Settings { members: members.len(), ..settings.clone() };
         let model = Model {
@@ -345,69 +341,69 @@ impl Model {
             classes,
             graph,
             members,
-            reach,
+            range_penalty,
             centers,
-            calibration,
+            calibration: calibrated,
             accuracy,
             settings,
             rows: train.len(),
             findings,
             version: env!("CARGO_PKG_VERSION").into(),
         };
-        Ok(Fitted { model, notices, interrupted })
+        Ok(FitResult { model, notices, interrupted })
     }
 
-    /// The columns and what becomes of them.
+    /// The columns and their preprocessing.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The names of the classes that the training rows had; [`Model::classifies`] says whether rows are put in them.
+    /// The class names of the training rows; [`Model::classifies`] tells whether they are predicted.
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    /// The network's shape.
+    /// The layers of a network.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The held-out confidences.
+    /// The confidences of the calibration rows.
     pub fn calibration(&self) -> &Calibration {
         &self.calibration
     }
 
-    /// Share of the held-out rows that it put in their class, where it classifies.
+    /// The accuracy on the calibration rows, if the model classifies.
     pub fn validation_accuracy(&self) -> Option<f64> {
         self.accuracy
     }
 
-    /// The settings that it was trained with.
+    /// The settings it was trained with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// How many rows it was trained on, the held-out ones not counted.
+    /// The number of training rows, without the calibration rows.
     pub fn training_rows(&self) -> usize {
         self.rows
     }
 
-    /// What its user should know about it; empty if nothing was found.
+    /// Warnings about the model, found after training.
     pub fn findings(&self) -> &[String] {
         &self.findings
     }
 
-    /// The version of the program that trained it.
+    /// The version of mcdd that trained it.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// How many networks it has.
+    /// The number of networks.
     pub fn members(&self) -> usize {
         self.members.len()
     }
 
-    /// The epochs of a member, and which was kept.
+    /// The epochs of a member, and the index of the epoch whose weights are used.
     pub fn history(&self, member: usize) -> Option<(&[Epoch], Option<usize>)> {
         self.members.get(member).map(|m| (&m.history[..], m.epoch))
     }
@@ -417,28 +413,36 @@ impl Model {
         self.members.get(member).map(|m| m.head.as_ref())
     }
 
-    /// The latent vectors of rows that are ready for the network, under one member.
+    /// The latent vectors of preprocessed rows, from the network of one member.
     pub fn latents(&self, member: usize, x: &[f32]) -> Option<Vec<f32>> {
         let mut scratch = cpu::ForwardBuffers::default();
         self.members.get(member).map(|m| m.net.latents(x, &mut scratch).to_vec())
     }
 
-    /// Whether rows are put in classes; without, there is a confidence and nothing else.
+    /// Whether it predicts classes, besides confidences and p-values.
     pub fn classifies(&self) -> bool {
         self.members.iter().all(|m| m.classes() > 0)
     }
 
-    /// Whether predictions have distances: those of the head, where it is the head that classifies.
+    /// Whether predictions have distances to the classes: if the head has them, and not the detector classifies.
     pub fn has_distances(&self) -> bool {
         self.members.iter().all(|m| m.head.has_distances() && m.probe.as_ref().is_none_or(|p| p.classes() == 0))
     }
 
-    /// The threshold that was set at training.
+    /// The threshold for [`Settings::tpr`].
     ///
     /// # Errors
     /// Never for a model that was trained or loaded.
     pub fn threshold(&self) -> Result<Threshold> {
         self.calibration.threshold(self.settings.tpr)
+    }
+
+    /// The threshold that keeps a fraction `tpr` of in-distribution rows; by default that of the settings.
+    ///
+    /// # Errors
+    /// If `tpr` is not between 0 and 1.
+    pub fn threshold_at(&self, tpr: Option<f64>) -> Result<Threshold> {
+        self.calibration.threshold(tpr.unwrap_or(self.settings.tpr))
     }
 }
 

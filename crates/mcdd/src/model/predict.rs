@@ -1,36 +1,40 @@
-//! Verdicts for rows.
+//! Predictions.
 
 use super::probe::Buffers;
 use super::range_penalty::RangePenalty;
-use super::{Calibration, Model, ModelMember};
+use super::{Model, ModelMember};
 use crate::compute::argmax;
 use crate::compute::pool::{Pool, chunks};
-use crate::data::Table;
+use crate::data::{ImageShape, Images, Table};
 use crate::error::{Error, Result};
 use crate::head::posterior;
 use crate::net::cpu;
-use crate::train::{Examples, LabeledRows};
+use crate::train::{Examples, ImageRows, LabeledRows};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-/// Rows that one thread takes at a time: enough for what a member keeps to stay in its cache for a while.
+/// Rows of a task: enough to reuse the weights of a member while they are in the cache.
 const BLOCK: usize = 768;
-/// Numbers that it takes at the most: images are large.
+/// The largest number of values of a task: images are large.
 const BLOCK_NUMBERS: usize = 1 << 21;
 
-/// What a model says about some rows; a buffer that can be used again.
+/// The predictions for some rows. It can be passed to the next call to reuse its memory.
+///
+/// It serializes to the fields below, with `posterior` and `distance` as one list for each row; fields that the model
+/// does not have are left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Predictions {
     /// The number of classes.
     pub classes: usize,
-    /// The most probable class of each row; empty where the model does not classify.
+    /// The most probable class of each row; empty if the model does not classify.
     pub class: Vec<u32>,
-    /// Eq. 7, or a detector's score: higher for what is more like the training rows. Of several members, and where
-    /// inputs are clipped, in deviations from what is usual on held-out rows; the mean over members.
+    /// Eq. 7 of the paper, or the score of a detector: higher is more in-distribution. With several members, or if inputs
+    /// are clipped, it is standardized by the calibration rows and averaged over the members.
     pub confidence: Vec<f64>,
-    /// See [`Calibration::p_value`].
+    /// See [`Calibration::p_value`](super::Calibration::p_value).
     pub p_value: Vec<f64>,
-    /// The probability of each class, row by row (Eq. 6).
+    /// The probability of each class, row by row (Eq. 6); empty if the model does not classify.
     pub posterior: Vec<f64>,
-    /// The distance to each class, row by row (Eq. 4); empty where the method has none.
+    /// The distance to each class, row by row (Eq. 4); empty if the method has none.
     pub distance: Vec<f64>,
 }
 
@@ -40,12 +44,12 @@ impl Predictions {
         self.confidence.len()
     }
 
-    /// The posterior of row `i`.
+    /// The class probabilities of row `i`.
     pub fn posterior(&self, i: usize) -> &[f64] {
         &self.posterior[i * self.classes..(i + 1) * self.classes]
     }
 
-    /// The distances of row `i`, where the method has them.
+    /// The distances of row `i`, if the method has them.
     pub fn distance(&self, i: usize) -> Option<&[f64]> {
         self.distance.get(i * self.classes..(i + 1) * self.classes)
     }
@@ -60,7 +64,30 @@ impl Predictions {
     }
 }
 
-/// Buffers of a thread that predicts.
+impl Serialize for Predictions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rows =
+            |values: &[f64]| -> Vec<Vec<f64>> { values.chunks(self.classes.max(1)).map(<[f64]>::to_vec).collect() };
+        let mut out = serializer.serialize_struct("Predictions", 5)?;
+        if self.class.is_empty() {
+            out.skip_field("class")?;
+        } else {
+            out.serialize_field("class", &self.class)?;
+        }
+        out.serialize_field("confidence", &self.confidence)?;
+        out.serialize_field("p_value", &self.p_value)?;
+        for (name, values) in [("posterior", &self.posterior), ("distance", &self.distance)] {
+            if values.is_empty() {
+                out.skip_field(name)?;
+            } else {
+                out.serialize_field(name, &rows(values))?;
+            }
+        }
+        out.end()
+    }
+}
+
+/// Buffers of a thread that predicts; to be reused.
 #[derive(Clone, Debug, Default)]
 pub struct PredictBuffers {
     net: cpu::ForwardBuffers,
@@ -78,21 +105,21 @@ struct Part<'a> {
     distance: &'a mut [f64],
 }
 
-/// Those who are asked.
+/// The members that predict together.
 #[derive(Clone, Copy)]
 pub(super) struct Ensemble<'a> {
     pub members: &'a [ModelMember],
-    /// What they do not see, if they do not see everything.
-    pub reach: Option<&'a RangePenalty>,
+    pub range_penalty: Option<&'a RangePenalty>,
 }
 
-/// The members' mean opinion on some rows.
-fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut PredictBuffers) {
+/// The mean of the members' predictions for some rows.
+fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut PredictBuffers) {
+    let Ensemble { members, range_penalty } = ensemble;
     let rows = out.confidence.len();
     out.confidence.fill(0.0);
     out.posterior.fill(0.0);
     out.distance.fill(0.0);
-    let share = 1.0 / members.len() as f64;
+    let weight = 1.0 / members.len() as f64;
     for member in members {
         let z = member.net.latents(x, &mut s.net);
         s.logits.resize(rows * classes, 0.0);
@@ -100,32 +127,33 @@ fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: 
         if let Some(probe) = probed {
             s.confidence.resize(rows, 0.0);
             probe.score(member.host(), x, z, &mut s.confidence, &mut s.logits, &mut s.probe);
-            out.confidence.iter_mut().zip(&s.confidence).for_each(|(o, &c)| *o += share * member.usual.standardize(c));
+            out.confidence.iter_mut().zip(&s.confidence).for_each(|(o, &c)| *o += weight * member.scale.standardize(c));
         }
-        // The head speaks where there is no detector, and of the classes where the detector is silent about them.
+        // The head gives the confidence if there is no detector, and the classes if the detector does not classify.
         if probed.is_none_or(|p| p.classes() == 0) {
-            let told = member.head.classes();
-            s.distances.resize(told, 0.0);
+            let head_classes = member.head.classes();
+            s.distances.resize(head_classes, 0.0);
             for (i, z) in z.chunks_exact(z.len() / rows).enumerate() {
-                let own = member.head.score(z, &mut s.logits[i * told..(i + 1) * told], &mut s.distances);
-                out.confidence[i] += if probed.is_none() { share * member.usual.standardize(own) } else { 0.0 };
+                let own =
+                    member.head.score(z, &mut s.logits[i * head_classes..(i + 1) * head_classes], &mut s.distances);
+                out.confidence[i] += if probed.is_none() { weight * member.scale.standardize(own) } else { 0.0 };
                 if let Some(distance) = out.distance.get_mut(i * classes..(i + 1) * classes) {
-                    distance.iter_mut().zip(&s.distances).for_each(|(d, &v)| *d += share * v);
+                    distance.iter_mut().zip(&s.distances).for_each(|(d, &v)| *d += weight * v);
                 }
             }
         }
         if classes > 0 {
             for (logits, out) in s.logits.chunks_exact_mut(classes).zip(out.posterior.chunks_exact_mut(classes)) {
                 posterior(logits);
-                out.iter_mut().zip(logits).for_each(|(o, p)| *o += share * *p);
+                out.iter_mut().zip(logits).for_each(|(o, p)| *o += weight * *p);
             }
         }
     }
-    if let Some(reach) = reach {
-        let rows = x.chunks_exact(reach.values().len());
-        out.confidence.iter_mut().zip(rows).for_each(|(c, row)| *c -= reach.beyond(row));
+    if let Some(range) = range_penalty {
+        let rows = x.chunks_exact(range.limits().len());
+        out.confidence.iter_mut().zip(rows).for_each(|(c, row)| *c -= range.penalty(row));
     }
-    // Where weights overflow, nothing is known.
+    // If the network overflows, the row is unknown.
     out.confidence.iter_mut().filter(|c| !c.is_finite()).for_each(|c| *c = f64::MIN);
     if classes > 0 {
         for (class, p) in out.class.iter_mut().zip(out.posterior.chunks_exact(classes)) {
@@ -134,8 +162,8 @@ fn score(Ensemble { members, reach }: Ensemble, x: &[f32], classes: usize, out: 
     }
 }
 
-/// What members that have no calibration yet say about some rows: no p-values.
-pub(super) fn verdicts(ensemble: Ensemble, rows: Examples, pool: &Pool) -> Predictions {
+/// The predictions of members that are not calibrated yet: without p-values.
+pub(super) fn scores(ensemble: Ensemble, rows: Examples, pool: &Pool) -> Predictions {
     let mut out = Predictions::default();
     out.sized(rows.len(), ensemble.members.first().map_or(0, ModelMember::classes), false);
     if !rows.is_empty() {
@@ -160,11 +188,12 @@ fn blocks(ensemble: Ensemble, rows: Examples, out: &mut Predictions, pool: &Pool
 }
 
 impl Model {
-    /// Predicts rows that are ready for the network (see [`Schema::transform`](crate::data::Schema::transform) and
-    /// [`Reader`](crate::data::Reader)), with all threads of `pool`. A row's result does not depend on its company.
+    /// Predicts preprocessed rows (see [`Schema::transform`](crate::data::Schema::transform) and
+    /// [`Reader`](crate::data::Reader)) with the threads of `pool`. The prediction of a row is independent of the other
+    /// rows in the batch.
     ///
     /// # Errors
-    /// If `x` is no whole number of rows, or holds something that is not finite.
+    /// If `x` is not a whole number of rows, or a value is not finite.
     pub fn predict_rows(&self, x: &[f32], out: &mut Predictions, pool: &Pool) -> Result<()> {
         let width = self.graph().input;
         if !x.len().is_multiple_of(width) || x.iter().any(|v| !v.is_finite()) {
@@ -177,10 +206,10 @@ impl Model {
         Ok(())
     }
 
-    /// Predicts rows or images that may not be ready yet, with all threads of `pool`.
+    /// Predicts preprocessed rows, or images that are preprocessed here, with the threads of `pool`.
     ///
     /// # Errors
-    /// If they have another width than the network's input.
+    /// If their width is not that of the network's input.
     pub fn predict_examples(&self, rows: Examples, pool: &Pool) -> Result<Predictions> {
         let mut out = Predictions::default();
         if rows.is_empty() {
@@ -195,8 +224,7 @@ impl Model {
         Ok(out)
     }
 
-    /// Predicts one row in place, the way to serve single rows: without allocating, where the method gives the
-    /// confidence itself.
+    /// Predicts one preprocessed row on the calling thread. It does not allocate memory if the head gives the confidence.
     ///
     /// # Errors
     /// As for [`Model::predict_rows`].
@@ -213,30 +241,112 @@ impl Model {
     }
 
     fn ensemble(&self) -> Ensemble<'_> {
-        Ensemble { members: &self.members, reach: self.reach.as_ref() }
+        Ensemble { members: &self.members, range_penalty: self.range_penalty.as_ref() }
     }
 
-    /// The number of classes that rows are put in.
+    /// The number of classes that are predicted.
     fn n_classes(&self) -> usize {
         self.members.first().map_or(0, ModelMember::classes)
     }
 
     fn p_values(&self, out: &mut Predictions) {
-        let calibration: &Calibration = self.calibration();
         for (p, &c) in out.p_value.iter_mut().zip(&out.confidence) {
-            *p = calibration.p_value(c);
+            *p = self.calibration.p_value(c);
         }
     }
 
-    /// Predicts the rows of a table, whose columns are matched as in training.
+    /// Predicts the rows of a table with [`Pool::shared`]. Its columns are matched as in training.
     ///
     /// # Errors
-    /// If a column is missing or holds something else than in training.
+    /// If a column is missing or has another type than in training.
     pub fn predict(&self, table: &Table) -> Result<Predictions> {
         let x = self.schema().transform(table, None)?;
         let mut out = Predictions::default();
-        let threads = std::thread::available_parallelism().map_or(1, Into::into);
-        self.predict_rows(&x, &mut out, &Pool::new(threads))?;
+        self.predict_rows(&x, &mut out, Pool::shared())?;
         Ok(out)
+    }
+
+    /// Predicts images with [`Pool::shared`].
+    ///
+    /// # Errors
+    /// If the model was not trained on images, or on images of another shape.
+    pub fn predict_images(&self, images: &Images) -> Result<Predictions> {
+        let spec = self.schema().image.as_ref().ok_or_else(|| {
+            Error::data("the model was trained on a table, not on images").hint("give rows of a table")
+        })?;
+        let ImageShape { height, width, channels } = spec.shape();
+        if [images.height, images.width, images.channels] != [height, width, channels] {
+            let found = format!("{}x{}x{}", images.height, images.width, images.channels);
+            return Err(Error::data(format!(
+                "the images are {found}, and the model needs {height}x{width}x{channels}"
+            ))
+            .hint("resize the images"));
+        }
+        let (rows, y): (Vec<usize>, Vec<u32>) = ((0..images.rows()).collect(), vec![0; images.rows()]);
+        self.predict_examples(Examples::Images(ImageRows { images, rows: &rows, spec, y: &y }), Pool::shared())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::digits;
+    use crate::detector::Detect;
+    use crate::head::HeadConfig;
+    use crate::model::{Saved, Scorer};
+    use crate::train::{Preset, Settings};
+
+    /// Models and scorers are shared between threads.
+    #[test]
+    fn models_and_scorers_are_send_and_sync() {
+        fn check<T: Send + Sync + 'static>() {}
+        check::<Model>();
+        check::<Scorer>();
+        check::<Saved>();
+    }
+
+    #[test]
+    fn many_threads_predict_the_same_bits_as_one() {
+        let table = digits();
+        let detector = Detect::parse("odin").unwrap();
+        let head = HeadConfig::parse("softmax").unwrap();
+        let settings = Settings { epochs: 2, members: 2, head, detector, latent: 16, ..Preset::Paper.settings() };
+        let model = Model::fit(&table, &settings).unwrap();
+        let expected = model.predict(&table).unwrap();
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for caller in 0..8 {
+                let (model, table, expected, start) = (&model, &table, &expected, &start);
+                scope.spawn(move || {
+                    let rows: Vec<usize> = (0..table.rows()).skip(caller % 2 * 3).step_by(1 + caller).collect();
+                    let part = table.select(&rows);
+                    start.wait();
+                    for _ in 0..3 {
+                        let found = model.predict(&part).unwrap();
+                        assert!(rows.iter().zip(&found.confidence).all(|(&r, c)| *c == expected.confidence[r]));
+                        assert!(rows.iter().zip(&found.class).all(|(&r, c)| *c == expected.class[r]));
+                        assert_eq!(found.posterior(1), expected.posterior(rows[1]));
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn predictions_serialize_by_rows() {
+        let p = Predictions {
+            classes: 2,
+            class: vec![1, 0],
+            confidence: vec![0.5, -1.0],
+            p_value: vec![0.25, 1.0],
+            posterior: vec![0.25, 0.75, 1.0, 0.0],
+            distance: vec![],
+        };
+        let expected = serde_json::json!({
+            "class": [1, 0], "confidence": [0.5, -1.0], "p_value": [0.25, 1.0], "posterior": [[0.25, 0.75], [1.0, 0.0]],
+        });
+        assert_eq!(serde_json::to_value(&p).unwrap(), expected);
+        let none = Predictions { confidence: vec![1.0], p_value: vec![0.5], ..Predictions::default() };
+        assert_eq!(serde_json::to_value(&none).unwrap(), serde_json::json!({ "confidence": [1.0], "p_value": [0.5] }));
     }
 }

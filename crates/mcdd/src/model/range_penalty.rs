@@ -1,43 +1,44 @@
-//! What clipping hides from a network.
+//! The out-of-range penalty: lowers the confidence of rows far outside the range of the training data.
 //!
-//! A network that gets its inputs within ±5 deviations cannot tell 6 from 6,000,000. Rows of a known class do go beyond 5
-//! now and then, so that alone means little; how far a row goes beyond everything in training means something. Its
-//! confidence, in deviations of held-out rows, is lowered by `3 log(r)`, where `r` is the largest ratio, over the features,
-//! of its value to the largest in training or the limit, whichever is more: nothing for a row that stays within them, 3.3
-//! for one that goes three times as far, 21 for one a thousand times as far. `docs/default.md` compares it with other ways.
+//! A network whose inputs are clipped to ±5 standard deviations cannot distinguish 6 from 6,000,000. Rows of a known
+//! class exceed 5 from time to time, so that alone means little. What matters is how far a row lies outside the range of
+//! the training rows. Its confidence, in standard deviations of the calibration scores, is lowered by `3 log(r)`. Here `r`
+//! is the largest ratio, over the features, of the row's absolute value to the limit of the feature: the largest absolute
+//! value in training, or the clipping limit if that is larger. The penalty is 0 for a row within the limits, 3.3 for one
+//! three times as far out, and 21 for one a thousand times as far out. `docs/default.md` compares it with alternatives.
 
-/// Deviations for each factor of e.
+/// Standard deviations for each factor of e.
 const WEIGHT: f64 = 3.0;
 
-/// How far each feature goes in training, and at least to where it is clipped.
+/// The limit of each feature.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RangePenalty {
-    most: Vec<f32>,
+    limits: Vec<f32>,
 }
 
 impl RangePenalty {
-    /// Of rows by rows.
-    pub fn of(x: &[f32], width: usize, limit: f32) -> RangePenalty {
-        let mut most = vec![limit; width];
+    /// From training rows of `width` features; `clip` is the clipping limit of the network.
+    pub fn fit(x: &[f32], width: usize, clip: f32) -> RangePenalty {
+        let mut limits = vec![clip; width];
         for row in x.chunks_exact(width) {
-            most.iter_mut().zip(row).for_each(|(m, v)| *m = m.max(v.abs()));
+            limits.iter_mut().zip(row).for_each(|(limit, v)| *limit = limit.max(v.abs()));
         }
-        RangePenalty { most }
+        RangePenalty { limits }
     }
 
-    /// From a file; none if it makes no sense.
-    pub fn from_values(most: Vec<f32>) -> Option<RangePenalty> {
-        most.iter().all(|m| *m > 0.0 && m.is_finite()).then_some(RangePenalty { most })
+    /// From stored limits; `None` unless all are positive and finite.
+    pub fn from_limits(limits: Vec<f32>) -> Option<RangePenalty> {
+        limits.iter().all(|m| *m > 0.0 && m.is_finite()).then_some(RangePenalty { limits })
     }
 
-    /// Of each feature.
-    pub fn values(&self) -> &[f32] {
-        &self.most
+    /// The limit of each feature.
+    pub fn limits(&self) -> &[f32] {
+        &self.limits
     }
 
-    /// What a row's confidence is lowered by, in deviations.
-    pub fn beyond(&self, row: &[f32]) -> f64 {
-        let ratio = row.iter().zip(&self.most).fold(1.0f32, |r, (v, m)| r.max(v.abs() / m));
+    /// How much the confidence of a row is lowered, in standard deviations.
+    pub fn penalty(&self, row: &[f32]) -> f64 {
+        let ratio = row.iter().zip(&self.limits).fold(1.0f32, |r, (v, limit)| r.max(v.abs() / limit));
         WEIGHT * libm::log(f64::from(ratio.min(f32::MAX)))
     }
 }
@@ -47,17 +48,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_goes_beyond_training_counts() {
-        let reach = RangePenalty::of(&[1.0, -8.0, -2.0, 3.0], 2, 5.0);
-        assert_eq!(reach.values(), [5.0, 8.0]);
-        assert_eq!(reach.beyond(&[-5.0, 8.0]), 0.0);
-        assert_eq!(reach.beyond(&[0.0, 0.0]), 0.0);
-        assert!((reach.beyond(&[-15.0, 12.0]) - 3.0 * 3f64.ln()).abs() < 1e-6);
-        assert!(reach.beyond(&[f32::MAX, 0.0]).is_finite());
-        assert!(
-            RangePenalty::from_values(vec![1.0, 0.0]).is_none() && RangePenalty::from_values(vec![f32::NAN]).is_none()
-        );
-        let tiny = RangePenalty::from_values(vec![f32::MIN_POSITIVE]).unwrap();
-        assert!(tiny.beyond(&[f32::MAX]).is_finite());
+    fn only_values_outside_the_training_range_are_penalized() {
+        let range = RangePenalty::fit(&[1.0, -8.0, -2.0, 3.0], 2, 5.0);
+        assert_eq!(range.limits(), [5.0, 8.0]);
+        assert_eq!(range.penalty(&[-5.0, 8.0]), 0.0);
+        assert_eq!(range.penalty(&[0.0, 0.0]), 0.0);
+        assert!((range.penalty(&[-15.0, 12.0]) - 3.0 * 3f64.ln()).abs() < 1e-6);
+        assert!(range.penalty(&[f32::MAX, 0.0]).is_finite());
+        assert!(RangePenalty::from_limits(vec![1.0, 0.0]).is_none());
+        assert!(RangePenalty::from_limits(vec![f32::NAN]).is_none());
+        let tiny = RangePenalty::from_limits(vec![f32::MIN_POSITIVE]).unwrap();
+        assert!(tiny.penalty(&[f32::MAX]).is_finite());
     }
 }

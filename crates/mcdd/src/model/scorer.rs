@@ -1,6 +1,4 @@
-//! A detector for features from anywhere, with its calibration: what `mcdd fit-detector` keeps in a file.
-
-use std::path::Path;
+//! A fitted detector with its calibration, for features from any network.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,19 +11,17 @@ use crate::error::{Error, Result};
 use crate::head::posterior;
 use crate::seed::Stream;
 
-pub(super) const FORMAT: &str = "mcdd detector 1";
-
-/// What decides a [`Scorer`] besides its rows.
+/// The settings of a [`Scorer`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScorerSettings {
     /// The detector.
     pub detector: DetectorConfig,
-    /// Share of the rows held out for calibration, between 0 and 1; 0.1.
+    /// The fraction of the rows used for calibration, between 0 and 1. Default: 0.1.
     pub calibration_fraction: f64,
-    /// Share of known rows that the threshold should keep, between 0 and 1; 0.95.
+    /// The fraction of in-distribution rows that the threshold keeps, between 0 and 1. Default: 0.95.
     pub tpr: f64,
-    /// Fixes everything random; 0.
+    /// The seed of all random numbers. Default: 0.
     pub seed: u64,
 }
 
@@ -39,16 +35,31 @@ impl ScorerSettings {
         self.detector.check()?;
         for (name, value) in [("calibration_fraction", self.calibration_fraction), ("tpr", self.tpr)] {
             if !(value > 0.0 && value < 1.0) {
-                return Err(
-                    Error::setting(format!("{name} is {value}")).hint(format!("{name} is a share between 0 and 1"))
-                );
+                return Err(Error::setting(format!("`{name}` is {value}"))
+                    .hint(format!("give `{name}` as a fraction between 0 and 1")));
             }
         }
         Ok(())
     }
 }
 
-/// A fitted detector with p-values and a threshold.
+/// A fitted detector with p-values and a threshold, for features from any network.
+///
+/// ```
+/// use mcdd::compute::pool::Pool;
+/// use mcdd::detector::{DetectorConfig, Features, Training};
+/// use mcdd::model::{Predictions, Scorer, ScorerSettings};
+///
+/// let features: Vec<f32> = (0..400).map(|i| (i as f32 * 0.7).sin()).collect();
+/// let rows = Features { count: 200, features: &features, logits: &[] };
+/// let settings = ScorerSettings::new(DetectorConfig::parse("knn")?);
+/// let scorer = Scorer::fit(&Training { rows, ..Training::default() }, &[], &settings, Pool::shared())?;
+///
+/// let mut out = Predictions::default();
+/// scorer.predict(&Features { count: 1, features: &[9.0, -9.0], logits: &[] }, &mut out, Pool::shared())?;
+/// assert!(!scorer.threshold()?.known(out.confidence[0]));
+/// # Ok::<(), mcdd::Error>(())
+/// ```
 pub struct Scorer {
     fitted: Fitted,
     calibration: Calibration,
@@ -67,33 +78,37 @@ struct Text {
     classes: Vec<String>,
     parts: Vec<usize>,
     rows: usize,
-    held_out_rows: usize,
+    calibration_rows: usize,
 }
 
 impl Scorer {
-    /// Fits on most of the rows and calibrates on the others; `classes` are the names of the labels or logits, and may
-    /// be empty. The training's own seed is not used.
+    /// Fits on most of the rows and calibrates on the others. `classes` are the names of the labels or logits and may
+    /// be empty. The seed is that of `settings`; `training.seed` is ignored.
     ///
     /// # Errors
     /// If the settings or the rows cannot be used.
     pub fn fit(training: &Training, classes: &[String], settings: &ScorerSettings, pool: &Pool) -> Result<Scorer> {
         settings.check()?;
         if !classes.is_empty() && classes.len() != training.classes {
-            return Err(Error::data(format!("{} names for {} classes", classes.len(), training.classes)));
+            return Err(Error::data(format!(
+                "there are {} class names for {} classes",
+                classes.len(),
+                training.classes
+            )));
         }
         let all = &training.rows;
         let by = training.labels.filter(|_| settings.detector.about().needs.labels);
-        let (train, held) = split(all.count, by, settings);
-        if held.is_empty() || train.is_empty() {
-            return Err(Error::data(format!("{} rows are too few to hold some out", all.count))
-                .hint("give more rows, or a larger --calibration-fraction"));
+        let (train, calibration) = split(all.count, by, settings);
+        if calibration.is_empty() || train.is_empty() {
+            return Err(Error::data(format!("{} rows are too few to take calibration rows from", all.count))
+                .hint("give more rows, or raise `calibration_fraction`"));
         }
-        let (train_rows, held_rows) = (Picked::new(all, &train), Picked::new(all, &held));
+        let (train_rows, calibration_rows) = (Selected::new(all, &train), Selected::new(all, &calibration));
         let labels: Option<Vec<u32>> =
             training.labels.map(|y| train.iter().filter_map(|&i| y.get(i).copied()).collect());
         let part = Training { rows: train_rows.rows(), labels: labels.as_deref(), seed: settings.seed, ..*training };
         let fitted = Fitted::new(&settings.detector, &part, pool)?;
-        let calibration = Calibration::new(fitted.score(&held_rows.rows(), pool)?)?;
+        let calibration = Calibration::new(fitted.score(&calibration_rows.rows(), pool)?)?;
         Ok(Scorer {
             fitted,
             calibration,
@@ -105,10 +120,10 @@ impl Scorer {
         })
     }
 
-    /// The confidence and the p-value of each row, and its class where the detector classifies.
+    /// Predicts the confidence and the p-value of each row, and its class if the detector classifies.
     ///
     /// # Errors
-    /// If the rows have another shape than in training, or hold something that is not finite.
+    /// If the rows do not have the shape of the training rows, or a value is not finite.
     pub fn predict(&self, rows: &Features, out: &mut Predictions, pool: &Pool) -> Result<()> {
         let classes = if self.classifies() { self.classes.len() } else { 0 };
         out.sized(rows.count, classes, false);
@@ -126,7 +141,7 @@ impl Scorer {
         Ok(())
     }
 
-    /// Whether rows are put in classes: the detector tells them apart, and they have names.
+    /// Whether it predicts classes: the detector classifies, and the classes have names.
     pub fn classifies(&self) -> bool {
         self.fitted.detector().classes() > 0 && !self.classes.is_empty()
     }
@@ -136,12 +151,12 @@ impl Scorer {
         &self.fitted
     }
 
-    /// The held-out confidences.
+    /// The confidences of the calibration rows.
     pub fn calibration(&self) -> &Calibration {
         &self.calibration
     }
 
-    /// What it was made with.
+    /// The settings it was fitted with.
     pub fn settings(&self) -> &ScorerSettings {
         &self.settings
     }
@@ -151,22 +166,22 @@ impl Scorer {
         &self.classes
     }
 
-    /// The widths of the layers that the features come from; empty for one.
+    /// The widths of the layers that the features come from; empty for a single layer.
     pub fn parts(&self) -> &[usize] {
         &self.parts
     }
 
-    /// How many rows it was fitted on, the held-out ones not counted.
+    /// The number of rows it was fitted on, without the calibration rows.
     pub fn training_rows(&self) -> usize {
         self.rows
     }
 
-    /// The version of the program that fitted it.
+    /// The version of mcdd that fitted it.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The threshold that was set at fitting.
+    /// The threshold for [`ScorerSettings::tpr`].
     ///
     /// # Errors
     /// Never for a scorer that was fitted or loaded.
@@ -174,7 +189,17 @@ impl Scorer {
         self.calibration.threshold(self.settings.tpr)
     }
 
-    fn container(&self) -> Result<Container> {
+    /// The threshold that keeps a fraction `tpr` of in-distribution rows; by default that of the settings.
+    ///
+    /// # Errors
+    /// If `tpr` is not between 0 and 1.
+    pub fn threshold_at(&self, tpr: Option<f64>) -> Result<Threshold> {
+        self.calibration.threshold(tpr.unwrap_or(self.settings.tpr))
+    }
+
+    pub(super) const FORMAT: &str = "mcdd detector 1";
+
+    pub(super) fn container(&self) -> Result<Container> {
         let scores = self.calibration.scores();
         let text = Text {
             version: self.version.clone(),
@@ -182,7 +207,7 @@ impl Scorer {
             classes: self.classes.clone(),
             parts: self.parts.clone(),
             rows: self.rows,
-            held_out_rows: scores.len(),
+            calibration_rows: scores.len(),
         };
         let text = serde_json::to_string(&text).map_err(|e| Error::format(e.to_string()))?;
         let mut container = Container { text, ..Default::default() };
@@ -191,59 +216,26 @@ impl Scorer {
         Ok(container)
     }
 
-    /// The scorer as bytes: the same for the same rows, settings and seed.
-    ///
-    /// # Errors
-    /// Never for a scorer that was fitted or loaded.
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        Ok(self.container()?.to_bytes(FORMAT))
-    }
-
-    /// Writes it beside its place and renames it.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.container()?.write(path.as_ref(), FORMAT)
-    }
-
-    /// Reads a scorer; nothing in the file is run or trusted.
-    ///
-    /// # Errors
-    /// If it cannot be read, is damaged, something else, or of a newer version.
-    pub fn load(path: impl AsRef<Path>) -> Result<Scorer> {
-        let path = path.as_ref();
-        Self::from_container(Container::read(path, FORMAT)?).map_err(|e| e.at_file(path))
-    }
-
-    /// Reads a scorer from memory.
-    ///
-    /// # Errors
-    /// As for [`Scorer::load`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Scorer> {
-        Self::from_container(Container::from_bytes(bytes, FORMAT)?)
-    }
-
     pub(super) fn from_container(mut c: Container) -> Result<Scorer> {
-        let wrong = |what: &str| Error::format(format!("the detector makes no sense: {what}"));
-        let text: Text = serde_json::from_str(&c.text).map_err(|e| wrong(&e.to_string()))?;
+        let invalid = |what: &str| Error::format(format!("the detector file is invalid: {what}"));
+        let text: Text = serde_json::from_str(&c.text).map_err(|e| invalid(&e.to_string()))?;
         text.settings.check()?;
         let fitted = Fitted::load(&text.settings.detector, &mut StateDict::new(&mut c, "detector."))?;
-        let told = fitted.detector().classes();
+        let classes = fitted.detector().classes();
         let distinct: std::collections::HashSet<&String> = text.classes.iter().collect();
         if distinct.len() < text.classes.len() {
-            return Err(wrong("two classes have the same name"));
+            return Err(invalid("two classes have the same name"));
         }
-        if told > 0 && !text.classes.is_empty() && told != text.classes.len() {
-            return Err(wrong("it has other classes than names"));
+        if classes > 0 && !text.classes.is_empty() && classes != text.classes.len() {
+            return Err(invalid("the number of classes is not that of their names"));
         }
         let width = text.parts.iter().try_fold(0usize, |sum, &p| sum.checked_add(p));
         if !text.parts.is_empty() && fitted.width() > 0 && width != Some(fitted.width()) {
-            return Err(wrong("its layers do not add up"));
+            return Err(invalid("the widths of the layers do not add up"));
         }
-        let scores = c.take_f64("calibration.confidence", &[text.held_out_rows])?;
+        let scores = c.take_f64("calibration.confidence", &[text.calibration_rows])?;
         if let Some(name) = c.tensors.keys().next() {
-            return Err(wrong(&format!("tensor {name} belongs to nothing")));
+            return Err(invalid(&format!("tensor {name} is not used")));
         }
         Ok(Scorer {
             fitted,
@@ -257,20 +249,20 @@ impl Scorer {
     }
 }
 
-/// Features to fit on and rows to calibrate on, evenly over the classes where there are labels; the first row that is met
-/// of a class stays to be fitted on.
+/// Training rows and calibration rows, stratified by class if there are labels. The first row of each class is always a
+/// training row.
 fn split(count: usize, labels: Option<&[u32]>, settings: &ScorerSettings) -> (Vec<usize>, Vec<usize>) {
-    // Labels that do not fit the rows are reported by the fit.
+    // Labels that do not match the rows are reported by the fit.
     let of = |i: usize| labels.and_then(|y| y.get(i)).copied().unwrap_or(0);
     let mut order: Vec<usize> = (0..count).collect();
     Stream::new(settings.seed, "scorer/split").shuffle(&mut order);
     order.sort_by_key(|&i| of(i));
-    let (mut train, mut held) = (Vec::new(), Vec::new());
+    let (mut train, mut calibration) = (Vec::new(), Vec::new());
     let (mut due, mut last) = (0.0, None);
     for &i in &order {
         due += settings.calibration_fraction;
         if due >= 1.0 && last == Some(of(i)) {
-            held.push(i);
+            calibration.push(i);
             due -= 1.0;
         } else {
             train.push(i);
@@ -278,20 +270,20 @@ fn split(count: usize, labels: Option<&[u32]>, settings: &ScorerSettings) -> (Ve
         last = Some(of(i));
     }
     train.sort_unstable();
-    held.sort_unstable();
-    (train, held)
+    calibration.sort_unstable();
+    (train, calibration)
 }
 
-/// Some of the rows, copied.
-struct Picked {
+/// A copy of selected rows.
+struct Selected {
     count: usize,
     features: Vec<f32>,
     logits: Vec<f64>,
 }
 
-impl Picked {
-    fn new(all: &Features, rows: &[usize]) -> Picked {
-        Picked {
+impl Selected {
+    fn new(all: &Features, rows: &[usize]) -> Selected {
+        Selected {
             count: rows.len(),
             features: rows.iter().flat_map(|&i| all.feature_row(i)).copied().collect(),
             logits: rows.iter().flat_map(|&i| all.logit_row(i)).copied().collect(),
@@ -313,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn p_values_come_from_held_out_rows_and_files_give_the_same_bits() {
+    fn p_values_come_from_calibration_rows_and_files_give_the_same_bits() {
         let x = rows(1, 0.0);
         let labels: Vec<u32> = (0..300).map(|i| u32::from(x[i * 3] > 0.0)).collect();
         let names = ["low", "high"].map(String::from);
@@ -349,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_split_or_used_is_refused() {
+    fn invalid_rows_and_settings_are_errors() {
         let pool = Pool::new(1);
         let one = Training { rows: Features { count: 1, features: &[1.0], logits: &[] }, ..Training::default() };
         let knn = ScorerSettings::new(DetectorConfig::parse("knn").unwrap());
@@ -366,12 +358,12 @@ mod tests {
     }
 
     #[test]
-    fn many_small_classes_still_give_rows_to_calibrate_with() {
+    fn many_small_classes_give_calibration_rows() {
         let labels: Vec<u32> = (0..600).map(|i| i / 3).collect();
         let settings = ScorerSettings::new(DetectorConfig::parse("knn").unwrap());
-        let (train, held) = split(600, Some(&labels), &settings);
-        assert_eq!(train.len() + held.len(), 600);
-        assert!((58..=60).contains(&held.len()), "{}", held.len());
+        let (train, calibration) = split(600, Some(&labels), &settings);
+        assert_eq!(train.len() + calibration.len(), 600);
+        assert!((58..=60).contains(&calibration.len()), "{}", calibration.len());
         assert!((0..200).all(|k| train.iter().any(|&i| labels[i] == k)));
     }
 }

@@ -12,7 +12,7 @@ use super::{Method, Scenario, networks};
 use crate::compute::parallel_map;
 use crate::compute::pool::Pool;
 use crate::error::{Error, Kind, Result};
-use crate::model::{Fitted, Model, Predictions};
+use crate::model::{FitResult, Model, Predictions};
 use crate::train::{Callback, Epoch, Run, Settings};
 
 /// The data of a grid: which cells there are, and what each is trained and measured on.
@@ -57,7 +57,7 @@ pub trait Trial {
     ///
     /// # Errors
     /// If the data or the settings cannot be used, or training diverges.
-    fn fit(&self, settings: &Settings, run: &Run) -> Result<Fitted>;
+    fn fit(&self, settings: &Settings, run: &Run) -> Result<FitResult>;
 
     /// Predictions of the test rows, and which of them have the right class.
     ///

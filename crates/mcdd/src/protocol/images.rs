@@ -11,7 +11,7 @@ use crate::data::Images;
 use crate::data::sets::{Part, Set, thousands};
 use crate::error::{Error, Result};
 use crate::head::HeadConfig;
-use crate::model::{Fitted, Model, Predictions};
+use crate::model::{FitResult, Model, Predictions};
 use crate::net::NetName;
 use crate::train::{Examples, IMAGE_NU, ImageRows, Run, Settings};
 
@@ -48,7 +48,7 @@ impl Experiment for ImageSets {
 }
 
 impl Trial for &ImageSets {
-    fn fit(&self, settings: &Settings, run: &Run) -> Result<Fitted> {
+    fn fit(&self, settings: &Settings, run: &Run) -> Result<FitResult> {
         Model::fit_images(&self.train, settings, run)
     }
 

@@ -10,7 +10,7 @@ use crate::data::list;
 use crate::data::sets::{Coverage, thousands};
 use crate::data::{Column, Table};
 use crate::error::{Error, Result};
-use crate::model::{Fitted, Model, Predictions};
+use crate::model::{FitResult, Model, Predictions};
 use crate::train::{Run, Settings};
 
 /// A table whose classes are left out one at a time.
@@ -67,7 +67,7 @@ impl Experiment for LeaveOneOut<'_> {
 }
 
 impl Trial for Split {
-    fn fit(&self, settings: &Settings, run: &Run) -> Result<Fitted> {
+    fn fit(&self, settings: &Settings, run: &Run) -> Result<FitResult> {
         Model::fit_with(&self.train, settings, run)
     }
 

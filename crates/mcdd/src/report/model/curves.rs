@@ -39,7 +39,7 @@ pub(super) fn set(name: &str, known: &[f64], unknown: &[f64]) -> Result<Set> {
     let found = metrics::detection(known, unknown)?;
     let mut rows: Vec<(String, String)> =
         found.rows().iter().map(|r| (format!("{}, positive: {}", r.name, r.positive), percent(r.value))).collect();
-    rows.push(("Tied pairs".into(), percent(found.tie_share)));
+    rows.push(("Tied pairs".into(), percent(found.tie_fraction)));
     let pr = |positive| -> Result<Vec<[f64; 2]>> {
         Ok(thinned(metrics::precision_recall(known, unknown, positive)?.iter().map(|p| [p.recall, p.precision])))
     };

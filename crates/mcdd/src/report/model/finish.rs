@@ -305,7 +305,7 @@ fn explained(model: &Model, shown: &Shown, groups: Vec<Chosen>, pool: &Pool) -> 
                 class = found.class.and_then(|c| model.classes().get(c as usize)).map(|c| name(c));
                 let shorter = |c: crate::model::Contribution| {
                     let deviations = c.deviations.map(|d| short(d, 4));
-                    (name(&c.column), name(&c.value), name(&c.usual), deviations, short(c.gain, 4))
+                    (name(&c.column), name(&c.value), name(&c.expected), deviations, short(c.gain, 4))
                 };
                 // What adds nothing is no reason.
                 columns = found.columns.into_iter().filter(|c| c.gain >= 0.0005).map(shorter).collect();

@@ -1,0 +1,224 @@
+//! Sources, writers and destinations.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::compute::pool::Pool;
+use crate::data::{Batch, ReadOptions, Table, digits};
+use crate::detector::DetectorConfig;
+use crate::error::{Error, Result};
+use crate::model::{Calibration, Model, Predictions, ScorerSettings, Threshold};
+use crate::train::{Preset, Settings};
+
+fn model(table: &Table) -> Model {
+    Model::fit(table, &Settings { epochs: 1, hidden: vec![8], latent: 4, ..Preset::Paper.settings() }).unwrap()
+}
+
+/// Batches of `rows` rows.
+fn batches<'a>(x: &'a [f32], width: usize, rows: usize) -> impl Iterator<Item = Result<Batch>> + Send + 'a {
+    x.chunks(rows * width).map(move |x| Ok(Batch { rows: x.len() / width, x: x.to_vec(), ..Batch::default() }))
+}
+
+fn to_memory(model: &Model, source: impl Blocks, format: Format, columns: Columns) -> Result<(Vec<u8>, Summary)> {
+    let mut bytes = Vec::new();
+    let output = Output { format, columns, to: Destination::Writer(&mut bytes, "memory") };
+    let summary = predict(model, [Ok(source)], model.threshold()?, output, Pool::shared())?;
+    Ok((bytes, summary))
+}
+
+#[test]
+fn blocks_come_in_order_and_reading_stays_close() {
+    let produced = AtomicUsize::new(0);
+    let source = (0..100).map(|i| {
+        produced.fetch_add(1, Ordering::SeqCst);
+        Ok(Batch { rows: i, ..Batch::default() })
+    });
+    let mut seen = Vec::new();
+    for_each::<Error>(source, |batch| {
+        seen.push(batch.rows);
+        // One is processed, two are waiting, one is being handed over.
+        assert!(produced.load(Ordering::SeqCst) <= seen.len() + 3);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(seen, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn errors_end_the_stream() {
+    let count = Cell::new(0);
+    let endless = || std::iter::repeat_with(|| Ok(Batch { rows: 1, ..Batch::default() }));
+    let failed = for_each(endless(), |_| {
+        count.set(count.get() + 1);
+        if count.get() == 3 { Err(Error::data("enough")) } else { Ok(()) }
+    });
+    assert_eq!((failed.unwrap_err().to_string().as_str(), count.get()), ("enough", 3));
+    let broken = endless().take(2).chain([Err(Error::data("unreadable"))]).chain(endless());
+    count.set(0);
+    let failed = for_each::<Error>(broken, |_| {
+        count.set(count.get() + 1);
+        Ok(())
+    });
+    assert_eq!((failed.unwrap_err().to_string().as_str(), count.get()), ("unreadable", 2));
+}
+
+#[test]
+fn any_block_size_gives_the_same_bytes() {
+    let table = digits();
+    let model = model(&table);
+    let (x, width) = (model.schema().transform(&table, None).unwrap(), model.schema().width());
+    let columns = Columns { probs: true, distances: true, names: false };
+    for format in [Format::Csv, Format::JsonLines] {
+        let (all, summary) = to_memory(&model, batches(&x, width, 5000), format, columns).unwrap();
+        let threshold = model.threshold().unwrap();
+        let predictions = model.predict(&table).unwrap();
+        let unknown = predictions.confidence.iter().filter(|&&c| !threshold.known(c)).count();
+        assert_eq!((summary.rows, summary.unknown), (1797, unknown as u64));
+        for rows in [1, 100, 1797] {
+            assert!(to_memory(&model, batches(&x, width, rows), format, columns).unwrap().0 == all);
+        }
+    }
+}
+
+fn threshold() -> Threshold {
+    Calibration::new((1..=19).map(f64::from).collect()).unwrap().threshold(0.95).unwrap()
+}
+
+fn written(format: Format, columns: Columns, classes: &[String], p: &Predictions, names: &[String]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let layout = Layout { classes, threshold: threshold(), columns, destination: Path::new("memory") };
+    let mut writer = format.writer(layout, &mut bytes).unwrap();
+    writer.write(p, names).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    bytes
+}
+
+fn example() -> (Predictions, Vec<String>) {
+    let p = Predictions {
+        classes: 2,
+        class: vec![1, 0],
+        confidence: vec![1.5, -0.25],
+        p_value: vec![0.5, 0.05],
+        posterior: vec![0.25, 0.75, 1.0, 0.0],
+        distance: vec![3.0, 2.0, 1.0, 8.0],
+    };
+    (p, vec!["plain".into(), "a, \"b\"".into()])
+}
+
+#[test]
+fn formats_by_hand() {
+    let (p, classes) = example();
+    let columns = Columns { probs: true, distances: true, names: true };
+    let names = ["one.png".to_owned(), "two, three.png".to_owned()];
+    let csv = String::from_utf8(written(Format::Csv, columns, &classes, &p, &names)).unwrap();
+    let expected = "\
+image,label,verdict,confidence,p_value,prob:plain,\"prob:a, \"\"b\"\"\",distance:plain,\"distance:a, \"\"b\"\"\"
+one.png,\"a, \"\"b\"\"\",known,1.5,0.5,0.25,0.75,3,2
+\"two, three.png\",plain,unknown,-0.25,0.05,1,0,1,8
+";
+    assert_eq!(csv, expected);
+    let json = String::from_utf8(written(Format::JsonLines, columns, &classes, &p, &names)).unwrap();
+    let rows: Vec<serde_json::Value> = json.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let second = serde_json::json!({
+        "image": "two, three.png", "label": "plain", "verdict": "unknown", "confidence": -0.25, "p_value": 0.05,
+        "probs": { "plain": 1.0, "a, \"b\"": 0.0 }, "distances": { "plain": 1.0, "a, \"b\"": 8.0 },
+    });
+    assert_eq!((rows.len(), &rows[1]), (2, &second));
+    // Without classes.
+    let alone = Predictions { confidence: vec![2.0], p_value: vec![1.0], ..Predictions::default() };
+    let csv = written(Format::Csv, Columns::default(), &[], &alone, &[]);
+    assert_eq!(String::from_utf8(csv).unwrap(), "label,verdict,confidence,p_value\n,known,2,1\n");
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_is_readable() {
+    let (p, classes) = example();
+    let columns = Columns { probs: true, ..Columns::default() };
+    let bytes = written(Format::Parquet, columns, &classes, &p, &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.parquet");
+    std::fs::write(&path, bytes).unwrap();
+    let table = Table::read(&[path], &ReadOptions::default()).unwrap();
+    assert_eq!(table.names, ["verdict", "confidence", "p_value", "prob:plain", "prob:a, \"b\""]);
+    assert_eq!((table.label_name(0), table.label_name(1)), (Some("a, \"b\""), Some("plain")));
+    assert_eq!(table.columns[1], crate::data::Column::Number(vec![1.5, -0.25]));
+    assert_eq!(table.columns[4], crate::data::Column::Number(vec![0.75, 0.0]));
+}
+
+#[test]
+fn a_source_that_fails_leaves_no_output() {
+    let table = digits();
+    let model = model(&table);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.csv");
+    let missing = || model.schema().reader(Path::new("missing.csv"), &ReadOptions::default());
+    fn output(to: Destination<'_>) -> Output<'_> {
+        Output { format: Format::Csv, columns: Columns::default(), to }
+    }
+    let threshold = model.threshold().unwrap();
+    let failed = predict(&model, [missing()], threshold, output(Destination::File(&path)), Pool::shared());
+    assert!(failed.unwrap_err().file() == Some(Path::new("missing.csv")) && !path.exists());
+    let mut bytes = Vec::new();
+    let to = Destination::Writer(&mut bytes, "memory");
+    assert!(predict(&model, [missing()], threshold, output(to), Pool::shared()).is_err());
+    assert!(bytes.is_empty());
+    // Several sources are one output; no source is a header.
+    let (x, width) = (model.schema().transform(&table, None).unwrap(), model.schema().width());
+    let twice = || [Ok(batches(&x, width, 700)), Ok(batches(&x, width, 900))];
+    let done = predict(&model, twice(), threshold, output(Destination::File(&path)), Pool::shared()).unwrap();
+    assert_eq!((done.rows, std::fs::read_to_string(&path).unwrap().lines().count()), (2 * 1797, 1 + 2 * 1797));
+    // A writer that fails is named.
+    struct Full;
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let to = Destination::Writer(&mut Full, "standard output");
+    let failed = predict(&model, twice(), threshold, output(to), Pool::shared()).unwrap_err();
+    assert_eq!(failed.to_string(), "standard output: no space is left");
+}
+
+#[test]
+fn features_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let row = |i: usize| format!("{},{}\n", (i * 37 % 101) as f64 / 50.0, (i * 11 % 97) as f64 / 50.0);
+    let train = file("train.csv", (0..200).map(row).collect());
+    let new = file("new.csv", (0..9000).map(row).chain(["900,-900\n".into()]).collect());
+    let short = file("short.csv", (0..10).map(row).collect());
+    let narrow = file("narrow.csv", "1\n2\n".into());
+    let (options, pool) = (ReadOptions { header: Some(false), ..ReadOptions::default() }, Pool::shared());
+    let settings = ScorerSettings::new(DetectorConfig::parse("knn").unwrap());
+    let files = TrainingFiles { features: std::slice::from_ref(&train), ..TrainingFiles::default() };
+    let scorer = fit_scorer(&files, &options, &settings, pool).unwrap();
+    assert_eq!((scorer.training_rows(), scorer.calibration().scores().len()), (180, 20));
+    let run = |features: &[std::path::PathBuf], columns| {
+        let mut bytes = Vec::new();
+        let output = Output { format: Format::Csv, columns, to: Destination::Writer(&mut bytes, "memory") };
+        let files = FeatureFiles::open(features, None, &options)?;
+        let summary = score(&scorer, files, scorer.threshold()?, output, pool)?;
+        Ok::<_, Error>((String::from_utf8(bytes).unwrap(), summary))
+    };
+    let (text, summary) = run(std::slice::from_ref(&new), Columns::default()).unwrap();
+    assert_eq!((summary.rows, text.lines().count()), (9001, 9002));
+    assert!(summary.unknown >= 1 && text.lines().last().unwrap().starts_with(",unknown,"), "{summary:?}");
+    let probs = Columns { probs: true, ..Columns::default() };
+    assert!(run(std::slice::from_ref(&new), probs).unwrap_err().hint_text().unwrap().contains("`probs`"));
+    assert!(run(&[new.clone(), short], Columns::default()).unwrap_err().to_string().contains("one file"));
+    assert!(run(&[narrow], Columns::default()).unwrap_err().to_string().contains("1 features in a row, and 2"));
+    let labels = ScorerSettings::new(DetectorConfig::parse("mahalanobis").unwrap());
+    let failed = fit_scorer(&files, &options, &labels, pool).err().unwrap();
+    assert_eq!(failed.hint_text(), Some("give `train_labels`"));
+}
