@@ -215,7 +215,7 @@ fn a_published_folder_is_trained_on_and_tested_by_its_parts() {
     assert!(stderr(&lab.ok(&train)).contains("40 images"));
     let out = lab.ok(&["predict", "m.mcdd", "c"]);
     assert_eq!(stdout(&out).lines().count(), 11);
-    assert!(stderr(&out).contains("part to test with"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("the test part was read"), "{}", stderr(&out));
     // A study in a file, from another folder.
     fs::create_dir(lab.path("sub")).unwrap();
     fs::rename(lab.path("c"), lab.path("sub/c")).unwrap();

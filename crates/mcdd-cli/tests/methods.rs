@@ -144,7 +144,7 @@ fn what_is_missing_or_does_not_fit_is_said() {
     score(&[&odd[..], &["--logits", "m.npy"]].concat(), "linear");
     // A detector's file where a model is wanted, and the other way round.
     lab.ok(&["fit-detector", "--detector", "knn", "--train-features", "f.npy", "-o", "d.mcdd"]);
-    lab.fails(&["evaluate", "d.mcdd", "g.npy"], "an mcdd detector file and no mcdd model");
+    lab.fails(&["evaluate", "d.mcdd", "g.npy"], "an mcdd detector file, not an mcdd model file");
     lab.fails(&["predict", "d.mcdd", "g.npy", "--logits", "m.npy"], "does not use logits");
     lab.write("empty.csv", "a,b,c,d\n");
     lab.fails(&["predict", "d.mcdd", "empty.csv"], "rows");

@@ -42,7 +42,7 @@ fn bad_input_is_exit_2_with_a_place_and_a_hint_and_writes_nothing() {
     lab.fails(&["train", "good.csv", "--lr", "0"], "lr");
     lab.fails(&["train", "good.csv", "--method", "magic"], "magic");
     lab.fails(&["train", "good.csv", "--label", "color"], "color");
-    lab.fails(&["predict", "good.csv", "good.csv"], "no mcdd model");
+    lab.fails(&["predict", "good.csv", "good.csv"], "not an mcdd model file");
     let left = fs::read_dir(lab.folder()).unwrap().map(|e| e.unwrap().path());
     let left: Vec<_> = left.filter(|p| p.extension().is_none_or(|e| e != "csv")).collect();
     assert!(left.is_empty(), "{left:?}");

@@ -1,6 +1,6 @@
 //! The container of models and checkpoints: a safetensors file with a JSON text and a checksum in its metadata.
 //!
-//! Reading runs nothing and trusts nothing: lengths and offsets are checked before anything is allocated, and the
+//! Reading executes nothing and trusts nothing: lengths and offsets are checked before anything is allocated, and the
 //! SHA-256 sum covers the text, the table of tensors and the data. `docs/file-format.md` describes the layout.
 
 use std::collections::BTreeMap;
@@ -69,11 +69,11 @@ impl Container {
     pub fn take_f32(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         match self.take(name, shape)? {
             Values::F32(v) if v.iter().all(|v| v.is_finite()) => Ok(v),
-            _ => Err(Error::format(format!("tensor {name} holds something else than finite 32-bit numbers"))),
+            _ => Err(Error::format(format!("tensor {name} does not hold finite 32-bit numbers"))),
         }
     }
 
-    /// The same without the promise that all are finite: the state of an optimizer may overflow and training go on.
+    /// The same, where values may be infinite or NaN: the state of an optimizer may overflow and training goes on.
     ///
     /// # Errors
     /// If there is no such tensor.
@@ -91,7 +91,7 @@ impl Container {
     pub fn take_f64(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>> {
         match self.take(name, shape)? {
             Values::F64(v) if v.iter().all(|v| v.is_finite()) => Ok(v),
-            _ => Err(Error::format(format!("tensor {name} holds something else than finite 64-bit numbers"))),
+            _ => Err(Error::format(format!("tensor {name} does not hold finite 64-bit numbers"))),
         }
     }
 
@@ -143,7 +143,7 @@ impl Container {
         Self::from_bytes(&Self::bytes_of(path)?, format).map_err(|e| e.at_file(path))
     }
 
-    /// The bytes of a file, which must be one and no folder or device.
+    /// The bytes of a file; a folder or a device is an error.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -155,19 +155,19 @@ impl Container {
         std::fs::read(path).map_err(|e| Error::io(e, path))
     }
 
-    /// What the file says it is, as in `mcdd model 1`; none if it is no container.
+    /// The format of the file, such as `mcdd model 1`; none if it is not a container.
     pub fn format_of(bytes: &[u8]) -> Option<String> {
         let (_, metadata) = SafeTensors::read_metadata(bytes).ok()?;
         metadata.metadata().as_ref()?.get("format").cloned()
     }
 
-    /// The same from memory.
+    /// Reads the content of a file.
     ///
     /// # Errors
     /// If it is damaged or something else.
     pub fn from_bytes(bytes: &[u8], format: &str) -> Result<Container> {
         let (kind, version) = format.rsplit_once(' ').unwrap_or((format, ""));
-        let foreign = || Error::format(format!("this is no {kind}")).hint("give a file that mcdd has written");
+        let foreign = || Error::format(format!("not an {kind} file")).hint("give a file that mcdd has written");
         let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|_| foreign())?;
         let texts = metadata.metadata().as_ref().ok_or_else(foreign)?;
         let get = |key: &str| texts.get(key).ok_or_else(foreign);
@@ -180,8 +180,8 @@ impl Container {
                         .hint("use a newer version of mcdd")
                 }
                 _ => match found.rsplit_once(' ').filter(|(k, _)| k.starts_with("mcdd ")) {
-                    Some((other, _)) => Error::format(format!("this is an {other} file and no {kind}"))
-                        .hint("mcdd inspect tells what is in it; predict takes models and detectors"),
+                    Some((other, _)) => Error::format(format!("an {other} file, not an {kind} file"))
+                        .hint(format!("give an {kind} file")),
                     None => foreign(),
                 },
             });
@@ -270,11 +270,11 @@ mod tests {
     }
 
     #[test]
-    fn versions_and_kinds_are_told_apart() {
+    fn other_versions_and_kinds_are_errors() {
         let newer = example().to_bytes("mcdd test 2");
         assert!(Container::from_bytes(&newer, FORMAT).unwrap_err().to_string().contains("version 2"));
         let other = example().to_bytes("mcdd cake 1");
-        assert!(Container::from_bytes(&other, FORMAT).unwrap_err().to_string().contains("no mcdd test"));
+        assert!(Container::from_bytes(&other, FORMAT).unwrap_err().to_string().contains("not an mcdd test file"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Files written beside their place and renamed, so that a crash leaves the old file or the new one.
+//! Files are written under a temporary name and renamed, so that a crash leaves the old file or the new one.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -46,11 +46,11 @@ pub fn write_beside(path: &Path, write: impl FnOnce(&mut (dyn Write + Send)) -> 
     Ok(())
 }
 
-/// What the names of unfinished files begin and end with.
+/// How the names of unfinished files begin and end.
 pub(crate) const PREFIX: &str = ".mcdd-";
 pub(crate) const SUFFIX: &str = ".part";
 
-/// Whether a file can be written in `folder`; long work asks before it begins.
+/// Checks that a file can be written in `folder`; long work does this before it begins.
 ///
 /// # Errors
 /// If it cannot.

@@ -1,4 +1,5 @@
 //! Labels, files put together, and every kind of bad input.
+#![cfg(all(feature = "npz", feature = "parquet"))]
 
 mod data_help;
 
@@ -9,7 +10,7 @@ use mcdd::data::{ReadOptions, Table};
 type Case<'a> = (&'a str, &'a [u8], Option<u64>, Option<&'a str>, &'a str);
 
 #[test]
-fn labels_where_they_are_said_to_be() {
+fn labels_where_the_options_put_them() {
     let folder = Folder::new();
     let plain = folder.put("a.txt", " 1 2 10\n3 4   9 \n5 6 10.0\n");
     let table = read(&plain, &label("last")).unwrap();
@@ -29,7 +30,7 @@ fn labels_where_they_are_said_to_be() {
     assert_eq!(table.classes(), ["x", "y"]);
 
     let e = read(&plain, &ReadOptions::default()).unwrap_err();
-    assert!(e.hint_text().unwrap().contains("--label last"), "{e}");
+    assert!(e.hint_text().unwrap().contains("`label` last"), "{e}");
     let options = ReadOptions { header: Some(true), ..label("species") };
     let e = read(&named, &options).unwrap_err();
     assert!(e.to_string().contains("2, b, c"), "{e}");

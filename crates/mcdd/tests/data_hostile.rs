@@ -1,4 +1,5 @@
 //! Files that are cut, flipped or made of anything: an error, never a panic.
+#![cfg(all(feature = "npz", feature = "parquet"))]
 
 use std::io::Write;
 use std::path::Path;

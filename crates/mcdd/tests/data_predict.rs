@@ -1,4 +1,5 @@
 //! Preprocessing and prediction: what streaming gives is what the table gives.
+#![cfg(all(feature = "npz", feature = "parquet"))]
 
 mod data_help;
 
@@ -89,7 +90,7 @@ fn prediction_matches_columns_by_name() {
     let unnamed = folder.put("a.npy", npy("<f4", false, "(1, 3)", &f32s(&[1.0, 2.0, 3.0])));
     let e = stream(&schema, &unnamed, &ReadOptions::default(), 10).unwrap_err();
     assert!(e.to_string().contains("no column names"), "{e}");
-    // A label that is missing is no error here.
+    // A missing label is not an error here.
     let path = folder.put("l.csv", "w,color,age,species\n1,red,1,\n");
     let (_, y, _) = stream(&schema, &path, &ReadOptions::default(), 10).unwrap();
     assert_eq!(y, [None]);
@@ -172,7 +173,7 @@ fn a_table_of_categories_without_names() {
     let table = read(&train, &options).unwrap();
     let (schema, _) = fit(&table);
     let whole = schema.transform(&table, None).unwrap();
-    // Nothing tells a header from a row here, so that there is none unless it is said.
+    // A header cannot be distinguished from a row here, so there is none unless it is given.
     let (x, y, _) = stream(&schema, &train, &ReadOptions::default(), 2).unwrap();
     assert_eq!((x, y.len()), (whole.clone(), 3));
     let headed = folder.put("b.csv", "c,s,y\nred,small,x\nblue,big,y\nred,big,x\n");

@@ -1,4 +1,5 @@
 //! Each reader on small files.
+#![cfg(all(feature = "npz", feature = "parquet"))]
 
 mod data_help;
 
@@ -177,7 +178,7 @@ fn idx_files() {
     let images = idx(8, &[2, 2, 2], &[1, 2, 3, 4, 5, 6, 7, 255]);
     let path = folder.put("train-images-idx3-ubyte.gz", gzip(&images));
     let e = read(&path, &ReadOptions::default()).unwrap_err();
-    assert!(e.hint_text().unwrap().contains("--label"), "{e}");
+    assert!(e.hint_text().unwrap().contains("`label`"), "{e}");
     folder.put("train-labels-idx1-ubyte.gz", gzip(&idx(8, &[2], &[3, 0])));
     let table = read(&path, &ReadOptions::default()).unwrap();
     assert_eq!((table.rows(), table.columns.len()), (2, 4));
@@ -230,7 +231,7 @@ fn parquet_files() {
     parquet_file(&path, dated);
     let e = read(&path, &ReadOptions::default()).unwrap_err();
     assert_eq!(e.column(), Some("day"), "{e}");
-    assert!(e.hint_text().unwrap().contains("--drop"));
+    assert!(e.hint_text().unwrap().contains("`drop`"));
     let options = ReadOptions { drop: vec!["day".into()], categorical: vec!["count".into()], ..ReadOptions::default() };
     let table = read(&path, &options).unwrap();
     assert_eq!(table.names.len(), 4);

@@ -1,4 +1,5 @@
 //! The published files themselves, where `MCDD_DATA` names a folder with `shuttle/`, `gas/`, `drive/` and `mnist/`.
+#![cfg(feature = "datasets")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

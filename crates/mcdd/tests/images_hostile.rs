@@ -1,4 +1,5 @@
 //! Files of images that are cut, flipped or made of anything: an error, never a panic.
+#![cfg(all(feature = "images", feature = "parquet"))]
 
 use std::io::{Cursor, Write};
 use std::path::Path;
@@ -6,8 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
-use mcdd::data::sets::Part;
-use mcdd::data::{ImageBatch, ImageOptions, ImageReader, ImageShape, Images, Label};
+use mcdd::data::{ImageBatch, ImageOptions, ImageReader, ImageShape, Images, Label, Part};
 use proptest::prelude::*;
 
 fn encoded(format: ImageFormat) -> Vec<u8> {
@@ -107,7 +107,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Images, mcdd::Error> {
         let options = ImageOptions { label, skip_bad, threads: 1, ..ImageOptions::default() };
         Images::read(&[path.to_owned()], &options).map(|(images, _)| images)
     };
-    // Where labels are of no use, images may be.
+    // Images may be readable where labels are not.
     let _ = read(Label::Auto, true);
     read(Label::Auto, false).or_else(|_| read(Label::None, false))
 }

@@ -2,6 +2,7 @@
 //!
 //! Counts, sums and moments were taken by NumPy, SciPy (`loadmat`) and Pillow from the same files. A sum does not
 //! depend on the order of images: it adds up the FNV-1a hashes (64 bits) of each image's label and bytes.
+#![cfg(feature = "datasets")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Columns while they are read: what a cell may hold, and what is wrong with it if it may not.
+//! Columns, and how they are built cell by cell.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -46,7 +46,7 @@ impl Column {
 pub(crate) enum Want {
     /// Not at all: its cells are not looked at.
     Skip,
-    /// Whatever its first cell says; the others must agree.
+    /// What its first cell is; the others must be the same.
     Auto,
     /// Numbers.
     Number,
@@ -181,7 +181,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Whether a number must be brought as its text, because its digits are the label.
+    /// Whether a number must be given as its text, because its digits are the label or category.
     pub fn wants_text(&self) -> bool {
         matches!(self.cells, Cells::Text(_))
     }
@@ -239,7 +239,7 @@ impl ColumnBuilder {
     pub fn push_number(&mut self, value: f64, row: u64) -> Result<()> {
         match self.want {
             Want::Skip => {}
-            Want::Score | Want::Feature if value.is_nan() => return Err(self.no_score(row)),
+            Want::Score | Want::Feature if value.is_nan() => return Err(self.missing_number(row)),
             Want::Score => {}
             _ if value.is_infinite() => return Err(self.infinite(row)),
             _ => {}
@@ -284,7 +284,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Appends cells that are zero because nothing was said about them.
+    /// Appends cells that are zero because a sparse row does not have them.
     pub fn push_zeros(&mut self, count: usize) {
         match &mut self.cells {
             Cells::Skip => {}
@@ -360,7 +360,7 @@ impl ColumnBuilder {
     }
 
     #[cold]
-    fn no_score(&self, row: u64) -> Error {
+    fn missing_number(&self, row: u64) -> Error {
         let (what, hint) = match self.want {
             Want::Feature => ("a number is missing", "every row needs all its numbers: drop the row, or fill it in"),
             _ => (
@@ -375,7 +375,7 @@ impl ColumnBuilder {
     fn not_a_number(&self, cell: &[u8], bad: Parsed, row: u64) -> Error {
         match bad {
             Parsed::Infinite => return self.infinite(row),
-            Parsed::Missing => return self.no_score(row),
+            Parsed::Missing => return self.missing_number(row),
             _ => {}
         }
         let text = match self.utf8(cell.trim_ascii(), row) {
@@ -389,13 +389,13 @@ impl ColumnBuilder {
         } else if self.want == Want::Number {
             "the column was numeric in training: correct the cell, or leave it empty if it is missing".to_owned()
         } else if self.want == Want::Feature && row > 1 {
-            "features are numbers: correct the cell, or take the column out; --label names a column of classes"
+            "features are numbers: correct the cell, or take the column out; `label` names a column of classes"
                 .to_owned()
         } else if row == 1 {
-            "if the first row holds the column names, say so with --header yes".to_owned()
+            "if the first row holds the column names, give `header` yes".to_owned()
         } else {
             format!(
-                "correct the cell or leave it empty; if the column holds categories, give --categorical \"{}\"",
+                "correct the cell or leave it empty; if the column holds categories, give `categorical` \"{}\"",
                 self.shown()
             )
         };
@@ -406,8 +406,7 @@ impl ColumnBuilder {
             .hint(hint)
     }
 
-    /// A number in a column that began with text: the text cell is named, because it is most often the
-    /// mistake.
+    /// A number in a column that began with text. The error names the text cell, which is most often the mistake.
     #[cold]
     fn mixed(&self, number: &[u8], row: u64) -> Error {
         let number = String::from_utf8_lossy(number);
@@ -421,7 +420,7 @@ impl ColumnBuilder {
             None => Error::data(format!("{number} is a number among texts")).at_file(&self.file).at_row(row),
         };
         error.at_column(self.shown()).hint(format!(
-            "correct the cell or leave it empty; if the column holds categories, give --categorical \"{0}\"; to leave it out, --drop \"{0}\"",
+            "correct the cell or leave it empty; if the column holds categories, give `categorical` \"{0}\"; to leave it out, `drop` \"{0}\"",
             self.shown()
         ))
     }
@@ -481,7 +480,7 @@ mod tests {
         b.push(b"1", 2).unwrap();
         let e = b.push(b"abc", 3).unwrap_err();
         assert_eq!((e.row(), e.column()), (Some(3), Some("width")));
-        assert!(e.hint_text().unwrap().contains("--categorical"));
+        assert!(e.hint_text().unwrap().contains("`categorical`"));
 
         let mut b = builder(Want::Auto);
         b.push(b"abc", 2).unwrap();

@@ -1,4 +1,4 @@
-//! From a network's inputs back to what stood in the table, in the user's own units.
+//! From a network's inputs back to the cells of the table, in the user's own units.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ impl SchemaColumn {
     }
 
     /// What is usual where these are the means of the inputs over some rows: a number, or the most frequent category with
-    /// its share.
+    /// its proportion.
     pub fn usual(&self, x: &[f32]) -> String {
         match &self.kind {
             ColumnKind::Numeric { mean, std, .. } => number(x[0], *mean, *std, 2),

@@ -13,16 +13,16 @@ use super::options::{LABEL_NAMES, Label, ReadOptions};
 use super::text::{positional_name, quoted};
 use crate::error::{Error, Result};
 
-/// More columns are taken for a mistake.
+/// The most columns of a table.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;
 
 /// How many records are looked at to find separator and header.
 const SAMPLE: usize = 50;
 
-/// The fields of a row, as they stand in the file.
+/// The fields of a row, as they are in the file.
 type Record = Vec<Vec<u8>>;
 
-/// The shape of a text file.
+/// The dialect of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
     /// A space stands for runs of spaces and tabs.
@@ -84,7 +84,7 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
         return Err(Error::data(format!("the first row has {} cells", first.len()))
             .at_file(&file)
             .at_row(rows.lines.line())
-            .hint("check the separator (--separator)"));
+            .hint("check `separator`"));
     }
     rows.width = first.len();
     if !dialect.header {
@@ -114,7 +114,7 @@ fn header_names(cells: Record, row: u64, file: &Path) -> Result<Vec<String>> {
         };
         if !seen.insert(name.clone()) {
             return Err(at(Error::data(format!("two columns have the name {}", quoted(&name))))
-                .hint("give each column a name of its own, or --header no if the first row holds data"));
+                .hint("give each column a name of its own, or `header` no if the first row holds data"));
         }
         names.push(name);
     }
@@ -240,9 +240,9 @@ impl Delimited {
             .at_row(row)
             .at_column((found.min(self.width) + 1).to_string())
             .hint(if separator == b' ' {
-                "a missing value must be written (as NA) in a file separated by spaces; else give --separator"
+                "a missing value must be written (as NA) in a file separated by spaces; else give `separator`"
             } else {
-                "complete the row; quote a cell that contains the separator, or give --separator"
+                "complete the row; quote a cell that contains the separator, or give `separator`"
             }))
     }
 }
@@ -313,7 +313,7 @@ pub(crate) fn detect(prefix: &[u8], whole: bool, newline: u8, options: &ReadOpti
 type Score = (usize, u64, usize);
 
 /// The separator that splits the first lines into the same number of cells, at least two; among several the
-/// one that leaves the largest share of numbers, then the most cells. Spaces only come after the others,
+/// one that leaves the largest fraction of numbers, then the most cells. Spaces only come after the others,
 /// because texts contain them.
 fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Record>) {
     let mut best: Option<(Score, u8, Vec<Record>)> = None;
@@ -338,8 +338,8 @@ fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Record>) 
         }
         let cells = || records.iter().flatten();
         let numbers = cells().filter(|c| !matches!(number::parse(c), Parsed::Text)).count();
-        let share = (numbers * 1000 / cells().count().max(1)) as u64;
-        let score = (agree, share, count);
+        let fraction = (numbers * 1000 / cells().count().max(1)) as u64;
+        let score = (agree, fraction, count);
         if best.as_ref().is_none_or(|(top, ..)| score > *top) {
             best = Some((score, separator, records));
         }
@@ -366,7 +366,7 @@ fn find_header(records: &[Record], label: &Label) -> bool {
     if !first.iter().any(number) {
         return true;
     }
-    // Numbers can be names, counted up (a data frame made of an array); the label's name beside them tells,
+    // Numbers can be names, counted up (a data frame made of an array); the label's name beside them shows it,
     // unless it is a class that later rows have too.
     let mut numbers = first.iter().filter_map(|cell| match number::parse(cell) {
         Parsed::Number(value) => Some(value),

@@ -1,4 +1,4 @@
-//! A real table inside the library, for demonstrations and tests.
+//! An embedded data set, for demonstrations and tests.
 
 use std::io::Read;
 

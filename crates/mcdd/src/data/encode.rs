@@ -12,7 +12,7 @@ pub(super) fn standardize(value: f64, mean: f64, std: f64) -> f32 {
     ((value - mean) / std).clamp(-CLAMP, CLAMP) as f32
 }
 
-/// What prediction met in a column.
+/// Counts of missing and unseen cells of a column.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub missing: usize,

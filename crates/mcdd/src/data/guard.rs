@@ -1,11 +1,11 @@
-//! Running a library on a file that nobody vouches for.
+//! Running a library on an untrusted file.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether a panic of this thread is caught and told as an error.
+    /// Whether a panic of this thread is caught and becomes an error.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 

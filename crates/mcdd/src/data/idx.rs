@@ -74,7 +74,7 @@ impl Idx {
             && data + 4 + 4 * dims.len() as u64 != length
         {
             return Err(bad(format!(
-                "its header tells of {rows} x {width} values, which is not the file's length of {length} bytes"
+                "its header announces {rows} x {width} values, which do not make the file's length of {length} bytes"
             )));
         }
         Ok(Idx { input, file, kind, size, rows, width: width as usize, row: 0, buffer: Vec::new(), dims })
@@ -116,7 +116,9 @@ impl Idx {
             let mut one = [0u8; 1];
             let more = self.input.read(&mut one).map_err(|e| read_error(e, &self.file))?;
             if more > 0 {
-                return Err(Error::data("there is more data than the header tells").at_file(&self.file).hint(AGAIN));
+                return Err(Error::data("there is more data than the header announces")
+                    .at_file(&self.file)
+                    .hint(AGAIN));
             }
         }
         Ok(())

@@ -9,14 +9,14 @@ use super::column::ColumnBuilder;
 use super::lzw;
 use crate::error::{Error, Result};
 
-/// Where rows come from. One implementation a format.
+/// A source of rows. One implementation for each format.
 pub(crate) trait RowSource: Send {
     /// Appends the next rows to `columns`, which stand in the file's order: `max` of them, or fewer at the
-    /// end of the file. A reader that finds more columns than there are may add some if it says so in
-    /// [`RowSource::grows`].
+    /// end of the file. A reader that finds more columns than there are may add some if
+    /// [`RowSource::grows`] is true.
     fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize>;
 
-    /// About how many rows are still to come, where the length of the file tells; never more than its bytes
+    /// About how many rows are still to come, where the length of the file is known; never more than its bytes
     /// can hold, so that memory may be reserved for them.
     fn remaining(&self) -> Option<usize> {
         None
@@ -27,7 +27,7 @@ pub(crate) trait RowSource: Send {
         false
     }
 
-    /// Keeps to the columns that are there from now on.
+    /// Adds no more columns from now on.
     fn fix_width(&mut self) {}
 
     /// How many columns of the file were beyond `columns` and were left out.
@@ -36,7 +36,7 @@ pub(crate) trait RowSource: Send {
     }
 }
 
-/// How much is read to find out about a file.
+/// How many bytes are read to find the format.
 pub(crate) const PREFIX: usize = 1 << 16;
 
 /// The kinds of content.
@@ -48,7 +48,7 @@ pub(crate) enum Format {
     Parquet,
     Idx,
     Utf16,
-    /// Something else that is known, or just binary.
+    /// Another known format, or binary data.
     Foreign(&'static str),
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Input {
     pub prefix: Vec<u8>,
     /// Whether `prefix` is everything.
     pub whole: bool,
-    /// The length of the content where the file system tells it.
+    /// The length of the content, where it is known.
     pub length: Option<u64>,
     rest: Box<dyn Read + Send>,
 }
@@ -138,7 +138,7 @@ impl Input {
         Ok(input)
     }
 
-    /// What the content is; an error where it cannot be read, or is not what the file's name says.
+    /// What the content is; an error where it cannot be read, or contradicts the file's name.
     pub fn format(&self) -> Result<Format> {
         let format = sniff(&self.prefix);
         let name = self.file.to_string_lossy().to_ascii_lowercase();
@@ -218,7 +218,7 @@ impl Input {
     }
 }
 
-/// Reads [`PREFIX`] bytes, or up to the end; says whether the end was reached.
+/// Reads [`PREFIX`] bytes, or up to the end; returns whether the end was reached.
 fn read_prefix(input: &mut dyn Read, path: &Path) -> Result<(Vec<u8>, bool)> {
     let mut prefix = Vec::new();
     let mut limited = input.take(PREFIX as u64);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn names_must_not_lie() {
+    fn names_must_fit_the_content() {
         let folder = tempfile::tempdir().unwrap();
         for (name, content, part) in [
             ("a.csv", &b"\x93NUMPY\x01\0"[..], "NumPy"),

@@ -1,4 +1,4 @@
-//! The classes of rows, and the ways to divide rows by them: what tables and images share.
+//! The classes of rows, and the ways to divide rows by them: used by tables and images.
 
 use super::column::Column;
 use super::number;
@@ -82,7 +82,7 @@ impl Labels {
         Labels { codes: rows.iter().map(|&r| self.codes[r]).collect(), names: self.names.clone() }
     }
 
-    /// Takes the classes off that are not to be kept; no row may have one of them.
+    /// Removes the classes that are not kept; no row may have one of them.
     pub(super) fn keep_classes(&mut self, keep: impl Fn(usize) -> bool) {
         let mut numbers = vec![0; self.names.len()];
         let mut names = Vec::new();
@@ -95,24 +95,24 @@ impl Labels {
     }
 }
 
-/// The number of a class, whose name may be a number written in another way.
+/// The index of a class. Its name may be a number written in another way.
 pub(super) fn class_number(classes: &[String], class: &str) -> Result<usize> {
     let exact = classes.iter().position(|c| c == class);
     exact.or_else(|| classes.iter().position(|c| c == number::normal(class))).ok_or_else(|| {
         Error::data(format!("there is no class {}; the classes are: {}", quoted(class), list(classes)))
-            .hint("give the class as it stands in the data")
+            .hint("give the class as it is in the data")
     })
 }
 
 /// Checks that there are at least two classes, each with at least `least` rows.
 pub(super) fn check_classes(labels: Option<&Labels>, least: usize) -> Result<()> {
     let Some(labels) = labels else {
-        return Err(Error::data("there are no labels").hint("give --label NAME"));
+        return Err(Error::data("there are no labels").hint("give `label`, the column of the classes"));
     };
     let (classes, rows) = (&labels.names, labels.codes.len());
     if classes.len() < 2 {
         return Err(Error::data(format!("there is one class only ({}), and at least two are needed", list(classes)))
-            .hint("check --label, or add rows of other classes"));
+            .hint("check `label`, or add rows of other classes"));
     }
     let small: Vec<String> = classes
         .iter()
@@ -131,7 +131,7 @@ pub(super) fn check_classes(labels: Option<&Labels>, least: usize) -> Result<()>
     } else {
         Error::data(format!("each class needs at least {least} rows; too few have: {}", list(&small)))
     };
-    Err(error.hint("check --label; add rows to these classes, or remove them"))
+    Err(error.hint("check `label`; add rows to these classes, or remove them"))
 }
 
 /// The rows of each class (all rows as one group without labels), each group in a random order that depends on
@@ -148,21 +148,21 @@ fn shuffled_groups(labels: Option<&Labels>, rows: usize, seed: u64, purpose: &st
     groups
 }
 
-/// Divides rows at random, class by class, into parts of `1 - share` and `share`, each in ascending order; every
+/// Divides rows at random, class by class, into parts of `1 - fraction` and `fraction`, each in ascending order; every
 /// class keeps at least one row in the first part.
 pub(super) fn split_rows(
     labels: Option<&Labels>,
     rows: usize,
-    share: f64,
+    fraction: f64,
     seed: u64,
 ) -> Result<(Vec<usize>, Vec<usize>)> {
-    if !(share > 0.0 && share < 1.0) {
-        return Err(Error::setting(format!("a share of {share} cannot be split off"))
-            .hint("give a share between 0 and 1, such as 0.2"));
+    if !(fraction > 0.0 && fraction < 1.0) {
+        return Err(Error::setting(format!("a fraction of {fraction} cannot be split off"))
+            .hint("give a fraction between 0 and 1, such as 0.2"));
     }
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for group in shuffled_groups(labels, rows, seed, "split") {
-        let count = (group.len() as f64 * share).round() as usize;
+        let count = (group.len() as f64 * fraction).round() as usize;
         let count = count.min(group.len().saturating_sub(1));
         let (a, b) = group.split_at(count);
         second.extend_from_slice(a);

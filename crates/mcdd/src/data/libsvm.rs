@@ -16,13 +16,13 @@ use crate::error::{Error, Result};
 /// The largest index; a larger one is an error, because every index is a column.
 pub(crate) const MAX_INDEX: usize = 100_000;
 
-/// How many cells a file may unfold to: a share that no real file reaches without being meant as sparse
+/// How many cells a file may unfold to: more than real files reach that are not meant as sparse
 /// data, so that a few hostile bytes do not become gigabytes.
 fn most_cells(written: u64) -> u64 {
     20_000_000 + written.saturating_mul(200)
 }
 
-/// Whether a text is of this form, by its first line with content; `whole` says whether `prefix` is all of it.
+/// Whether a text is of this form, by its first line with content; `whole`: `prefix` is all of it.
 pub(crate) fn looks_like(prefix: &[u8], whole: bool) -> bool {
     let newline = newline_of(prefix);
     let mut lines = prefix.split(|&b| b == newline).peekable();

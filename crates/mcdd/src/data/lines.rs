@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::input::read_error;
 use crate::error::{Error, Result};
 
-/// A longer record is taken for a mistake (a quote that is never closed, a binary file), so that a hostile
-/// file cannot fill the memory.
+/// The longest record. A longer one is a mistake (a quote that is never closed, a binary file), and a hostile file
+/// must not fill the memory.
 const MAX_RECORD: usize = 1 << 26;
 const CHUNK: usize = 1 << 17;
 
@@ -86,7 +86,7 @@ impl Lines {
         Ok(true)
     }
 
-    /// Reads more, after moving the current record to the front; says by how much it moved.
+    /// Reads more, after moving the current record to the front; returns by how much it moved.
     fn fill(&mut self) -> Result<usize> {
         let moved = self.from;
         if moved > 0 {

@@ -1,4 +1,4 @@
-//! Numbers as they are, by rows: features and logits that another program has made.
+//! Matrices of numbers without preprocessing: features and logits that another program has computed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct MatrixReader {
 }
 
 impl MatrixReader {
-    /// Opens a file of any format that [`Table::read`](super::Table::read) knows but `label index:value`.
+    /// Opens a file of any format that [`Table::read`](super::Table::read) reads, except `label index:value`.
     ///
     /// # Errors
     /// If it cannot be read, or the label column is not there.
@@ -67,7 +67,7 @@ impl MatrixReader {
     /// Appends up to `max` rows, one after the other, and their labels; returns how many, 0 at the end.
     ///
     /// # Errors
-    /// If a cell is no finite number, or is missing.
+    /// If a cell is not a finite number, or is missing.
     pub fn next(&mut self, max: usize, values: &mut Vec<f64>, labels: &mut Vec<String>) -> Result<usize> {
         self.columns.iter_mut().for_each(ColumnBuilder::clear);
         let rows = self.source.fill(max, &mut self.columns)?;
@@ -107,7 +107,7 @@ impl MatrixReader {
     }
 }
 
-/// Reads a file of labels, one a row: NPY, IDX, text without a header, or a table with one column or one called `label`.
+/// Reads a file of labels, one per row: NPY, IDX, text without a header, or a table with one column or one called `label`.
 ///
 /// # Errors
 /// If it cannot be read or holds something else.
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_no_number_is_named() {
+    fn what_is_missing_or_not_a_number_is_named() {
         for (content, row) in [(&b"a,b\n1,2\n3,\n"[..], 3), (b"a,b\n1,inf\n", 2), (b"1,2\nx,3\n4,4\n", 2)] {
             let (_folder, path) = file("f.csv", content);
             let options = ReadOptions { header: Some(content[0] == b'a'), ..ReadOptions::default() };

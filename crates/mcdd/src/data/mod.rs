@@ -1,32 +1,76 @@
-//! Tables and [images](images) from files, and their way to a network's inputs.
+//! Tables and [images](images): reading them, and turning them into a network's inputs.
 //!
-//! [`Table::read`] brings whole files into memory for training; [`Schema::fit`] learns the preprocessing from
-//! the training rows; [`Schema::reader`] reads a file for prediction block by block, in memory that does not
-//! grow with the file.
+//! A [`Table`] is in memory, for training. It comes from files ([`Table::read`]), from a stream or bytes
+//! ([`Table::read_from`], [`Table::from_bytes`]), from values ([`Table::builder`], [`Table::from_rows`]) or from Arrow
+//! record batches (`Table::from_record_batches`). [`Schema::fit`] learns the preprocessing from the training rows, and
+//! [`Schema::transform`] applies it. For prediction, [`Schema::reader`] reads a file block by block in memory that does not
+//! grow with the file, and [`Schema::encode_row`] encodes a single row.
 //!
 //! # Formats
 //!
-//! Found by content: CSV, TSV and other separated text; text separated by spaces; the `label index:value`
-//! form; IDX; NPY; NPZ; Parquet. Text, IDX and NPY may be packed by gzip or `compress` (`.Z`), and may come from stdin (`-`).
+//! Formats are found by content: CSV, TSV and other separated text; text separated by spaces; `label index:value` text;
+//! IDX; NPY; NPZ (feature `npz`); Parquet (feature `parquet`). Text, IDX and NPY may be compressed by gzip or `compress`
+//! (`.Z`), and may come from stdin (`-`). Image files need the feature `images`. A format whose feature is off is an error
+//! that names the feature.
 //!
 //! # Cells
 //!
-//! A cell that is empty, `NA`, `N/A`, `NaN` (in any case), `null`, `None` or `?` is missing. A column is one of
-//! categories when none of its cells is a number, or when [`ReadOptions::categorical`] says so; numbers and
-//! texts in one column are an error, and so is infinity. Rows in errors are the lines of a text file, from 1
-//! with the header; in other formats the rows from 1.
+//! A cell that is empty, `NA`, `N/A`, `NaN` (in any case), `null`, `None` or `?` is missing. A column is categorical if
+//! none of its cells is a number, or if [`ReadOptions::categorical`] lists it. Numbers and texts in one column are an
+//! error, and so is infinity. Rows in errors are the lines of a text file, from 1 with the header; in other formats the
+//! rows from 1.
 //!
-//! # Example
+//! # Examples
+//!
+//! From memory:
 //!
 //! ```
-//! use mcdd::data::{Schema, digits};
+//! use mcdd::data::{Schema, Table};
 //!
-//! let table = digits();
-//! let (train, test) = table.split_rows(0.25, 7)?;
-//! let (schema, notices) = Schema::fit(&table, &train)?;
-//! assert!(notices[0].contains("constant columns dropped"));
-//! let inputs = schema.transform(&table, Some(&test))?;
-//! assert_eq!(inputs.len(), test.len() * schema.width());
+//! let table = Table::builder()
+//!     .column("width", [1.4, 1.3, f64::NAN, 4.7])?
+//!     .column("color", [Some("red"), None, Some("blue"), Some("red")])?
+//!     .labels(["a", "a", "b", "b"])?
+//!     .build()?;
+//! let (schema, notices) = Schema::fit(&table, &[0, 1, 2, 3])?;
+//! assert_eq!(schema.input_names(), ["width", "width missing", "color=blue", "color=red", "color missing"]);
+//! assert_eq!(notices[0], "1 missing cell in 1 column imputed by the training mean");
+//! let inputs = schema.transform(&table, None)?;
+//! assert_eq!(inputs.len(), table.rows() * schema.width());
+//! # Ok::<(), mcdd::Error>(())
+//! ```
+//!
+//! From CSV, here in memory; [`Table::read`] and [`Schema::reader`] take paths:
+//!
+//! ```
+//! use mcdd::data::{Batch, ReadOptions, Schema, Table};
+//!
+//! let options = ReadOptions::default();
+//! let table = Table::from_bytes(&b"width,height,class\n1,2,a\n3,5,b\n"[..], "train.csv", &options)?;
+//! let (schema, _) = Schema::fit(&table, &[0, 1])?;
+//! let mut reader = schema.reader_from(std::io::Cursor::new("height,width\n5,1\n"), "new.csv", &options)?;
+//! let mut batch = Batch::default();
+//! while reader.next(1000, &mut batch)? {
+//!     assert_eq!(batch.x, [-1.0, 1.0]); // columns are matched by name
+//! }
+//! # Ok::<(), mcdd::Error>(())
+//! ```
+//!
+//! From Arrow:
+//!
+//! ```
+//! # #[cfg(feature = "parquet")] {
+//! use std::sync::Arc;
+//!
+//! use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
+//! use mcdd::data::{ReadOptions, Table};
+//!
+//! let width: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.4), None]));
+//! let class: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+//! let batch = RecordBatch::try_from_iter([("width", width), ("class", class)]).unwrap();
+//! let table = Table::from_record_batches(&[batch], &ReadOptions::default())?;
+//! assert_eq!((table.rows(), table.classes().len()), (2, 2));
+//! # }
 //! # Ok::<(), mcdd::Error>(())
 //! ```
 

@@ -226,7 +226,7 @@ impl Header {
     }
 }
 
-/// Fills `bytes`, or says that the file is cut short.
+/// Fills `bytes`; an error where the file is cut short.
 fn take(input: &mut dyn Read, bytes: &mut [u8], file: &Path) -> Result<()> {
     input.read_exact(bytes).map_err(|error| {
         if error.kind() == std::io::ErrorKind::UnexpectedEof {
@@ -251,14 +251,14 @@ pub(crate) struct Npy {
 }
 
 impl Npy {
-    /// Reads the header; `length` is that of the file where it is known, and is held against the header.
+    /// Reads the header; `length` is that of the file where it is known, and is compared with the header.
     pub fn open(mut input: Box<dyn Read + Send>, length: Option<u64>, file: &Arc<Path>) -> Result<Npy> {
         let header = Header::read(&mut input, file)?;
         if let Some(length) = length
             && header.bytes() > length
         {
             return Err(Error::data(format!(
-                "the file ends before the array does: its header tells of {} x {} values, which do not fit {length} bytes",
+                "the file ends before the array does: its header announces {} x {} values, which do not fit {length} bytes",
                 header.rows, header.width
             ))
             .at_file(file)
@@ -279,7 +279,7 @@ impl Npy {
         let mut one = [0u8; 1];
         match self.input.read(&mut one) {
             Ok(0) => Ok(()),
-            Ok(_) => Err(Error::data("there is more data than the array's shape tells")
+            Ok(_) => Err(Error::data("there is more data than the array's shape announces")
                 .at_file(&self.file)
                 .hint("the file is damaged, or holds more than one array: make it again")),
             Err(error) => Err(read_error(error, &self.file)),
@@ -290,7 +290,7 @@ impl Npy {
         let header = &self.header;
         if self.whole.is_none() {
             let mut data = Vec::new();
-            // Grows with what is there, whatever the header says.
+            // Grows with the data, whatever the header announces.
             (&mut self.input).take(header.bytes()).read_to_end(&mut data).map_err(|e| read_error(e, &self.file))?;
             if (data.len() as u64) < header.bytes() {
                 take(&mut std::io::empty(), &mut [0], &self.file)?;

@@ -52,9 +52,9 @@ pub(crate) fn parse(cell: &[u8]) -> Parsed {
     }
 }
 
-/// Reads the number at the start of `text` and says how many bytes it took, where that can be done exactly
-/// with one rounding: a mantissa below 2^53 times or over a power of ten that is itself exact. `None` is not
-/// a verdict: the slow path decides.
+/// Reads the number at the start of `text` and returns how many bytes it took, where that can be done exactly
+/// with one rounding: a mantissa below 2^53 times or over a power of ten that is itself exact. `None` means
+/// that the slow path decides.
 #[inline]
 pub(crate) fn prefix(text: &[u8]) -> Option<(f64, usize)> {
     let negative = text.first() == Some(&b'-');
@@ -158,7 +158,7 @@ pub(crate) fn show(value: f64) -> String {
     format!("{value}")
 }
 
-/// A label or category in its one spelling: spaces around it go, and a number that is integral loses its
+/// A label or category in normal form: without spaces around it, and an integral number without
 /// decimal point and plus sign (`1.0`, `1.` and `+1` are `1`), so that files written by different tools agree.
 pub(crate) fn normal(text: &str) -> &str {
     let text = text.trim();

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What is known about a file beforehand; everything else is found from its content.
+/// What is given about a file; everything else is found from its content.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadOptions {
     /// Where the labels are (default: [`Label::Auto`]).
@@ -27,20 +27,20 @@ pub struct ReadOptions {
 pub enum Label {
     /// A column called `label`, `labels`, `class`, `target` or `y` (in any case); the first token of the
     /// `label index:value` form; the labels file beside an IDX images file; the array of that name in an NPZ; for
-    /// images the name of their folder, and what CIFAR's and SVHN's files say.
+    /// images the name of their folder, and the labels in CIFAR's and SVHN's files.
     #[default]
     Auto,
-    /// There are none.
+    /// No labels.
     None,
     /// The first column.
     First,
     /// The last column.
     Last,
-    /// The column at this position, counted from 1; a column that has this number as its name goes before.
+    /// The column at this position, counted from 1; a column that has this number as its name takes precedence.
     Index(usize),
     /// The column (or the NPZ array) of this name.
     Name(String),
-    /// A file of its own, one label a row (NPY, IDX or text).
+    /// A separate file with one label per row (NPY, IDX or text).
     File(PathBuf),
 }
 
@@ -70,10 +70,10 @@ impl FromStr for Label {
 /// A part of a set of images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// What models are trained on.
+    /// The images to train on.
     #[default]
     Train,
-    /// What they are tested on.
+    /// The images to test on.
     Test,
 }
 

@@ -121,7 +121,7 @@ impl Reading {
             return Err(Error::data("the `label index:value` form has no categories")
                 .at_file(source.path())
                 .at_column(first)
-                .hint("leave --categorical out"));
+                .hint("leave out `categorical`"));
         }
         if let Some(at) = label {
             wants[at] = Want::Label;
@@ -188,7 +188,7 @@ impl Reading {
             return Err(Error::data(message)
                 .at_file(source.path())
                 .at_row(1)
-                .hint("give a file with a row for each example; --header no if the first row holds data"));
+                .hint("give a file with a row for each example; `header` no if the first row holds data"));
         }
         if source.grows() {
             for at in self.names.len()..columns.len() {
@@ -310,7 +310,7 @@ impl Reading {
         }
         if table.columns.is_empty() {
             let error =
-                Error::data("there is no column beside the label").hint("check --label, --drop and --separator");
+                Error::data("there is no column besides the label").hint("check `label`, `drop` and `separator`");
             return Err(match file {
                 Some(file) => error.at_file(&file),
                 None => error,

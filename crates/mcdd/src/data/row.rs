@@ -10,7 +10,7 @@ use super::schema::{ColumnKind, Schema, SchemaColumn};
 use super::text::{quoted, shown};
 use crate::error::{Error, Result};
 
-/// What a row held that training knows nothing about.
+/// Cells of a row that are missing or were not seen in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowCounts {
     /// Missing cells.
@@ -161,7 +161,7 @@ impl SchemaColumn {
         self.finite(value)
     }
 
-    /// The category of a cell, in its one spelling; nothing where it is missing.
+    /// The category of a cell, in normal form; `None` where it is missing.
     fn category<'a>(&self, cell: Cell<'a>, digits: &'a mut Digits) -> Result<Option<&'a str>> {
         // The buffer holds every number, so that writing to it does not fail.
         let _ = match cell {

@@ -76,7 +76,7 @@ impl TableReader {
                     return Err(Error::data("the label column is one of the model's features")
                         .at_file(path)
                         .at_column(shown(&names[at]))
-                        .hint("give another column by --label, or --label none"));
+                        .hint("give another column by `label`, or `label` none"));
                 }
                 wants[at] = Want::OptionalLabel;
                 label = Some(at);
@@ -239,7 +239,7 @@ impl TableReader {
     }
 }
 
-/// How a file's columns stand to the model's.
+/// Which columns of a file are the model's.
 struct Bound {
     columns: Vec<Option<usize>>,
     label: LabelAt,
@@ -290,7 +290,7 @@ fn bind_positional(schema: &Schema, source: &Source, label: &Label) -> Result<Bo
                 None => {
                     return Err(schema
                         .wrong_count(width, "columns")
-                        .hint("say which one is the label: --label last, --label first or --label INDEX"));
+                        .hint("give `label`, the position of the label: last, first or a number"));
                 }
             },
             _ => LabelAt::None,

@@ -12,10 +12,10 @@ use super::table::{LabelColumn, Table};
 use super::text::{Notices, count, list, quoted, shown};
 use crate::error::{Error, Result};
 
-/// Standardized values are held within this many deviations, so that sums of squares stay finite in `f32`.
+/// Standardized values are clamped to this many deviations, so that sums of squares stay finite in `f32`.
 pub const CLAMP: f64 = 1e9;
 
-/// More categories are taken for an identifier.
+/// The most categories of a column; a column with more is taken for an identifier.
 pub const MAX_CATEGORIES: usize = 1000;
 
 /// The columns of the training data and their statistics. It is stored in the model.
@@ -28,7 +28,7 @@ pub struct Schema {
     /// The column that held the labels.
     #[serde(default)]
     pub label: Option<LabelColumn>,
-    /// What takes the place of columns where the model reads images.
+    /// The shape and normalization of images, where the model reads images instead of columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageSpec>,
 }
@@ -38,20 +38,20 @@ pub struct Schema {
 pub struct SchemaColumn {
     /// Its name.
     pub name: String,
-    /// What becomes of it.
+    /// How it becomes inputs.
     #[serde(flatten)]
     pub kind: ColumnKind,
 }
 
-/// What becomes of a column.
+/// How a column becomes inputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ColumnKind {
-    /// One input: `(value - mean) / std`, 0 for a missing cell, held within ±[`CLAMP`].
+    /// One input: `(value - mean) / std`, 0 for a missing cell, clamped to ±[`CLAMP`].
     Numeric {
-        /// Over the training rows.
+        /// The mean over the training rows.
         mean: f64,
-        /// Over the training rows, with the divisor n.
+        /// The standard deviation over the training rows, with the divisor n.
         std: f64,
         /// Whether a second input is 1 where the cell is missing: training had missing cells.
         indicator: bool,
@@ -65,13 +65,13 @@ pub enum ColumnKind {
     },
     /// No input.
     Dropped {
-        /// Why: `constant`, `empty` or `asked`.
+        /// The reason: `constant`, `empty` or `asked`.
         why: String,
     },
 }
 
 impl ColumnKind {
-    /// How many inputs it makes.
+    /// The number of inputs.
     pub fn width(&self) -> usize {
         match self {
             ColumnKind::Numeric { indicator, .. } => 1 + usize::from(*indicator),
@@ -82,13 +82,13 @@ impl ColumnKind {
 }
 
 impl Schema {
-    /// Learns the columns from exactly these rows of a table.
+    /// Learns the preprocessing from these rows of a table, and no others.
     ///
     /// # Errors
-    /// Where a text column has more than [`MAX_CATEGORIES`] categories, or no column is left.
+    /// If a text column has more than [`MAX_CATEGORIES`] categories, or no column is left.
     ///
     /// # Panics
-    /// Where a row is not below [`Table::rows`].
+    /// If a row is not below [`Table::rows`].
     pub fn fit(table: &Table, rows: &[usize]) -> Result<(Schema, Notices)> {
         let place = |error: Error| match table.files().next() {
             Some(file) => error.at_file(file),
@@ -174,7 +174,7 @@ impl Schema {
         }
     }
 
-    /// Refuses tables where images are read.
+    /// An error if the model reads images.
     pub(super) fn check_reads_tables(&self) -> Result<()> {
         match &self.image {
             Some(_) => Err(Error::data("the model reads images, and this is a table").hint("give images")),
@@ -240,16 +240,16 @@ impl Schema {
             .hint(format!("give {needed} columns in the order of the training data, or {} with the label", needed + 1))
     }
 
-    /// Checks a schema that comes from a file nobody vouches for.
+    /// Checks a schema from an untrusted file.
     ///
     /// # Errors
-    /// Where it could not have been made by [`Schema::fit`].
+    /// If it could not have been made by [`Schema::fit`].
     pub fn validate(&self) -> Result<()> {
         let bad = |message: String| Error::format(message).hint("the model file is damaged: train or fetch it again");
         if let Some(image) = &self.image {
             image.validate()?;
             if !self.columns.is_empty() || self.label.is_some() {
-                return Err(bad("the model reads images, and has columns".into()));
+                return Err(bad("the model reads images, but has columns".into()));
             }
             return Ok(());
         }
@@ -267,14 +267,14 @@ impl Schema {
             match kind {
                 ColumnKind::Numeric { mean, std, .. } => {
                     if !mean.is_finite() || !std.is_finite() || *std <= 0.0 {
-                        return Err(bad(format!("the statistics of the column {} are impossible", quoted(name))));
+                        return Err(bad(format!("the statistics of the column {} are out of range", quoted(name))));
                     }
                 }
                 ColumnKind::Categorical { categories, .. } => {
                     let distinct: HashSet<_> = categories.iter().collect();
                     if categories.is_empty() || categories.len() > MAX_CATEGORIES || distinct.len() != categories.len()
                     {
-                        return Err(bad(format!("the categories of the column {} are impossible", quoted(name))));
+                        return Err(bad(format!("the categories of the column {} are invalid", quoted(name))));
                     }
                 }
                 ColumnKind::Dropped { .. } => {}
@@ -285,7 +285,7 @@ impl Schema {
                 return Err(bad("the label is a feature as well".into()));
             }
             if label.position.is_some_and(|at| at > self.columns.len()) {
-                return Err(bad("the label's position is impossible".into()));
+                return Err(bad("the label's position is out of range".into()));
             }
         }
         Ok(())
@@ -333,14 +333,14 @@ fn fit_number(values: &[f64], rows: &[usize]) -> (ColumnKind, usize) {
     let square = present().map(|v| v * scale - mean).map(|d| d * d).sum::<f64>() / n as f64;
     let (mean, std) = (mean / scale, square.sqrt() / scale);
     if !std.is_finite() || std <= 0.0 {
-        // Differences too small for the arithmetic carry nothing.
+        // Differences too small for the arithmetic count as none.
         return (dropped("constant"), missing);
     }
     let indicator = missing > 0;
     (ColumnKind::Numeric { mean, std, indicator }, missing)
 }
 
-/// Refuses texts that are hardly meant as categories.
+/// An error for texts that are probably not categories.
 fn check_categories(name: &str, categories: &[String], rows: usize) -> Result<()> {
     let comma = |text: &String| {
         text.matches(',').count() == 1
@@ -355,7 +355,7 @@ fn check_categories(name: &str, categories: &[String], rows: usize) -> Result<()
             "the column has {} different texts in {rows} rows: it looks like an identifier, not a category",
             categories.len()
         );
-        let hint = format!("leave it out by --drop \"{}\"", shown(name));
+        let hint = format!("leave it out by `drop` \"{}\"", shown(name));
         return Err(Error::data(message).at_column(shown(name)).hint(hint));
     }
     Ok(())
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_and_empty_columns_go() {
+    fn constant_and_empty_columns_are_dropped() {
         for values in [&[0.1, 0.1, 0.1][..], &[f64::NAN, 0.1, 0.1]] {
             let table = numbers(values);
             let e = Schema::fit(&table, &all(&table)).unwrap_err();
@@ -435,14 +435,14 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_is_no_category() {
+    fn an_identifier_is_not_a_category() {
         let names: Vec<String> = (0..=MAX_CATEGORIES).map(|i| format!("id{i}")).collect();
         let codes = (0..names.len() as u32).collect();
         let column = Column::Text { codes, names };
         let table = Table::assemble(vec!["id".into()], vec![column], None, None);
         let e = Schema::fit(&table, &all(&table)).unwrap_err();
         assert_eq!(e.column(), Some("id"));
-        assert!(e.hint_text().unwrap().contains("--drop"));
+        assert!(e.hint_text().unwrap().contains("`drop`"));
         let few: Vec<usize> = (0..MAX_CATEGORIES).collect();
         assert!(Schema::fit(&table, &few).is_ok());
     }

@@ -12,12 +12,12 @@ use crate::error::{Error, Result};
 /// Rows read at a time.
 const BLOCK: usize = 8192;
 
-/// Reads the scores in a file of any format that [`Table::read`](super::Table::read) knows: the column of this name or
+/// Reads the scores in a file of any format that [`Table::read`](super::Table::read) reads: the column of this name or
 /// number (from 1), else the one called `confidence` or `score`, else the only one. Infinite scores are allowed; a
 /// missing one is an error.
 ///
 /// # Errors
-/// Where the file cannot be read, the column is not there, or a cell is no number.
+/// If the file cannot be read, the column is not there, or a cell is not a number.
 pub fn scores(path: &Path, column: Option<&str>) -> Result<Vec<f64>> {
     let options = ReadOptions { label: Label::None, ..ReadOptions::default() };
     let mut source = Source::open(path, &options)?;
@@ -44,7 +44,7 @@ fn find(source: &Source, column: Option<&str>) -> Result<usize> {
         None if names.len() == 1 => Ok(0),
         None => named("confidence").or_else(|| named("score")).ok_or_else(|| {
             Error::data(format!("there are {} columns and none is named confidence or score", names.len()))
-                .hint(format!("{columns}; choose one with --column NAME or --column NUMBER (from 1)"))
+                .hint(format!("{columns}; give `column`, a name or a number from 1"))
         }),
         Some(column) => {
             let numbered = || column.parse::<usize>().ok()?.checked_sub(1).filter(|&i| i < names.len());
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_and_where() {
+    fn errors_name_row_and_column() {
         let fails = |content: &[u8], column: Option<&str>, row: Option<u64>, part: &str| {
             let e = read("s.csv", content, column).unwrap_err();
             assert!(e.to_string().contains(part) && e.file().is_some() && e.hint_text().is_some(), "{e}");

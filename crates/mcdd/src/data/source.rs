@@ -28,11 +28,11 @@ pub struct Source {
     rows: Box<dyn RowSource>,
 }
 
-/// What matters of a format once it is open.
+/// What differs between formats once they are open.
 enum Kind {
-    /// All there is are the columns.
+    /// Columns only.
     Columns,
-    /// Column 0 is the label, the others come as they appear.
+    /// Column 0 is the label, the others are added as they appear.
     Libsvm,
     /// An array of features in an archive with other arrays.
     #[cfg(feature = "npz")]
@@ -41,7 +41,7 @@ enum Kind {
     Idx,
 }
 
-/// Labels that stand apart from the features.
+/// Labels apart from the features.
 pub(crate) struct Side {
     pub file: Arc<Path>,
     pub name: String,
@@ -60,6 +60,9 @@ pub(crate) enum LabelAt {
 
 impl Source {
     /// Opens a file, or stdin for `-`, and reads its header.
+    ///
+    /// # Errors
+    /// If it cannot be read, or its format is not supported.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Source> {
         Self::from_input(Input::open(path)?, options)
     }
@@ -152,12 +155,12 @@ impl Source {
     }
 
     /// The names of the columns in the file's order, the label's among them where it is a column. Those of
-    /// the `label index:value` form are known after reading only; here they are just `label`.
+    /// the `label index:value` form are known only after reading; here they are just `label`.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Whether the file has names of its own; else columns count by position.
+    /// Whether the file has column names; else columns are matched by position.
     pub fn named(&self) -> bool {
         self.named
     }
@@ -196,7 +199,7 @@ impl Source {
         self.rows.fill(max, columns)
     }
 
-    /// Finds the labels. `Ok(None)`: nothing was said about them, and none were found.
+    /// Finds the labels. `Ok(None)`: they are not given, and none were found.
     pub(crate) fn find_label(&self, label: &Label) -> Result<Option<LabelAt>> {
         if let Label::None = label {
             return Ok(Some(LabelAt::None));
@@ -210,7 +213,7 @@ impl Source {
                     Label::Auto | Label::First | Label::Index(1) => Ok(Some(LabelAt::Column(0))),
                     _ => Err(Error::data("in the `label index:value` form the label is the first word of a line")
                         .at_file(&self.file)
-                        .hint("leave --label out, or give --label first")),
+                        .hint("leave out `label`, or give `label` first")),
                 };
             }
             #[cfg(feature = "npz")]
@@ -262,7 +265,7 @@ impl Source {
                         ))
                         .at_file(&self.file)
                         .at_column(name)
-                        .hint("columns count from 1; --label last is the last one"));
+                        .hint("columns count from 1; `label` last is the last one"));
                     }
                 }
             }
@@ -277,7 +280,7 @@ impl Source {
                     return Err(Error::data(format!("there is no column {}{known}", quoted(name)))
                         .at_file(&self.file)
                         .at_column(name)
-                        .hint("give --label NAME as it is in the file, a position from 1, first or last"));
+                        .hint("give `label` as it is in the file, a position from 1, first or last"));
                 }
             },
             Label::None | Label::File(_) => return Ok(None),
@@ -293,14 +296,14 @@ impl Source {
             format!("the file has {} columns without names", self.names.len())
         };
         Error::data(format!("it is not clear where the labels are; {known}")).at_file(&self.file).hint(
-            "give --label NAME, --label last if it is the last column, or --label none for methods that use no labels",
+            "give `label` by name, `label` last if it is the last column, or `label` none for methods that use no labels",
         )
     }
 }
 
 impl Side {
     fn open(path: &Path) -> Result<Side> {
-        // The one column of a list of class names would else lose its first row to a header.
+        // Else the first of a list of class names would be taken for a header.
         let options = ReadOptions { header: Some(false), separator: Some(b','), ..ReadOptions::default() };
         let source = Source::open(path, &options)?;
         #[cfg(feature = "npz")]

@@ -23,7 +23,7 @@ pub struct LabelColumn {
 pub struct Table {
     /// The names of the feature columns.
     pub names: Vec<String>,
-    /// Whether the names are the data's own; else columns count by position.
+    /// Whether the names are from the data; else columns are matched by position.
     pub named: bool,
     /// The feature columns, all of the same length.
     pub columns: Vec<Column>,
@@ -40,7 +40,7 @@ impl Table {
     /// A table from an array in row-major order. NaN is a missing cell.
     ///
     /// # Errors
-    /// Where the lengths do not fit each other, or a value is infinite.
+    /// If the lengths do not fit each other, or a value is infinite.
     pub fn from_rows<S: AsRef<str>>(x: &[f32], columns: usize, labels: Option<&[S]>) -> Result<Table> {
         if columns == 0 || x.is_empty() || !x.len().is_multiple_of(columns) {
             return Err(Error::data(format!("{} values are not rows of {columns}", x.len()))
@@ -153,7 +153,7 @@ impl Table {
     /// The rows with these indices, in this order; the classes stay.
     ///
     /// # Panics
-    /// Where an index is not below [`Table::rows`].
+    /// If an index is not below [`Table::rows`].
     pub fn select(&self, rows: &[usize]) -> Table {
         Table {
             names: self.names.clone(),
@@ -176,24 +176,24 @@ impl Table {
         }
     }
 
-    /// The number of a class, whose name may be a number written in another way.
+    /// The index of a class. Its name may be a number written in another way.
     ///
     /// # Errors
-    /// Where there is no such class.
+    /// If there is no such class.
     pub fn class_number(&self, class: &str) -> Result<usize> {
         labels::class_number(self.classes(), class)
     }
 
-    /// Takes a class out: the other rows, without that class among the classes, and the rows of the class.
+    /// Splits off a class: returns the rows of the other classes, and those of the class.
     ///
     /// # Errors
-    /// Where there is no such class.
+    /// If there is no such class.
     pub fn leave_out(&self, class: &str) -> Result<(Table, Table)> {
         let out = self.class_number(class)?;
         Ok((self.with_classes(|c| c != out), self.with_classes(|c| c == out)))
     }
 
-    /// The rows of some classes, and no others among the classes.
+    /// The rows of some classes; the others are removed from the classes.
     pub fn with_classes(&self, keep: impl Fn(usize) -> bool) -> Table {
         let rows: Vec<usize> = (0..self.rows).filter(|&r| self.label(r).is_some_and(|c| keep(c as usize))).collect();
         let mut table = self.select(&rows);
@@ -203,22 +203,22 @@ impl Table {
         table
     }
 
-    /// Divides the rows at random, class by class, into parts of `1 - share` and `share`; every class keeps at
+    /// Divides the rows at random, class by class, into parts of `1 - fraction` and `fraction`; every class keeps at
     /// least one row in the first part. Rows keep their order.
     ///
     /// # Errors
-    /// Where `share` is not between 0 and 1.
-    pub fn split(&self, share: f64, seed: u64) -> Result<(Table, Table)> {
-        let (first, second) = self.split_rows(share, seed)?;
+    /// If `fraction` is not between 0 and 1.
+    pub fn split(&self, fraction: f64, seed: u64) -> Result<(Table, Table)> {
+        let (first, second) = self.split_rows(fraction, seed)?;
         Ok((self.select(&first), self.select(&second)))
     }
 
     /// The row indices of [`Table::split`].
     ///
     /// # Errors
-    /// Where `share` is not between 0 and 1.
-    pub fn split_rows(&self, share: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
-        labels::split_rows(self.labels.as_ref(), self.rows, share, seed)
+    /// If `fraction` is not between 0 and 1.
+    pub fn split_rows(&self, fraction: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
+        labels::split_rows(self.labels.as_ref(), self.rows, fraction, seed)
     }
 
     /// Deals the rows into `k` folds at random, class by class, so that folds differ by at most one row in size
@@ -231,7 +231,7 @@ impl Table {
     /// name in the data.
     ///
     /// # Errors
-    /// Where writing fails.
+    /// If writing fails.
     pub fn write_csv(&self, w: impl Write) -> Result<()> {
         let failed = |error: csv::Error| match error.into_kind() {
             csv::ErrorKind::Io(error) => Error::io(error, Path::new("output")),
@@ -306,11 +306,11 @@ mod tests {
     #[test]
     fn a_class_can_be_left_out() {
         let all = table(7, &["a", "b", "c"]);
-        let (rest, held) = all.leave_out("b").unwrap();
+        let (rest, out) = all.leave_out("b").unwrap();
         assert_eq!((rest.classes(), rest.rows()), (&["a".to_owned(), "c".into()][..], 5));
         assert_eq!(rows(&rest), [0.0, 2.0, 3.0, 5.0, 6.0]);
         assert_eq!(rest.label_name(1), Some("c"));
-        assert_eq!((held.classes(), rows(&held)), (&["b".to_owned()][..], vec![1.0, 4.0]));
+        assert_eq!((out.classes(), rows(&out)), (&["b".to_owned()][..], vec![1.0, 4.0]));
         let e = all.leave_out("d").unwrap_err();
         assert!(e.to_string().contains("a, b, c") && e.hint_text().is_some());
         assert!(table(3, &["1", "2"]).leave_out("2.0").is_ok());
@@ -329,8 +329,8 @@ mod tests {
         // A class of one row stays in the first part.
         let (first, second) = table(3, &["a", "b", "a"]).split(0.9, 1).unwrap();
         assert_eq!((first.class_sizes(), second.class_sizes()), (vec![1, 1], vec![1, 0]));
-        for share in [0.0, 1.0, -1.0, f64::NAN] {
-            assert!(all.split(share, 1).is_err());
+        for fraction in [0.0, 1.0, -1.0, f64::NAN] {
+            assert!(all.split(fraction, 1).is_err());
         }
     }
 

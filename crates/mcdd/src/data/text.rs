@@ -43,7 +43,7 @@ pub(crate) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A number with its thousands apart: 13,910.
+/// A number with thousands separators: 13,910.
 pub fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -14,10 +14,10 @@ impl Schema {
     /// prediction does: by name, or by position where the training data had no names.
     ///
     /// # Errors
-    /// Where a column is missing or holds text instead of numbers.
+    /// If a column is missing or holds text instead of numbers.
     ///
     /// # Panics
-    /// Where a row is not below [`Table::rows`].
+    /// If a row is not below [`Table::rows`].
     pub fn transform(&self, table: &Table, rows: Option<&[usize]>) -> Result<Vec<f32>> {
         /// Rows of the output that are worked on together, so that they stay in the cache.
         const CHUNK: usize = 256;
@@ -82,7 +82,7 @@ impl Schema {
                 return Err(place(
                     Error::data("the column is dropped, but the model needs it")
                         .at_column(shown(&column.name))
-                        .hint("leave --drop out"),
+                        .hint("leave out `drop`"),
                 ));
             }
         }

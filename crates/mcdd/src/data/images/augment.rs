@@ -38,14 +38,14 @@ impl Augment {
     /// Checks that something of an image is always left.
     ///
     /// # Errors
-    /// Where the padding is as large as an image.
+    /// If the padding is as large as an image.
     pub fn check(&self, shape: ImageShape) -> Result<()> {
         if self.crop_padding > 0 && self.crop_padding >= shape.height.min(shape.width) {
             return Err(Error::setting(format!(
                 "a padding of {} could move images of {}x{} out of sight",
                 self.crop_padding, shape.height, shape.width
             ))
-            .hint("give larger images (--image-size), or --augment off"));
+            .hint("give larger images by `image_size`, or `augment` off"));
         }
         Ok(())
     }

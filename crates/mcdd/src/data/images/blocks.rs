@@ -56,7 +56,7 @@ pub(super) struct Blocks {
     size: Option<(usize, usize)>,
     channels: Option<usize>,
     shape: Option<ImageShape>,
-    /// The first image, which decides what is not said.
+    /// The first image, which decides what the options leave open.
     first: String,
     expected: Option<usize>,
     skip_bad: bool,
@@ -228,7 +228,7 @@ impl Blocks {
         let (this, others) = if channels == 1 { ("gray", "in color") } else { ("in color", "gray") };
         let error = Error::data(format!("the image is {this}, and others are {others} ({})", self.first))
             .at_file(&item.file)
-            .hint("give --channels 1 or --channels 3 to make them alike; --skip-bad goes on without it");
+            .hint("give `channels` 1 or 3 to make them alike; `skip_bad` goes on without it");
         if item.row > 0 { error.at_row(item.row) } else { error }
     }
 
@@ -248,7 +248,7 @@ impl Blocks {
         if let Some(shape) = self.shape.filter(|_| *other > 0) {
             let (these, first) = if shape.channels == 1 { ("color", "gray") } else { ("gray", "in color") };
             notices.push(format!(
-                "{} left out, as the first ({}) is {first}; --channels 1 or --channels 3 keeps all",
+                "{} left out, as the first ({}) is {first}; `channels` 1 or `channels` 3 keeps all",
                 count(*other, &format!("{these} image")),
                 self.first
             ));
@@ -256,7 +256,7 @@ impl Blocks {
         if let Some(shape) = self.shape.filter(|_| *resized > 0) {
             let why = match self.size {
                 Some(_) => String::new(),
-                None => format!(", the size of the first ({}); --image-size HEIGHTxWIDTH gives another", self.first),
+                None => format!(", the size of the first ({}); `image_size` gives another", self.first),
             };
             notices.push(format!("{} resized to {}x{}{why}", count(*resized, "image"), shape.height, shape.width));
         }
@@ -276,10 +276,10 @@ struct Fitted {
     pixels: Vec<u8>,
 }
 
-/// Why an image is of no use.
+/// Why an image cannot be used.
 enum Problem {
     Bad(Error),
-    /// It has so many channels, and others have not.
+    /// It has another number of channels than the others.
     Channels(usize),
 }
 
@@ -314,7 +314,7 @@ fn decode_all(items: &mut [Item], shape: ImageShape, same_channels: bool, thread
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // Where the system gives no more threads, those that are there do it all.
+            // If the system gives no more threads, those that run do all the work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, run);
         }
         run();

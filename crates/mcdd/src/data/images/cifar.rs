@@ -53,7 +53,7 @@ fn checked(names: Vec<Arc<str>>, classes: usize, path: &Path) -> Result<Vec<Arc<
 }
 
 fn bad_label(file: &Path, row: u64, label: i64, classes: usize) -> Error {
-    Error::data(format!("the label {label} is none of {classes} classes")).at_file(file).at_row(row).hint(AGAIN)
+    Error::data(format!("the label {label} is not one of {classes} classes")).at_file(file).at_row(row).hint(AGAIN)
 }
 
 /// Records of one or two labels and the pixels.
@@ -67,7 +67,7 @@ pub(super) struct Binary {
     row: u64,
 }
 
-/// Opens `data_batch_1.bin` and the like: the name or the length tells which of the two sets it is of.
+/// Opens `data_batch_1.bin` and the like: which of the two sets it is from is found by name or length.
 pub(super) fn open_binary(input: Input, label: &Label) -> Result<Binary> {
     let file = Arc::clone(&input.file);
     let wanted = wants_labels(label, &file)?;
@@ -83,7 +83,7 @@ pub(super) fn open_binary(input: Input, label: &Label) -> Result<Binary> {
     };
     let Some(fine) = fine else {
         return Err(Error::data(format!(
-            "it is no CIFAR file: its {length} bytes are not records of {ten} or {hundred} bytes"
+            "it is not a CIFAR file: its {length} bytes are not records of {ten} or {hundred} bytes"
         ))
         .at_file(&file)
         .hint("fetch it again, and give it unpacked"));

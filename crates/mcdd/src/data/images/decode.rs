@@ -15,7 +15,7 @@ const MAX_DECODED: u64 = 400 << 20;
 /// What is read of one file; nothing that can be decoded within the limits is larger.
 pub(super) const MAX_FILE: u64 = 512 << 20;
 
-const KINDS: &str = "give PNG, JPEG, WebP or BMP, or leave the file out; --skip-bad goes on without it";
+const KINDS: &str = "give PNG, JPEG, WebP or BMP, or leave the file out; `skip_bad` goes on without it";
 
 /// Pixels, channels last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) struct Raster {
     pub pixels: Vec<u8>,
 }
 
-/// Decodes an image as a viewer would show it (turned as its EXIF data says), with 8 bits a value, and 1 or 3
+/// Decodes an image as a viewer would show it (rotated by its EXIF data), with 8 bits a value, and 1 or 3
 /// channels as the file has; an alpha channel is left out, as PyTorch's image folders do.
 pub(super) fn decode(bytes: &[u8], file: &Path) -> Result<Raster> {
     let format = match image::guess_format(bytes) {
@@ -33,12 +33,12 @@ pub(super) fn decode(bytes: &[u8], file: &Path) -> Result<Raster> {
             return Err(Error::data(format!("images of the kind {other:?} are not read")).at_file(file).hint(KINDS));
         }
         Err(_) if bytes.is_empty() => return Err(Error::data("the file is empty").at_file(file).hint(KINDS)),
-        Err(_) => return Err(Error::data("it is no image of a kind that is known here").at_file(file).hint(KINDS)),
+        Err(_) => return Err(Error::data("it is not an image of a supported format").at_file(file).hint(KINDS)),
     };
     let bad = |message: String| {
         Error::data(format!("the image is damaged or too large: {message}"))
             .at_file(file)
-            .hint("make the file again, or leave it out; --skip-bad goes on without it")
+            .hint("make the file again, or leave it out; `skip_bad` goes on without it")
     };
     if format == ImageFormat::Jpeg && !jpeg_ends(bytes) {
         return Err(bad("it ends too early".into()));
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(step.reshaped(shape(1, 2, 1)).pixels, [29, 171]);
     }
 
-    /// A PNG that tells of a size, with no data.
+    /// A PNG whose header gives a size, without data.
     fn claim(width: u32, height: u32) -> Vec<u8> {
         let mut chunk = b"IHDR".to_vec();
         chunk.extend(width.to_be_bytes());
@@ -200,11 +200,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_images_are_errors() {
         for (bytes, part) in [
             (&b""[..], "empty"),
             (b"GIF89a\x01\0\x01\0\0\0\0;", "Gif"),
-            (b"hello", "no image"),
+            (b"hello", "not an image"),
             (b"\x89PNG\r\n\x1a\n", "damaged"),
             (b"\xff\xd8\xff\xe0\0\x10JFIF\0", "ends too early"),
             (&claim(50_000, 50_000), "too large"),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn photographs_are_turned_as_they_say() {
+    fn photographs_are_rotated_by_their_exif_data() {
         // A JPEG of 16x8 pixels whose EXIF data say: turn by 90 degrees.
         let image = DynamicImage::new_rgb8(16, 8);
         let mut bytes = encode(&image, ImageFormat::Jpeg);

@@ -41,7 +41,7 @@ impl ImageSource for Folder {
 }
 
 /// Lists a folder. With sub-folders, their names are the classes of all that is below them at any depth; without,
-/// there are no labels. Names that begin with a dot are passed over.
+/// there are no labels. Names that begin with a dot are skipped.
 pub(super) fn open(path: &Path, label: &Label, skip_bad: bool) -> Result<(Folder, Notices)> {
     let wanted = wants_labels(label, path)?;
     let mut notices = Notices::new();
@@ -52,7 +52,7 @@ pub(super) fn open(path: &Path, label: &Label, skip_bad: bool) -> Result<(Folder
         if !skip_bad {
             return Err(Error::data("the file lies beside the folders of the classes, so it has no class")
                 .at_file(first)
-                .hint("move it into the folder of its class, or away; --skip-bad goes on without it"));
+                .hint("move it into the folder of its class, or away; `skip_bad` goes on without it"));
         }
         notices.push(format!("{} beside the folders of the classes left out", count(loose.len(), "file")));
     } else {
@@ -77,7 +77,7 @@ pub(super) fn open(path: &Path, label: &Label, skip_bad: bool) -> Result<(Folder
             if !skip_bad {
                 return Err(Error::data("the class has no images: its folder is empty")
                     .at_file(folder)
-                    .hint("put images there, or remove the folder; --skip-bad goes on without it"));
+                    .hint("put images there, or remove the folder; `skip_bad` goes on without it"));
             }
             empty.push(class);
         }
@@ -111,7 +111,7 @@ fn entries(path: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for name in names {
         let path = path.join(name);
-        // Where a link leads nowhere, reading the file says so.
+        // A broken link is an error when the file is read.
         let folder = path.metadata().is_ok_and(|data| data.is_dir());
         if folder { &mut folders } else { &mut files }.push(path);
     }

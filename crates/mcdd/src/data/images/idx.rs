@@ -18,7 +18,7 @@ pub(super) struct IdxImages {
     shape: ImageShape,
     /// The labels of all rows, where there are any.
     labels: Option<Vec<Arc<str>>>,
-    /// The length of the file bears out its header.
+    /// Whether the length of the file confirms its header.
     sure: bool,
     row: usize,
 }
@@ -33,7 +33,7 @@ pub(super) fn open(input: Input, label: &Label) -> Result<IdxImages> {
         [_, h, w] => ImageShape { height: side(h), width: side(w), channels: 1 },
         [_, h, w, c @ (1 | 3)] => ImageShape { height: side(h), width: side(w), channels: side(c) },
         _ => {
-            return Err(Error::data("its rows are no images of one or three channels")
+            return Err(Error::data("its rows are not images of one or three channels")
                 .at_file(&file)
                 .hint("give an IDX file of bytes with the dimensions rows, height, width"));
         }

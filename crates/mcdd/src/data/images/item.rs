@@ -26,11 +26,11 @@ pub(super) enum Content {
     Encoded(Vec<u8>),
     /// Its pixels.
     Pixels(Raster),
-    /// It is known to be of no use.
+    /// It cannot be used.
     Bad(Error),
 }
 
-/// Where images come from. One implementation a format.
+/// A source of images. One implementation for each format.
 pub(super) trait ImageSource: Send {
     /// Appends the next images, at most `max`; returns how many, which is none only at the end.
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize>;
@@ -38,12 +38,12 @@ pub(super) trait ImageSource: Send {
     /// Whether the images have labels.
     fn labeled(&self) -> bool;
 
-    /// About how many images there are, where the length of the file bears it out, so that memory may be reserved.
+    /// About how many images there are, where the length of the file confirms it, so that memory may be reserved.
     fn expected(&self) -> Option<usize> {
         None
     }
 
-    /// The shape of all of them, where the file tells.
+    /// The shape of all of them, where the file gives it.
     fn shape(&self) -> Option<ImageShape> {
         None
     }
@@ -72,18 +72,18 @@ fn whole(path: &Path) -> Result<Vec<u8>> {
     if bytes.len() as u64 > MAX_FILE {
         return Err(Error::data("the file is too large for one image")
             .at_file(path)
-            .hint("make it smaller, or leave it out; --skip-bad goes on without it"));
+            .hint("make it smaller, or leave it out; `skip_bad` goes on without it"));
     }
     Ok(bytes)
 }
 
-/// Whether labels are wanted from the format itself; an error where they are asked for in a way it does not know.
+/// Whether labels are wanted from the format itself; an error where they are asked for in a way that it does not have.
 pub(super) fn wants_labels(label: &Label, file: &Path) -> Result<bool> {
     match label {
         Label::Auto => Ok(true),
         Label::None | Label::File(_) => Ok(false),
         _ => Err(Error::setting("images of this kind have no columns to take labels from")
             .at_file(file)
-            .hint("leave --label out, or give --label none or a file with one label for each image")),
+            .hint("leave out `label`, or give `label` none or a file with one label for each image")),
     }
 }

@@ -1,4 +1,4 @@
-//! Batches that are made ready beside training.
+//! Batches that are prepared in the background.
 //!
 //! Threads fill a few buffers ahead of the trainer, who takes them in order and gives each back by asking for the
 //! next. What is in a batch depends on the seed, the epoch and the order of rows only: not on threads or time. After
@@ -43,7 +43,7 @@ pub struct Prepared {
     pub y: Vec<u32>,
 }
 
-/// The trainer's end of the batches.
+/// Hands out batches that threads prepare.
 pub struct Loader {
     shared: Arc<Shared>,
     /// The batch that the trainer has.
@@ -62,8 +62,8 @@ struct Shared {
     done: Condvar,
 }
 
-/// Buffers go round: free, in a thread's hands, ready, with the trainer, free. They are handed out in the order of
-/// batches, so those out of `free` always belong to as many batches in a row, and the oldest is never without one.
+/// Buffers circulate: free, being filled, ready, with the trainer, free. They are handed out in the order of batches,
+/// so those that are not free always belong to consecutive batches, and the oldest batch always has one.
 #[derive(Default)]
 struct State {
     order: Vec<usize>,
@@ -83,7 +83,7 @@ struct State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked has said so in `failed`.
+        // A thread that panicked has set `failed`.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -92,7 +92,7 @@ impl Loader {
     /// Starts the threads. They end with the loader, and the scope waits for them.
     ///
     /// # Errors
-    /// Where the parts do not fit each other, or there is no memory or no thread to be had.
+    /// If the parts do not fit each other, or memory or threads run out.
     pub fn start<'scope>(scope: &'scope Scope<'scope, '_>, what: Loading<'scope>) -> Result<Loader> {
         what.check()?;
         let threads = what.threads.clamp(1, 64);
@@ -132,13 +132,13 @@ impl Loader {
         Ok(loader)
     }
 
-    /// Begins an epoch, whose batches are indices into [`Loading::rows`]. What is left of the last one is given up.
+    /// Begins an epoch, whose batches are indices into [`Loading::rows`]. Batches left of the last epoch are discarded.
     ///
     /// # Errors
-    /// Where an index is beyond the rows, or a batch is larger than [`Loading::batch`].
+    /// If an index is beyond the rows, or a batch is larger than [`Loading::batch`].
     pub fn epoch<'b>(&mut self, epoch: usize, batches: impl Iterator<Item = &'b [usize]>) -> Result<()> {
         let mut state = self.shared.lock();
-        // Nothing more is begun; what is begun comes to its end.
+        // No batch is started any more; those that were started are finished.
         state.ends.clear();
         state.filling = 0;
         while state.busy > 0 {
@@ -153,7 +153,7 @@ impl Loader {
         for batch in batches {
             if batch.len() > self.batch || batch.iter().any(|&row| row >= self.rows) {
                 state.ends.clear();
-                return Err(Error::setting("a batch is too large, or has rows that are not there"));
+                return Err(Error::setting("a batch is too large, or has rows that do not exist"));
             }
             state.order.extend_from_slice(batch);
             state.ends.push(state.order.len());
@@ -162,10 +162,10 @@ impl Loader {
         Ok(())
     }
 
-    /// The next batch, for which the last one is given back; nothing at the end of the epoch.
+    /// The next batch; the last one is given back. `None` at the end of the epoch.
     ///
     /// # Panics
-    /// Where a thread of the loader has panicked.
+    /// If a thread of the loader has panicked.
     pub fn next_batch(&mut self) -> Option<&Prepared> {
         let mut state = self.shared.lock();
         if let Some(buffer) = self.current.take() {
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_told() {
+    fn a_panic_is_reported() {
         let mut broken = images(5);
         let rows = [0, 1, 2, 3, 4];
         let spec = ImageSpec::fit(&broken, &rows).unwrap();

@@ -20,7 +20,7 @@ const COMPRESSED: u32 = 15;
 /// The arrays of a file that are looked at; SVHN has two.
 const MAX_ARRAYS: usize = 100;
 
-/// Deflate makes at most so much of a byte.
+/// The most bytes that deflate makes of one byte.
 const MAX_RATIO: u64 = 1_032;
 
 /// An array of the file whose header is read, and its values behind it.
@@ -48,7 +48,7 @@ fn exact<const N: usize>(input: &mut dyn Read, file: &Path) -> Result<[u8; N]> {
     }
 }
 
-/// The kind and the length of an element, and its value where it is so small that it stands in the tag.
+/// The kind and the length of an element, and its value where it is small enough to be in the tag.
 fn tag(input: &mut dyn Read, file: &Path) -> Result<(u32, u32, Option<[u8; 4]>)> {
     let [a, b, c, d, e, f, g, h] = exact::<8>(input, file)?;
     let first = u32::from_le_bytes([a, b, c, d]);
@@ -87,7 +87,7 @@ impl Array {
         }
         let (_, flags) = small(&mut *input, file, 16)?;
         let [class, attributes, ..] = *flags else { return Err(bad(file, "an array has no class")) };
-        // Bit 3 tells of complex numbers.
+        // Bit 3 marks complex numbers.
         if attributes & 8 != 0 || !(6..=15).contains(&class) {
             return Ok(None);
         }
@@ -103,7 +103,7 @@ impl Array {
         Ok(Some(Array { name, class, dims, stored, bytes: bytes.into(), input }))
     }
 
-    /// The values as whole numbers, at most `most` of them.
+    /// The values as integers, at most `most` of them.
     fn integers(mut self, most: usize, file: &Path) -> Result<Vec<i64>> {
         let size = match self.stored {
             1 | 2 => 1,
@@ -143,7 +143,7 @@ impl Array {
     }
 }
 
-/// A whole number, or -1, which is no label.
+/// An integer, or -1, which is not a label.
 fn whole(value: f64) -> i64 {
     if value.fract() == 0.0 && (0.0..1e9).contains(&value) { value as i64 } else { -1 }
 }
@@ -211,7 +211,7 @@ pub(super) fn open(path: &Path, label: &Label) -> Result<Matlab> {
     Ok(Matlab { input: array.input, file: path.into(), shape, labels, rows, row: 0 })
 }
 
-/// The shape of the images and their number, if the array is one of images and not longer than can be.
+/// The shape of the images and their number, if the array holds images and is not longer than possible.
 fn shape(array: &Array, most: u64) -> Option<(ImageShape, usize)> {
     let (height, width, channels, rows) = match *array.dims {
         [h, w, c @ (1 | 3), n] => (h, w, c, n),
@@ -226,7 +226,7 @@ fn shape(array: &Array, most: u64) -> Option<(ImageShape, usize)> {
     (fits && bytes == array.bytes && bytes <= most).then_some((shape, rows))
 }
 
-/// Names of classes; in SVHN 10 stands for the digit 0. `None` for what is no label.
+/// Names of classes; in SVHN 10 stands for the digit 0. `None` for what is not a label.
 fn names(labels: &[i64], rows: usize, shape: ImageShape, file: &Path) -> Result<Vec<Option<Arc<str>>>> {
     if labels.len() != rows {
         return Err(bad(file, format!("{} labels for {rows} images", labels.len())));
@@ -265,7 +265,7 @@ impl ImageSource for Matlab {
             self.row += 1;
             let row = self.row as u64;
             let content = if self.labels.is_some() && label.is_none() {
-                Content::Bad(bad(&self.file, "the label is no whole number of 0 or more").at_row(row))
+                Content::Bad(bad(&self.file, "the label is not an integer of 0 or more").at_row(row))
             } else {
                 Content::Pixels(Raster { shape: self.shape, pixels: turned(&stored, self.shape) })
             };
@@ -276,7 +276,7 @@ impl ImageSource for Matlab {
             let mut rest = Vec::new();
             self.input.by_ref().take(8).read_to_end(&mut rest).map_err(|e| read_error(e, &self.file))?;
             if rest.len() == 8 {
-                return Err(bad(&self.file, "there is more data than X's header tells"));
+                return Err(bad(&self.file, "there is more data than X's header announces"));
             }
         }
         Ok(count)

@@ -30,7 +30,7 @@ impl Images {
     /// Images from bytes, borrowed (and copied) or owned: image by image, row by row, the channels of a pixel together.
     ///
     /// # Errors
-    /// Where the lengths do not fit each other.
+    /// If the lengths do not fit each other.
     pub fn from_pixels<'a, S: AsRef<str>>(
         pixels: impl Into<Cow<'a, [u8]>>,
         shape: ImageShape,
@@ -71,7 +71,7 @@ impl Images {
     /// The pixels of an image.
     ///
     /// # Panics
-    /// Where `row` is not below [`Images::rows`].
+    /// If `row` is not below [`Images::rows`].
     pub fn image(&self, row: usize) -> &[u8] {
         let values = self.shape().values();
         &self.pixels[row * values..(row + 1) * values]
@@ -113,7 +113,7 @@ impl Images {
     /// Checks that there are at least two classes, each with at least `rows` images.
     ///
     /// # Errors
-    /// Where that is not so.
+    /// If there are fewer.
     pub fn check_classes(&self, rows: usize) -> Result<()> {
         labels::check_classes(self.labels.as_ref(), rows).map_err(|error| match self.files.first() {
             Some(file) => error.at_file(file),
@@ -124,7 +124,7 @@ impl Images {
     /// The images with these indices, in this order; the classes stay.
     ///
     /// # Panics
-    /// Where an index is not below [`Images::rows`].
+    /// If an index is not below [`Images::rows`].
     pub fn select(&self, rows: &[usize]) -> Images {
         let mut pixels = Vec::with_capacity(rows.len() * self.shape().values());
         rows.iter().for_each(|&row| pixels.extend_from_slice(self.image(row)));
@@ -138,24 +138,24 @@ impl Images {
         }
     }
 
-    /// The number of a class, whose name may be a number written in another way.
+    /// The index of a class. Its name may be a number written in another way.
     ///
     /// # Errors
-    /// Where there is no such class.
+    /// If there is no such class.
     pub fn class_number(&self, class: &str) -> Result<usize> {
         labels::class_number(self.classes(), class)
     }
 
-    /// Takes a class out: the other images, without that class among the classes, and the images of the class.
+    /// Splits off a class: returns the images of the other classes, and those of the class.
     ///
     /// # Errors
-    /// Where there is no such class.
+    /// If there is no such class.
     pub fn leave_out(&self, class: &str) -> Result<(Images, Images)> {
         let out = self.class_number(class)?;
         Ok((self.with_classes(|c| c != out), self.with_classes(|c| c == out)))
     }
 
-    /// The images of some classes, and no others among the classes.
+    /// The images of some classes; the others are removed from the classes.
     pub fn with_classes(&self, keep: impl Fn(usize) -> bool) -> Images {
         let rows: Vec<usize> = (0..self.rows()).filter(|&r| self.label(r).is_some_and(|c| keep(c as usize))).collect();
         let mut images = self.select(&rows);
@@ -165,13 +165,13 @@ impl Images {
         images
     }
 
-    /// Divides the rows at random, class by class, into parts of `1 - share` and `share`, as
+    /// Divides the rows at random, class by class, into parts of `1 - fraction` and `fraction`, as
     /// [`Table::split_rows`](super::Table::split_rows).
     ///
     /// # Errors
-    /// Where `share` is not between 0 and 1.
-    pub fn split_rows(&self, share: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
-        labels::split_rows(self.labels.as_ref(), self.rows(), share, seed)
+    /// If `fraction` is not between 0 and 1.
+    pub fn split_rows(&self, fraction: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
+        labels::split_rows(self.labels.as_ref(), self.rows(), fraction, seed)
     }
 
     /// Deals the rows into `k` folds at random, class by class, as [`Table::folds`](super::Table::folds).
@@ -180,7 +180,7 @@ impl Images {
     }
 }
 
-/// Where an image is, as errors say it.
+/// Where an image is, for messages.
 pub(super) fn place(file: &Path, row: u64) -> String {
     if row == 0 { file.display().to_string() } else { format!("{}, row {row}", file.display()) }
 }

@@ -1,25 +1,25 @@
 //! Images from files, and their way to a network's inputs.
 //!
 //! [`Images::read`] brings all of them into memory for training, as bytes; [`ImageSpec::fit`] learns the
-//! normalization from the training rows; a [`Loader`] prepares batches beside training, [`Augment`]ed if wanted;
+//! normalization from the training rows; a [`Loader`] prepares batches in the background, with [`Augment`]ation if wanted;
 //! [`ImageReader`] reads images for prediction block by block, in memory that does not grow with their number.
 //!
 //! # What a path may be
 //!
 //! - a folder with a sub-folder for each class, which holds its images at any depth, in the order of their names
-//!   (names that begin with a dot are passed over); a folder of images alone has no labels;
+//!   (names that begin with a dot are skipped); a folder of images alone has no labels;
 //! - an image: PNG, JPEG, WebP or BMP;
 //! - CIFAR-10's and CIFAR-100's files, binary or Python (of the latter the fine labels count), SVHN's `.mat`, IDX
 //!   with its labels beside it; a folder of these gives the [part](ImageOptions::part) that is asked for;
 //! - Parquet with a column `image` or `img` of encoded images.
 //!
-//! What a file is is found by its content, except for CIFAR's `.bin`, which has no mark.
+//! The format is found by the content, except for CIFAR's `.bin`, which has no signature.
 //!
 //! # One shape
 //!
-//! All images get the size and the channels of the first, unless [`ImageOptions`] say others: another size is
+//! All images get the size and the channels of the first, unless [`ImageOptions`] give others: another size is
 //! reached by averaging, whatever the sides' ratio; gray and color together are an error unless
-//! [`ImageOptions::channels`] says what to make of them. Images are turned as their EXIF data say, an alpha channel
+//! [`ImageOptions::channels`] gives the number of channels. Images are rotated by their EXIF data, an alpha channel
 //! is left out, and 16 bits become 8.
 //!
 //! # Example

@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 /// A file that is one image, or none that can be used.
 struct Single {
     item: Option<Item>,
-    /// What cannot be used lacks no label.
+    /// A file that cannot be used counts as labeled.
     labeled: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Opened {
     pub notices: Vec<String>,
 }
 
-/// Finds out what a path is, by content where that tells, else by name.
+/// Finds out what a path is, by content where possible, else by name.
 pub(super) fn open(path: &Path, options: &ImageOptions) -> Result<Opened> {
     let ImageOptions { label, skip_bad, part, .. } = options;
     if path == Path::new("-") {
@@ -68,7 +68,7 @@ pub(super) fn open(path: &Path, options: &ImageOptions) -> Result<Opened> {
         let names: Vec<String> =
             files.iter().filter_map(|f| Some(f.file_name()?.to_string_lossy().into_owned())).collect();
         let notice = format!(
-            "of {} the part to {part} with was read ({}); give other files by their names",
+            "of {} the {part} part was read ({}); give other files by their names",
             path.display(),
             list(&names)
         );
@@ -107,7 +107,7 @@ fn open_file(path: &Path, label: &Label) -> Result<Box<dyn ImageSource>> {
     if start.is_empty() {
         return Err(Error::data("the file is empty").at_file(path).hint(HINT));
     }
-    Err(Error::data("it holds no images of a kind that is known here").at_file(path).hint(HINT))
+    Err(Error::data("it does not hold images of a supported format").at_file(path).hint(HINT))
 }
 
 const HINT: &str = "give a folder with a sub-folder of images for each class; images (PNG, JPEG, WebP, BMP); CIFAR's files; \
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_image_says_so() {
+    fn other_files_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in
             [("a.txt", &b"1,2\n3,4\n"[..]), ("b", b""), ("c.bin", b"abc"), ("d.mat", b"MATLAB 5.0 MAT")]

@@ -19,7 +19,7 @@ pub struct ImageOptions {
     pub threads: usize,
     /// The part that is read of a folder as CIFAR, SVHN and MNIST are published.
     pub part: Part,
-    /// Whether images that have no labels are read without them, where labels are [found](Label::Auto).
+    /// Whether images without labels are read, where labels are [found](Label::Auto).
     pub unlabeled: bool,
 }
 

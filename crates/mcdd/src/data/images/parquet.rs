@@ -59,7 +59,7 @@ fn image_column(schema: &Schema, file: &Path) -> Result<usize> {
             let names: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
             Err(Error::data(format!("it is not clear which column holds images; the columns are: {}", list(&names)))
                 .at_file(file)
-                .hint("call the column with the encoded images `image`; tables of numbers train without --net"))
+                .hint("name the column of encoded images image; for tables of numbers leave out `net`"))
         }
     }
 }
@@ -84,16 +84,16 @@ fn label_column(schema: &Schema, label: &Label, file: &Path) -> Result<Option<us
         let names: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
         return Err(Error::data(format!("there is no such column for the label; the columns are: {}", list(&names)))
             .at_file(file)
-            .hint("give --label NAME as it is in the file"));
+            .hint("give `label` as it is in the file"));
     };
     let field = &fields[at];
     if !field.data_type().is_integer()
         && !matches!(field.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
     {
-        return Err(Error::data(format!("values of the type {} are no labels", field.data_type()))
+        return Err(Error::data(format!("values of the type {} cannot be labels", field.data_type()))
             .at_file(file)
             .at_column(field.name())
-            .hint("give a column of whole numbers or texts by --label, or --label none"));
+            .hint("give a column of integers or texts by `label`, or `label` none"));
     }
     Ok(Some(at))
 }
@@ -216,7 +216,7 @@ impl ParquetImages {
         Ok(true)
     }
 
-    /// The label of a row of the batch: what it says, or what its number stands for.
+    /// The label of a row of the batch: its text, or the name that its number stands for.
     fn label(&self, at: usize) -> Option<Arc<str>> {
         let text = text(self.labels.as_ref()?, at)?;
         let text = text.trim();
@@ -240,7 +240,7 @@ impl ImageSource for ParquetImages {
             count += 1;
             let missing = |what: &str| {
                 let e = Error::data(format!("the {what} is missing")).at_file(&self.file).at_row(self.row);
-                Content::Bad(e.hint("put it in, or leave the row out; --skip-bad goes on without it"))
+                Content::Bad(e.hint("put it in, or leave the row out; `skip_bad` goes on without it"))
             };
             let label = self.label(at);
             let content = match bytes(&self.images, at) {
@@ -338,7 +338,7 @@ mod tests {
         let label: ArrayRef = Arc::new(StringArray::from(vec![Some("x"), Some("x"), Some("x"), None]));
         let path = put(dir.path(), vec![("image", image), ("label", label)], "");
         let e = read(&path, Label::Auto, false).unwrap_err();
-        assert!(e.to_string().contains("row 2: it is no image"), "{e}");
+        assert!(e.to_string().contains("row 2: it is not an image"), "{e}");
         let (images, notices) = read(&path, Label::Auto, true).unwrap();
         assert_eq!(images.rows(), 1);
         assert!(notices[0].starts_with("3 bad images left out"), "{notices:?}");

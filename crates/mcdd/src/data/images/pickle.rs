@@ -1,10 +1,10 @@
-//! As much of Python's pickles (protocols 2 and 3) as CIFAR's files use: dictionaries, lists, texts, whole numbers
-//! and NumPy arrays of bytes. Nothing is ever run: a class or function is a name here, and only the few names that
-//! stand for an array are known.
+//! The part of Python's pickle format (protocols 2 and 3) that CIFAR's files use: dictionaries, lists, texts, integers
+//! and NumPy arrays of bytes. Nothing is executed: a class or function is a name here, and only the few names that
+//! stand for an array are supported.
 
 use std::collections::HashMap;
 
-/// A value; what has parts is in the list of objects.
+/// A value; those with parts are in the list of objects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value<'a> {
     None,
@@ -20,7 +20,7 @@ enum Object<'a> {
     Tuple(Vec<Value<'a>>),
     Dict(Vec<(Value<'a>, Value<'a>)>),
     Name(&'a [u8], &'a [u8]),
-    /// A type of values: the code `u1`, say.
+    /// A type of values, such as the code `u1`.
     Kind(&'a [u8]),
     Array(Option<Array<'a>>),
 }
@@ -307,9 +307,9 @@ impl<'a> Machine<'a> {
     /// A call: of the functions that make an empty array or a type of values, and no other.
     fn reduce(&mut self) -> Read<()> {
         let (arguments, function) = (self.pop()?, self.pop()?);
-        let Value::Object(at) = function else { return Err("it calls what is no function".into()) };
+        let Value::Object(at) = function else { return Err("it calls something that is not a function".into()) };
         let Some(Object::Name(module, name)) = self.objects.get(at) else {
-            return Err("it calls what is no function".into());
+            return Err("it calls something that is not a function".into());
         };
         let made = match (*module, *name) {
             (b"numpy.core.multiarray" | b"numpy._core.multiarray", b"_reconstruct") => Object::Array(None),
@@ -408,7 +408,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn nothing_is_run() {
+    fn nothing_is_executed() {
         for (bytes, part) in [
             (&b"\x80\x02cos\nsystem\nU\x02ls\x85R."[..], "os.system"),
             (b"\x80\x02cbuiltins\neval\nU\x011\x85R.", "builtins.eval"),
@@ -423,7 +423,7 @@ pub(super) mod tests {
             let error = read(bytes).err().unwrap();
             assert!(error.contains(part), "{error}");
         }
-        // A list that holds itself is no way to loop.
+        // A list that holds itself does not make an endless loop.
         let pickle = read(b"\x80\x02]q\x01h\x01a.").unwrap();
         assert!(pickle.get("x").is_none());
         assert!(read(&vec![b'N'; MAX_VALUES + 1]).is_err());

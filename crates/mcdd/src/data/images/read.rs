@@ -21,7 +21,7 @@ impl Images {
     /// Reads files and folders, and puts their images one after the other.
     ///
     /// # Errors
-    /// Where something cannot be read or used; where no labels are found, unless [`Label::None`] is asked for.
+    /// If something cannot be read or used, or no labels are found, unless [`Label::None`] is given.
     pub fn read(paths: &[PathBuf], options: &ImageOptions) -> Result<(Images, Notices)> {
         let Some(first) = paths.first() else {
             return Err(Error::setting("no images are given").hint("give a folder or files"));
@@ -33,7 +33,7 @@ impl Images {
                 .at_file(first)
                 .hint(
                     "put the images of each class in a folder of its own, all in one folder, and give that; or \
-                       give --label FILE with one label for each image",
+                       give a file with one label for each image by `label`",
                 ));
         }
         let mut gather = Gather::default();
@@ -91,7 +91,7 @@ impl Gather {
                 "{images} images of {height}x{width}x{channels} do not fit in memory ({} GiB at most)",
                 MAX_BYTES >> 30
             ))
-            .hint("give --image-size HEIGHTxWIDTH to make them smaller, or fewer images"));
+            .hint("make them smaller by `image_size`, or give fewer images"));
         }
         Ok(())
     }

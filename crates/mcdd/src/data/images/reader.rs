@@ -32,10 +32,10 @@ pub struct ImageReader {
 
 impl ImageReader {
     /// Opens files and folders. Images of another size or with other channels are made to fit, and
-    /// [`ImageReader::notices`] tells how many; labels are taken where there are any.
+    /// [`ImageReader::notices`] reports how many; labels are read where there are any.
     ///
     /// # Errors
-    /// Where something cannot be read.
+    /// If something cannot be read.
     pub fn open<P: AsRef<Path>>(paths: &[P], shape: ImageShape, options: &ImageOptions) -> Result<ImageReader> {
         let size = Some((shape.height, shape.width));
         let options = ImageOptions { size, channels: Some(shape.channels), ..options.clone() };
@@ -60,7 +60,7 @@ impl ImageReader {
     /// Reads up to `max` images; `false` at the end. A block may be smaller than `max` before the end.
     ///
     /// # Errors
-    /// Where an image cannot be used.
+    /// If an image cannot be used.
     pub fn next(&mut self, max: usize, batch: &mut ImageBatch) -> Result<bool> {
         self.blocks.next(max, &mut self.ready)?;
         batch.rows = self.ready.len();

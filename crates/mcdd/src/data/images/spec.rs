@@ -21,20 +21,22 @@ pub struct ImageSpec {
     pub std: Vec<f32>,
 }
 
-/// For each channel what each byte becomes.
+/// For each channel the normalized value of each byte.
 pub(super) type Levels = Vec<[f32; 256]>;
 
 impl ImageSpec {
     /// Means and deviations of the images with these indices.
     ///
     /// # Errors
-    /// Where there are no rows, or an index is not below [`Images::rows`].
+    /// If there are no rows, or an index is not below [`Images::rows`].
     pub fn fit(images: &Images, rows: &[usize]) -> Result<ImageSpec> {
         if rows.is_empty() || rows.iter().any(|&row| row >= images.rows()) {
-            return Err(Error::data("there are no such images to normalize by").hint("give at least one image"));
+            return Err(
+                Error::data("there are no images to compute the normalization from").hint("give at least one image")
+            );
         }
         let ImageShape { height, width, channels } = images.shape();
-        // Whole numbers have no rounding, so the order of rows does not matter.
+        // Integers have no rounding, so the order of rows does not matter.
         let mut counts = vec![[0u64; 256]; channels];
         for &row in rows {
             for pixel in images.image(row).chunks_exact(channels) {
@@ -63,17 +65,14 @@ impl ImageSpec {
         ImageShape { height: self.height, width: self.width, channels: self.channels }
     }
 
-    /// Checks what a file or a user gave.
+    /// Checks values from a file or a user.
     ///
     /// # Errors
-    /// Where a size or a number is not one that images can have.
+    /// If a size, a mean or a deviation is out of range.
     pub fn validate(&self) -> Result<()> {
         let sides = 1..=MAX_SIDE;
         if !sides.contains(&self.height) || !sides.contains(&self.width) || !matches!(self.channels, 1 | 3) {
-            return Err(Error::format(format!(
-                "there are no images of {}x{}x{}",
-                self.height, self.width, self.channels
-            )));
+            return Err(Error::format(format!("invalid image shape {}x{}x{}", self.height, self.width, self.channels)));
         }
         if self.mean.len() != self.channels || self.std.len() != self.channels {
             return Err(Error::format("there must be a mean and a deviation for each channel"));
@@ -86,7 +85,7 @@ impl ImageSpec {
         Ok(())
     }
 
-    /// What each byte becomes: one rounding from numbers in double precision.
+    /// The normalized value of each byte: one rounding from double precision.
     pub(super) fn levels(&self) -> Levels {
         let level =
             |value: usize, mean: f32, std: f32| ((value as f64 / 255.0 - f64::from(mean)) / f64::from(std)) as f32;
@@ -96,7 +95,7 @@ impl ImageSpec {
     /// Normalizes whole images.
     ///
     /// # Panics
-    /// Where the lengths differ, or are not those of whole images.
+    /// If the lengths differ, or are not those of whole images.
     pub fn transform_into(&self, pixels: &[u8], out: &mut [f32]) {
         assert!(pixels.len() == out.len() && pixels.len().is_multiple_of(self.shape().values().max(1)));
         normalize(&self.levels(), pixels, out);

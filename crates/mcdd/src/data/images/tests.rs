@@ -85,7 +85,7 @@ fn bad_images_are_named_or_counted() {
         let e = read(dir.path(), &ImageOptions::default()).unwrap_err();
         assert!(e.to_string().contains(part) && e.file().is_some() && e.hint_text().is_some(), "{e}");
     };
-    refused("notes.txt: it is no image");
+    refused("notes.txt: it is not an image");
     std::fs::remove_file(dir.path().join("a/notes.txt")).unwrap();
     let whole = std::fs::read(dir.path().join("a/1.png")).unwrap();
     std::fs::write(dir.path().join("b/2.png"), &whole[..whole.len() - 20]).unwrap();
@@ -100,14 +100,14 @@ fn bad_images_are_named_or_counted() {
     assert_eq!((images.rows(), images.classes().len()), (2, 2));
     assert_eq!(notices[0], "1 class folder without images left out: c");
     assert!(notices[1].starts_with("1 bad image left out: ") && notices[1].ends_with("2.png"), "{notices:?}");
-    assert!(notices[2].starts_with("1 gray image left out, as the first (") && notices[2].contains("--channels 3"));
+    assert!(notices[2].starts_with("1 gray image left out, as the first (") && notices[2].contains("`channels` 3"));
     std::fs::create_dir(dir.path().join("lost")).unwrap();
     std::fs::write(dir.path().join("lost/1.png"), b"").unwrap();
     let (images, notices) = read(dir.path(), &skip).unwrap();
     assert_eq!(images.classes().len(), 2);
     assert_eq!(notices.last().unwrap(), "classes left out that have no good image: lost");
     std::fs::remove_dir_all(dir.path().join("lost")).unwrap();
-    // Where nothing is left, that is an error too.
+    // If nothing is left, that is an error too.
     let bad = dir.path().join("b/2.png");
     assert!(read(&bad, &ImageOptions { label: Label::None, ..skip.clone() }).is_err());
     std::fs::remove_dir(dir.path().join("c")).unwrap();
@@ -123,7 +123,7 @@ fn labels_from_elsewhere_or_none() {
     let flat = dir.path().join("x");
     for path in [&flat, &files[0]] {
         let e = read(path, &ImageOptions::default()).unwrap_err();
-        assert!(e.to_string().contains("no labels") && e.hint_text().unwrap().contains("--label FILE"), "{e}");
+        assert!(e.to_string().contains("no labels") && e.hint_text().unwrap().contains("`label`"), "{e}");
     }
     let none = ImageOptions { label: Label::None, ..ImageOptions::default() };
     let (images, _) = Images::read(&files, &none).unwrap();

@@ -1,4 +1,4 @@
-//! Reading and counting what there is of a data set.
+//! Reading and counting the files of a data set.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use super::set::{Coverage, Form, Found, Loaded, LoadedImages, Set};
 use crate::error::{Error, Result};
 
 impl Set {
-    /// How many rows the found files hold, without keeping them; nothing where that takes reading them whole.
+    /// The number of rows in the files that were found; `None` where that takes reading all of them.
     ///
     /// # Errors
-    /// Where a file cannot be read.
+    /// If a file cannot be read.
     pub fn count(&self, found: &Found) -> Result<Option<usize>> {
         let mut rows = 0u64;
         for path in &found.files {
@@ -26,7 +26,7 @@ impl Set {
                 Form::Idx => idx_rows(path)?,
                 Form::Records(bytes) => std::fs::metadata(path).map_err(io)?.len() / bytes,
                 Form::Folder => {
-                    // Names with a dot in front are what some archivers leave beside the files.
+                    // Some archivers leave files whose names begin with a dot.
                     let images = |n: &str| !n.starts_with('.') && (n.ends_with(".png") || n.ends_with(".jpg"));
                     let entries = std::fs::read_dir(path).map_err(io)?;
                     entries.flatten().filter(|e| e.file_name().to_str().is_some_and(images)).count() as u64
@@ -37,10 +37,10 @@ impl Set {
         Ok(usize::try_from(rows).ok())
     }
 
-    /// Reads what there is of the set in the folder of all data.
+    /// Reads the files of the set that are in the folder of all data.
     ///
     /// # Errors
-    /// Where nothing is there, a file cannot be read, or it is not this set; and for sets of images.
+    /// If nothing is there, a file cannot be read, or it is another set; for sets of images.
     pub fn read(&'static self, dir: &Path) -> Result<Loaded> {
         if !self.is_table() {
             let tables: Vec<&str> = ALL.iter().filter(|set| set.is_table()).map(|set| set.name).collect();
@@ -74,11 +74,11 @@ impl Set {
         Ok(Loaded { table, coverage })
     }
 
-    /// Reads what there is of a part of a set of images in the folder of all data, made to fit a shape if one is given.
+    /// Reads the files of a part of a set of images that are in the folder of all data, resized to a shape if one is given.
     ///
     /// # Errors
-    /// Where nothing is there, a file cannot be read, or it is not this set; and for tables, or a part that the set
-    /// has not.
+    /// If nothing is there, a file cannot be read, or it is another set; for tables, or a part that the set
+    /// does not have.
     pub fn read_images(&'static self, dir: &Path, part: Part, shape: Option<ImageShape>) -> Result<LoadedImages> {
         if !self.is_images() {
             let images: Vec<&str> = ALL.iter().filter(|set| set.is_images()).map(|set| set.name).collect();
@@ -93,9 +93,9 @@ impl Set {
         let wanted = |path: &&PathBuf| !is_labels(path) && is_test(path) == (part == Part::Test);
         let files: Vec<PathBuf> = found.files.iter().filter(wanted).cloned().collect();
         let Some(first) = files.first() else {
-            return Err(Error::data(format!("of {} the part to {part} with is not there", self.title))
+            return Err(Error::data(format!("the {part} part of {} is not there", self.title))
                 .at_file(&found.folder)
-                .hint(format!("`mcdd datasets get {}` fetches it", self.name)));
+                .hint(format!("download it from {}", self.page)));
         };
         let label = if self.classes == 0 { Label::None } else { Label::Auto };
         let (size, channels) = (shape.map(|s| (s.height, s.width)), shape.map(|s| s.channels));
@@ -117,7 +117,7 @@ impl Set {
         let folder = self.folders.first().copied().unwrap_or_default();
         Error::data(format!("{} is not there: looked for {folder}/{first} and the like", self.title))
             .at_file(dir)
-            .hint(format!("`mcdd datasets get {}` fetches it; `mcdd datasets` tells about it", self.name))
+            .hint(format!("download {} from {}; see also the list of data sets", self.name, self.page))
     }
 }
 
@@ -154,7 +154,7 @@ fn lines(path: &Path) -> Result<u64> {
     }
 }
 
-/// The rows that an IDX file's header tells of.
+/// The number of rows in an IDX file's header.
 fn idx_rows(path: &Path) -> Result<u64> {
     match Input::open(path)?.prefix.as_slice() {
         [0, 0, _, 1..=255, a, b, c, d, ..] => Ok(u32::from_be_bytes([*a, *b, *c, *d]).into()),

@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 /// A published data set.
 #[derive(Debug)]
 pub struct Set {
-    /// What users type.
+    /// The name by which it is chosen.
     pub name: &'static str,
-    /// What papers call it.
+    /// The name in papers.
     pub title: &'static str,
     /// What it is, in a line.
     pub what: &'static str,
@@ -30,10 +30,10 @@ pub struct Set {
     pub license: &'static str,
     /// The publisher's page.
     pub page: &'static str,
-    /// What to fetch, all of which goes to the folder [`Set::name`].
+    /// The files to download, all to the folder [`Set::name`].
     pub downloads: &'static [Download],
-    /// Where the files may be, below the folder of all data: in the first of these that has any. One that begins
-    /// at the root is looked for there.
+    /// Where the files may be, below the folder of all data: in the first of these that has any. An absolute path
+    /// is used as it is.
     pub(super) folders: &'static [&'static str],
     /// The files, which may be gzipped or end in `.Z`.
     pub(super) files: &'static [&'static str],
@@ -43,7 +43,7 @@ pub struct Set {
 /// A file of a publisher.
 #[derive(Debug)]
 pub struct Download {
-    /// Where it is.
+    /// Its address.
     pub url: &'static str,
     /// Its name, also on a mirror.
     pub file: &'static str,
@@ -110,7 +110,7 @@ pub struct Loaded {
     pub coverage: Coverage,
 }
 
-/// How much of a set is there. As text a line for every output that rests on it.
+/// How much of a set was read. Its text is a line for every output that is based on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Coverage {
     /// The set as published.
@@ -136,7 +136,7 @@ impl Coverage {
         self.set.published(self.part)
     }
 
-    /// Checks that it is this set at all.
+    /// Checks that it can be this set.
     pub(super) fn check(&self, place: &Path) -> Result<()> {
         let set = self.set;
         for (what, here, published, fits) in [
@@ -151,7 +151,7 @@ impl Coverage {
                     set.title, set.title
                 ))
                 .at_file(place)
-                .hint(format!("fetch it anew with `mcdd datasets get {}`, or from {}", set.name, set.page)));
+                .hint(format!("download the data set {} again, from {}", set.name, set.page)));
             }
         }
         Ok(())
@@ -183,12 +183,12 @@ impl fmt::Display for Coverage {
 }
 
 impl Set {
-    /// Whether [`Set::read`] can make a table of it; else it is for image models.
+    /// Whether [`Set::read`] can read it as a table; else it is for image models.
     pub fn is_table(&self) -> bool {
         matches!(self.form, Form::Sparse | Form::LabelLast | Form::Idx)
     }
 
-    /// The files of the set in the folder of all data, in its order; nothing where there is none.
+    /// The files of the set in the folder of all data, in their order; `None` where there is none.
     pub fn locate(&self, dir: &Path) -> Option<Found> {
         self.folders.iter().find_map(|folder| {
             let folder = dir.join(folder);
@@ -220,7 +220,7 @@ impl Set {
         }
     }
 
-    /// Whether an image may be mirrored and keep its class: not a digit.
+    /// Whether a mirrored image keeps its class: not for digits.
     pub fn mirrors(&self) -> bool {
         !matches!(self.name, "mnist" | "svhn")
     }

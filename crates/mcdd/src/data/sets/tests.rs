@@ -36,7 +36,7 @@ fn idx(rows: usize, width: usize) -> (Vec<u8>, Vec<u8>) {
     )
 }
 
-fn said(name: &str, dir: &Path) -> String {
+fn coverage(name: &str, dir: &Path) -> String {
     find(name).unwrap().read(dir).unwrap().coverage.to_string()
 }
 
@@ -106,7 +106,7 @@ fn gas_in_part() {
     assert_eq!(loaded.table.label_name(5), Some("1"), "batch2 has five rows");
     write(dir.path(), "gas/Dataset/batch10.dat", "1 1:2 128:3\n");
     write(dir.path(), "gas/Dataset/batch2.dat", "4 1:2 128:3\n");
-    assert_eq!(said("gas", dir.path()), "GasSensor: 2 of 13,910 rows, 2 of 6 classes");
+    assert_eq!(coverage("gas", dir.path()), "GasSensor: 2 of 13,910 rows, 2 of 6 classes");
     // Those in gas/ go before those in gas/Dataset.
     write(dir.path(), "gas/batch1.dat", gas_rows(20, 127));
     assert!(refused("gas", dir.path()).contains("batch1.dat: this is not GasSensor: it has 127 features"));
@@ -119,9 +119,9 @@ fn shuttle_as_its_archive_unpacks() {
     let dir = tempfile::tempdir().unwrap();
     let text = separated(43_500, 9, 7);
     write(dir.path(), "shuttle/shuttle.trn.Z", pack(text.as_bytes(), 16, Some(60_000)));
-    assert_eq!(said("shuttle", dir.path()), "Shuttle: 43,500 of 58,000 rows");
+    assert_eq!(coverage("shuttle", dir.path()), "Shuttle: 43,500 of 58,000 rows");
     write(dir.path(), "shuttle/shuttle.tst", separated(14_500, 9, 7));
-    assert_eq!(said("shuttle", dir.path()), "Shuttle: 58,000 rows, 9 features, 7 classes");
+    assert_eq!(coverage("shuttle", dir.path()), "Shuttle: 58,000 rows, 9 features, 7 classes");
     let set = find("shuttle").unwrap();
     let found = set.locate(dir.path()).unwrap();
     assert!(found.missing.is_empty());
@@ -138,7 +138,7 @@ fn shuttle_as_its_archive_unpacks() {
 fn drive_and_the_digits() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "drive/Sensorless_drive_diagnosis.txt", separated(2_200, 48, 11));
-    assert_eq!(said("drive", dir.path()), "DriveDiagnosis: 2,200 of 58,509 rows");
+    assert_eq!(coverage("drive", dir.path()), "DriveDiagnosis: 2,200 of 58,509 rows");
     for (folder, name) in [("mnist", "mnist"), ("FashionMNIST/raw", "fashion-mnist")] {
         let (images, labels) = idx(30, 28);
         write(dir.path(), &format!("{folder}/train-images-idx3-ubyte.gz"), gzip(&images));
@@ -147,7 +147,7 @@ fn drive_and_the_digits() {
         write(dir.path(), &format!("{folder}/t10k-images.idx3-ubyte"), images);
         write(dir.path(), &format!("{folder}/t10k-labels.idx1-ubyte.gz"), gzip(&labels));
         let set = find(name).unwrap();
-        assert_eq!(said(name, dir.path()), format!("{}: 40 of 70,000 rows", set.title));
+        assert_eq!(coverage(name, dir.path()), format!("{}: 40 of 70,000 rows", set.title));
         let found = set.locate(dir.path()).unwrap();
         assert!(found.missing.is_empty());
         assert_eq!(set.count(&found).unwrap(), Some(40));
@@ -191,7 +191,7 @@ fn records(labels: &[u8]) -> Vec<u8> {
 fn images_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let read = |name: &str, part| find(name).unwrap().read_images(dir.path(), part, None);
-    let said = |name: &str, part| read(name, part).unwrap().coverage.to_string();
+    let coverage = |name: &str, part| read(name, part).unwrap().coverage.to_string();
     let refused = |name: &str, part, text: &str| {
         let e = read(name, part).unwrap_err();
         assert!(e.to_string().contains(text) && e.hint_text().is_some(), "{e}");
@@ -202,21 +202,21 @@ fn images_are_read() {
     write(dir.path(), "cifar10/cifar-10-batches-bin/data_batch_2.bin", records(&[1, 2, 9]));
     refused("cifar10", Part::Test, "the part to test with is not there");
     write(dir.path(), "cifar10/cifar-10-batches-bin/test_batch.bin", records(&[4, 4]));
-    assert_eq!(said("cifar10", Part::Train), "CIFAR-10 (train): 3 of 50,000 images, 3 of 10 classes");
-    assert_eq!(said("cifar10", Part::Test), "CIFAR-10 (test): 2 of 10,000 images, 1 of 10 classes");
+    assert_eq!(coverage("cifar10", Part::Train), "CIFAR-10 (train): 3 of 50,000 images, 3 of 10 classes");
+    assert_eq!(coverage("cifar10", Part::Test), "CIFAR-10 (test): 2 of 10,000 images, 1 of 10 classes");
     let (images, labels) = idx(30, 28);
     write(dir.path(), "mnist/train-images-idx3-ubyte.gz", gzip(&images));
     write(dir.path(), "mnist/train-labels-idx1-ubyte", labels);
     let (images, labels) = idx(10_000, 28);
     write(dir.path(), "mnist/t10k-images.idx3-ubyte", images);
     write(dir.path(), "mnist/t10k-labels.idx1-ubyte.gz", gzip(&labels));
-    assert_eq!(said("mnist", Part::Train), "MNIST (train): 30 of 60,000 images");
-    assert_eq!(said("mnist", Part::Test), "MNIST (test): 10,000 images, 10 classes");
+    assert_eq!(coverage("mnist", Part::Train), "MNIST (train): 30 of 60,000 images");
+    assert_eq!(coverage("mnist", Part::Test), "MNIST (test): 10,000 images, 10 classes");
     assert!(read("mnist", Part::Test).unwrap().coverage.complete());
     let mut png = std::io::Cursor::new(Vec::new());
     image::RgbImage::new(32, 32).write_to(&mut png, image::ImageFormat::Png).unwrap();
     write(dir.path(), "Imagenet_crop/test/0.png", png.get_ref());
-    assert_eq!(said("tinyimagenet", Part::Test), "TinyImageNet (test): 1 of 10,000 images");
+    assert_eq!(coverage("tinyimagenet", Part::Test), "TinyImageNet (test): 1 of 10,000 images");
     let mut png = std::io::Cursor::new(Vec::new());
     image::RgbImage::new(36, 36).write_to(&mut png, image::ImageFormat::Png).unwrap();
     write(dir.path(), "lsun/test/0.png", png.get_ref());
