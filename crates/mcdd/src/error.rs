@@ -98,9 +98,12 @@ impl Error {
         e
     }
 
-    /// Sets the file, unless it is set already.
+    /// Sets the file, unless it is set already or the path is empty.
     #[must_use]
     pub fn at_file(mut self, file: &Path) -> Self {
+        if file.as_os_str().is_empty() {
+            return self;
+        }
         self.0.file.get_or_insert_with(|| file.to_owned());
         self
     }

@@ -108,12 +108,12 @@ fn images_have_defaults_of_their_own() {
         (builder().method("deep-mcdd:sigma=learned"), Box::new(|s| s.head = head("deep-mcdd:nu=0.1:sigma=learned"))),
         (builder().method("deep-mcdd:nu=0.5"), Box::new(|s| s.head = head("deep-mcdd:nu=0.5"))),
         (builder().method("deep-mcdd:nu=0.5").nu(2.0), Box::new(|s| s.head = head("deep-mcdd:nu=2"))),
-        (builder().method("softmax"), Box::new(|s| s.head = HeadConfig::Softmax)),
+        (builder().method("softmax"), Box::new(|s| s.head = head("softmax"))),
         (builder().detector("knn"), Box::new(|s| s.detector = detector("knn"))),
         (
             builder().detector("odin:epsilon=0").method("softmax"),
             Box::new(|s| {
-                s.head = HeadConfig::Softmax;
+                s.head = head("softmax");
                 s.detector.detector = DetectorConfig::from(Odin { epsilon: 0.0, ..Odin::default() });
             }),
         ),
@@ -170,6 +170,8 @@ fn what_does_not_fit_is_an_error_that_names_the_setting() {
         (builder().method("knn"), table, "knn is a detector, not a method", "`detector=knn`"),
         (builder().detector("softmax"), table, "softmax is a method, not a detector", "`method=softmax`"),
         (builder().method("softmx"), table, "softmx", "softmax"),
+        (builder().nu(f64::NAN), table, "`nu` is NaN", "finite"),
+        (builder().nu(-1.0), table, "nu", "nu"),
         (builder().method("softmax").nu(1.0), table, "softmax has no `nu`", "leave out `nu`"),
         (builder().method("soft-mcdd").sigma(Sigma::One), table, "soft-mcdd has no `sigma`", "`method`"),
         (builder().method("deep-svdd").batch_norm(true), table, "cannot have batch normalization", "`batch_norm`"),
