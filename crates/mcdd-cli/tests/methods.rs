@@ -159,7 +159,7 @@ fn missing_and_mismatched_inputs_are_errors() {
     assert!(stdout(&lab.ok(&[&xy[..], &["--label", "none"]].concat())) != stdout(&lab.ok(&xy)));
     lab.fails(&["predict", "d.mcdd", "g.npy", "--probs"], "no probs");
     lab.fails(&["fit-detector", "--detector", "knn", "--train-features", "f.npy", "-o", "no/such/place"], "folder");
-    lab.fails(&["methods", "knnn"], "knnn");
+    assert!(lab.fails(&["methods", "knnn"], "knnn").contains("did you mean knn? see mcdd methods"));
 }
 
 #[test]

@@ -36,6 +36,13 @@ fn nothing_given_is_a_preset() {
 }
 
 #[test]
+fn settings_know_what_differs_from_their_preset() {
+    let given = builder().preset(Preset::Fast).method("softmax").epochs(3).weight_decay(0.1).seed(7);
+    assert_eq!(given.build().unwrap().changed(), ["detector", "epochs", "method", "steps", "weight_decay"]);
+    assert_eq!(builder().seed(7).build().unwrap().changed(), [""; 0]);
+}
+
+#[test]
 fn each_value_replaces_the_one_of_the_preset() {
     type Rule = (SettingsBuilder, fn(&mut Settings));
     let rules: [Rule; 21] = [
