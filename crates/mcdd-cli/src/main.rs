@@ -94,3 +94,34 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn called_by(args: &[&str]) -> clap::Command {
+        let command = Cli::command();
+        let matches = command.clone().try_get_matches_from(args).unwrap();
+        called(&command, &matches).clone()
+    }
+
+    #[test]
+    fn the_definition_of_the_commands_is_valid() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn settings_are_options_of_the_subcommand_that_was_called() {
+        let train = ui::Options::of(&called_by(&["mcdd", "train", "a.csv"]));
+        let settings = "preset method detector nu sigma hidden latent batch_norm clip members epochs steps batch lr \
+            optimizer momentum weight_decay schedule step_at step_factor select patience \
+            calibration_fraction tpr seed net augment warmup init freeze image_size channels label header \
+            separator skip_bad categorical drop checkpoint resume";
+        for setting in settings.split(' ') {
+            assert_eq!(train.rename(setting), Some(format!("--{}", setting.replace('_', "-"))));
+        }
+        assert_eq!(train.rename("data").as_deref(), Some("data"));
+        let samples = ui::Options::of(&called_by(&["mcdd", "figure", "samples", "m.mcdd", "a.csv"]));
+        assert_eq!((samples.rename("image").as_deref(), samples.rename("lr")), (Some("--image"), None));
+    }
+}

@@ -13,14 +13,14 @@ fn color() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-fn say(color_code: &str, head: &str, text: &str) {
+fn print_line(color_code: &str, head: &str, text: &str) {
     let line = if color() { format!("\x1b[{color_code}m{head}:\x1b[0m {text}\n") } else { format!("{head}: {text}\n") };
     // A closed stderr is not an error.
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// The options of a command: the library's messages name settings, the command prints the options that set them.
-struct Options(Vec<Name>);
+pub struct Options(Vec<Name>);
 
 /// An argument: its id, which is the setting's name in the library, and its long option, if it is not positional.
 struct Name {
@@ -29,14 +29,15 @@ struct Name {
 }
 
 impl Options {
-    fn of(command: &clap::Command) -> Options {
+    /// The options of a command or a subcommand.
+    pub fn of(command: &clap::Command) -> Options {
         let name = |a: &clap::Arg| Name { id: a.get_id().to_string(), long: a.get_long().map(str::to_owned) };
         Options(command.get_arguments().map(name).collect())
     }
 
     /// `--weight-decay` for `weight_decay`, `--method softmax` for `method=softmax`, `data` for a positional argument;
     /// none for what is not an argument of the command.
-    fn rename(&self, setting: &str) -> Option<String> {
+    pub fn rename(&self, setting: &str) -> Option<String> {
         let (name, value) = setting.split_once('=').map_or((setting, None), |(name, value)| (name, Some(value)));
         let by_long = || self.0.iter().find(|n| n.long.as_deref() == Some(&name.replace('_', "-")));
         match &self.0.iter().find(|n| n.id == name).or_else(by_long)?.long {
@@ -58,24 +59,27 @@ fn rename(setting: &str) -> Option<String> {
     OPTIONS.get()?.rename(setting)
 }
 
+/// How hints of the library refer to what `mcdd methods` prints.
+const LIST_OF_METHODS: &str = "see the list of methods";
+
 /// Prints an error and, as the last line, its hint.
 pub fn error(error: &anyhow::Error) {
     let ours = error.downcast_ref::<mcdd::Error>();
     let text = ours.map_or_else(|| error.to_string(), |e| e.message_with(rename));
-    say("1;31", "error", &plain(&text));
-    let hint = ours.and_then(|e| e.hint_with(rename));
+    print_line("1;31", "error", &plain(&text));
+    let hint = ours.and_then(|e| e.hint_with(rename)).map(|hint| hint.replace(LIST_OF_METHODS, "see mcdd methods"));
     let usage = "see mcdd --help for the commands, mcdd COMMAND --help for their options";
-    say("1;36", "hint", hint.as_deref().unwrap_or(usage));
+    print_line("1;36", "hint", hint.as_deref().unwrap_or(usage));
 }
 
 /// Prints a warning.
 pub fn warning(text: &str) {
-    say("1;33", "warning", &plain(&rename_settings(text, rename)));
+    print_line("1;33", "warning", &plain(&rename_settings(text, rename)));
 }
 
 /// Prints a note.
 pub fn note(text: &str) {
-    say("1;34", "note", &plain(&rename_settings(text, rename)));
+    print_line("1;34", "note", &plain(&rename_settings(text, rename)));
 }
 
 /// Adds the name of stdout to an error of writing to it.

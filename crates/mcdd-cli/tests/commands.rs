@@ -1,4 +1,4 @@
-//! The commands as a user meets them: what they print and write.
+//! The commands end to end: what they print and write.
 
 mod help;
 
@@ -10,7 +10,7 @@ fn train_predict_evaluate_inspect() {
     let lab = Lab::new();
     lab.digits();
     let out = lab.ok(&["train", "train.csv", "--label", "label", "-o", "m.mcdd", "--epochs", "20", "--lr", "0.003"]);
-    assert!(out.stdout.is_empty(), "talk goes to stderr");
+    assert!(out.stdout.is_empty(), "messages go to stderr");
     assert!(stderr(&out).contains("wrote m.mcdd") && stderr(&out).contains("epoch 20"), "{}", stderr(&out));
 
     let text = stdout(&lab.ok(&["predict", "m.mcdd", "test.csv"]));
@@ -33,7 +33,7 @@ fn train_predict_evaluate_inspect() {
     let text = stdout(&lab.ok(&["evaluate", "m.mcdd", "test.csv", "--ood", "ood.csv", "--bootstrap", "20"]));
     assert!(text.contains("accuracy %") && text.contains("positive: OOD"), "{text}");
 
-    // Rows of a class that the model does not know are a set of their own.
+    // Rows of a class that the model does not know are out-of-distribution.
     let sevens = fs::read_to_string(lab.path("ood.csv")).unwrap();
     let both = fs::read_to_string(lab.path("test.csv")).unwrap() + sevens.split_once('\n').unwrap().1;
     lab.write("both.csv", &both);
@@ -46,12 +46,12 @@ fn train_predict_evaluate_inspect() {
     assert_eq!(json["classes"].as_array().unwrap().len(), 9);
     let text = stdout(&lab.ok(&["inspect", "m.mcdd"]));
     let network = "-> clip ±5 -> 128 BatchNorm ReLU -> 128 BatchNorm ReLU -> 32\n";
-    assert!(text.contains(network) && text.contains("held-out accuracy"), "{text}");
+    assert!(text.contains(network) && text.contains("validation accuracy"), "{text}");
     assert!(text.contains("members      5") && text.contains("preset       best; changed: epochs, steps\n"), "{text}");
 }
 
 #[test]
-fn presets_are_where_settings_begin() {
+fn options_override_the_preset() {
     let lab = Lab::new();
     lab.digits();
     let train = ["train", "train.csv", "--label", "label", "-o", "m.mcdd", "--epochs", "3"];
@@ -76,18 +76,18 @@ fn presets_are_where_settings_begin() {
     // A method comes with its own score.
     let text = inspect(&["--preset", "fast", "--method", "softmax"]);
     assert!(text.contains("confidence   the method's own"), "{text}");
-    // Where the budget of steps acts, it is said.
-    let talk = stderr(&lab.ok(&[&train[..], &["--preset", "fast", "--steps", "10"]].concat()));
-    assert!(talk.contains("1 epoch instead of 3") && talk.contains("--steps"), "{talk}");
+    // A limit of steps that shortens training is reported.
+    let messages = stderr(&lab.ok(&[&train[..], &["--preset", "fast", "--steps", "10"]].concat()));
+    assert!(messages.contains("1 epoch instead of 3") && messages.contains("--steps"), "{messages}");
     for wrong in [["--preset", "fst"], ["--clip", "five"], ["--steps", "-1"]] {
         assert_eq!(lab.command(&[&train[..], &wrong].concat()).output().unwrap().status.code(), Some(2), "{wrong:?}");
     }
-    lab.fails(&[&train[..], &["--batch", "1"]].concat(), "too small to be normalized");
+    lab.fails(&[&train[..], &["--batch", "1"]].concat(), "too small for batch normalization");
     lab.fails(&[&train[..], &["--method", "deep-svdd", "--batch-norm", "on"]].concat(), "cannot have");
 }
 
 #[test]
-fn the_three_formats_say_the_same() {
+fn the_three_formats_agree() {
     let lab = Lab::new();
     lab.model();
     let csv = stdout(&lab.ok(&["predict", "m.mcdd", "test.csv", "--probs", "--distances"]));
@@ -104,7 +104,7 @@ fn the_three_formats_say_the_same() {
         assert_eq!(json["distances"]["9"].as_f64(), cells[cells.len() - 1].parse().ok());
     }
     assert_eq!(jsonl.lines().count() + 1, csv.lines().count());
-    // Parquet comes back through the library's own reader.
+    // The library reads Parquet back.
     lab.ok(&["predict", "m.mcdd", "test.csv", "--format", "parquet", "-o", "p.parquet"]);
     lab.write("p.csv", &csv);
     let read = |name: &str| {
@@ -129,7 +129,7 @@ fn stdin_several_files_and_thresholds() {
     let unknown =
         |tpr: &str| stdout(&lab.ok(&["predict", "m.mcdd", "test.csv", "--tpr", tpr])).matches(",unknown,").count();
     assert!(unknown("0.5") > unknown("0.9") && unknown("0.9") > unknown("0.98"));
-    // A share that the held-out rows cannot vouch for is said.
+    // Too few calibration rows for a fraction are reported.
     let out = lab.ok(&["predict", "m.mcdd", "test.csv", "--tpr", "0.9999"]);
     assert!(stderr(&out).contains("too few for a threshold"), "{}", stderr(&out));
     lab.fails(&["predict", "m.mcdd", "test.csv", "--tpr", "1.5"], "share");
@@ -159,24 +159,24 @@ fn columns_are_matched_by_name() {
 }
 
 #[test]
-fn missing_cells_categories_and_constants_are_told() {
+fn missing_cells_categories_and_constants_are_reported() {
     let lab = Lab::new();
     let row = |i: usize| {
         let number = if i.is_multiple_of(10) { "NA".into() } else { (i % 7).to_string() };
         format!("{number},{},5,{}", ["red", "green", "blue"][i % 3], class(i))
     };
     lab.write("t.csv", &table(200, row, "n,color,same,label"));
-    let talk = stderr(&lab.ok(&["train", "t.csv", "-o", "t.mcdd", "--epochs", "2"]));
-    assert!(talk.contains("same") && talk.contains("constant") && talk.contains("missing"), "{talk}");
+    let messages = stderr(&lab.ok(&["train", "t.csv", "-o", "t.mcdd", "--epochs", "2"]));
+    assert!(messages.contains("same") && messages.contains("constant") && messages.contains("missing"), "{messages}");
     lab.write("new.csv", "n,color\n3,teal\n,red\n2,blue\n");
-    let talk = stderr(&lab.ok(&["predict", "t.mcdd", "new.csv"]));
-    assert!(talk.contains("teal") && talk.contains("missing"), "{talk}");
+    let messages = stderr(&lab.ok(&["predict", "t.mcdd", "new.csv"]));
+    assert!(messages.contains("teal") && messages.contains("missing"), "{messages}");
     let text = stdout(&lab.ok(&["inspect", "t.mcdd"]));
     assert!(text.contains("color (3)") && text.contains("same (constant)"), "{text}");
 }
 
 #[test]
-fn the_metrics_command_takes_predictions() {
+fn metrics_reads_predictions() {
     let lab = Lab::new();
     lab.model();
     for name in ["test", "ood"] {
@@ -193,7 +193,7 @@ fn the_metrics_command_takes_predictions() {
     for compat in ["authors", "openood"] {
         assert!(stdout(&lab.ok(&[&files[..], &["--compat", compat]].concat())).contains(compat));
     }
-    // Infinite scores are ordered like any others; a missing one is an error.
+    // Infinite scores are valid; a missing score is an error.
     lab.write("a.txt", "-inf\n1\ninf\n");
     lab.write("b.txt", "0\n-inf\n");
     lab.ok(&["metrics", "a.txt", "b.txt", "--bootstrap", "0"]);
@@ -203,7 +203,7 @@ fn the_metrics_command_takes_predictions() {
 }
 
 #[test]
-fn demo_leaves_what_it_talks_about() {
+fn demo_writes_the_files_that_it_names() {
     let lab = Lab::new();
     let text = stdout(&lab.ok(&["demo", "--quiet"]));
     assert!(text.contains("mcdd") && text.contains("softmax (MSP)") && text.contains("says unknown"), "{text}");

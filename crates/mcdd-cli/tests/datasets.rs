@@ -118,7 +118,7 @@ fn an_archive_in_an_archive_and_a_folder_as_mirror() {
     assert!(done && text.contains("warning: GasSensor: 8 of 13,910 rows, without batch2.dat"), "{text}");
     assert_eq!(files(&lab.path("d")), ["gas/Dataset/batch1.dat", "gas/Dataset/batch10.dat", "gas/read me.txt"]);
     assert!(lab.path("mirror/gas+sensor+array+drift+dataset.zip").exists());
-    refused(&lab, "shuttle", "mirror", "mirror/statlog+shuttle.zip: there is no such file");
+    refused(&lab, "shuttle", "mirror", "mirror/statlog+shuttle.zip: no such file");
     refused(&lab, "drive", "nowhere", "nowhere/dataset+for+sensorless+drive+diagnosis.zip");
     assert_eq!(fs::read_dir(lab.path("d")).unwrap().count(), 1, "nothing is left of what failed");
 }

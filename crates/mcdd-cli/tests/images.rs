@@ -1,4 +1,4 @@
-//! Images from the command line.
+//! The commands on images.
 
 mod help;
 
@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use help::{Lab, stderr, stdout};
 
-/// A picture of 8x8 as BMP: bars across for 0, bars down for 1, dots for 2.
+/// An 8x8 image as BMP: horizontal bars for 0, vertical bars for 1, dots for 2.
 fn bmp(kind: usize, shift: usize, color: [u8; 3]) -> Vec<u8> {
     let mut out = b"BM".to_vec();
     for v in [54u32 + 192, 0, 54, 40, 8, 8] {
@@ -38,7 +38,7 @@ fn folder(lab: &Lab, name: &str, kind: usize, count: usize) {
     }
 }
 
-/// Whether training has left a checkpoint somewhere below.
+/// Whether there is a checkpoint in the folder or below it.
 fn checkpoint_below(folder: &Path) -> bool {
     fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
         let path = entry.path();
@@ -47,7 +47,7 @@ fn checkpoint_below(folder: &Path) -> bool {
 }
 
 #[test]
-fn a_killed_study_goes_on_from_its_last_epoch() {
+fn a_killed_study_resumes_from_its_last_epoch() {
     let lab = Lab::new();
     folder(&lab, "photos/across", 0, 30);
     folder(&lab, "photos/down", 1, 30);
@@ -94,7 +94,7 @@ fn folders_are_trained_on_predicted_and_evaluated() {
     );
     let text = stdout(&lab.ok(&["inspect", "m.mcdd"]));
     assert!(text.contains("images       8x8x3") && text.contains("network      resnet8, 64 latent"), "{text}");
-    // The same again is the same model; checkpoints go on.
+    // The same command gives the same model, with checkpoints too.
     lab.ok(&[&TRAIN[..], &["-o", "again.mcdd", "--checkpoint", "run", "-q", "--threads", "1"]].concat());
     assert!(fs::read(lab.path("m.mcdd")).unwrap() == fs::read(lab.path("again.mcdd")).unwrap());
     lab.ok(&["figure", "samples", "m.mcdd", "photos", "--rows", "3", "-o", "samples"]);
@@ -105,20 +105,22 @@ fn folders_are_trained_on_predicted_and_evaluated() {
 }
 
 #[test]
-fn what_is_wrong_with_images_is_said() {
+fn wrong_images_and_options_are_errors() {
     let lab = Lab::new();
     folder(&lab, "photos/across", 0, 12);
     folder(&lab, "photos/down", 1, 12);
     lab.fails(&["train", "photos"], "--net resnet20");
     lab.fails(&["train", "photos", "--net", "resnet9"], "9 layers");
-    lab.fails(&["train", "photos", "--net", "resnet8", "--hidden", "3"], "for tables");
+    lab.fails(&["train", "photos", "--net", "resnet8", "--hidden", "3"], "--hidden is for tables");
     lab.fails(&["train", "photos", "--net", "resnet8", "--method", "alad"], "images");
     lab.fails(&["train", "photos", "--net", "resnet8", "--detector", "knn:on=inputs"], "inputs");
     lab.fails(&["train", "photos", "--net", "resnet8", "--preset", "fast"], "for tables");
     lab.fails(&["train", "photos", "--net", "resnet8", "--init", "none.safetensors"], "none.safetensors");
-    lab.fails(&["train", "photos/down/00.bmp"], "no table");
+    lab.fails(&["train", "photos/down/00.bmp"], "00.bmp");
     lab.fails(&["train", "photos", "--net", "mlp"], "is a folder");
-    lab.fails(&["train", "photos", "--net", "mlp", "--augment", "off"], "mlp is for tables");
+    lab.fails(&["train", "photos", "--net", "mlp", "--augment", "off"], "--augment is for images");
+    lab.fails(&["train", "photos", "--net", "mlp", "--image-size", "8x8"], "--image-size is for images");
+    lab.fails(&["train", "photos", "--net", "resnet8", "--drop", "a"], "--drop is for tables");
     lab.fails(&["bench", "images", "--id", "photos", "--ood", "dots", "--net", "resnet8", "--methods", "best"], "best");
     lab.fails(
         &["bench", "images", "--id", "photos", "--ood", "dots", "--net", "resnet8", "--methods", "paper"],
@@ -134,7 +136,7 @@ fn what_is_wrong_with_images_is_said() {
 }
 
 #[test]
-fn sets_of_images_are_compared() {
+fn image_sets_are_compared() {
     let lab = Lab::new();
     folder(&lab, "photos/across", 0, 30);
     folder(&lab, "photos/down", 1, 30);
@@ -152,8 +154,8 @@ fn sets_of_images_are_compared() {
         assert!(text.contains("deep-mcdd") && text.contains("dots") && !text.contains("left out"), "{name}: {text}");
     }
     assert_eq!(fs::read_to_string(lab.path("out/results.jsonl")).unwrap().lines().count(), 7);
-    assert_eq!(fs::read_dir(lab.path("out")).unwrap().count(), 6, "no networks are left");
-    // Nothing is done again, and more can be added.
+    assert_eq!(fs::read_dir(lab.path("out")).unwrap().count(), 6, "no checkpoints remain");
+    // Finished cells are not repeated, and more can be added.
     let more = lab.ok(&[&bench[..], &["-o", "out", "--methods", "deep-mcdd:nu=0.01,softmax+msp"]].concat());
     assert!(stderr(&more).contains("2 of 4 cells are done"), "{}", stderr(&more));
     lab.fails(&["bench", "photos", "--id", "photos", "--net", "resnet8"], "bench images");
@@ -166,7 +168,7 @@ fn sets_of_images_are_compared() {
 }
 
 #[test]
-fn settings_of_images_are_their_own() {
+fn images_have_settings_of_their_own() {
     let lab = Lab::new();
     folder(&lab, "photos/across", 0, 12);
     folder(&lab, "photos/down", 1, 12);
@@ -175,12 +177,12 @@ fn settings_of_images_are_their_own() {
         stdout(&lab.ok(&["inspect", "m.mcdd"]))
     };
     let text = inspect(&["--method", "deep-mcdd", "--step-at", "0.2,0.4", "--augment", "move", "--warmup", "0.1"]);
-    for part in ["nu=0.1", "[0.2, 0.4]", "moved by up to 4 pixels\n", "weight decay 0.0001", "first 0.1 of the run"] {
+    for part in ["nu=0.1", "[0.2, 0.4]", "shifted by up to 4 pixels\n", "weight decay 0.0001", "first 0.1 of the run"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(inspect(&["--method", "deep-mcdd:nu=0.5"]).contains("nu=0.5"));
     lab.fails(&["explain", "m.mcdd", "photos"], "no columns");
-    // Nothing that can be used is no table without a head; what lies beside folders needs no class to be predicted.
+    // Without any usable image the header is still written; an image next to the class folders can be predicted.
     fs::create_dir(lab.path("bad")).unwrap();
     fs::write(lab.path("bad/a.png"), b"no picture").unwrap();
     fs::write(lab.path("empty.png"), b"").unwrap();
@@ -190,7 +192,7 @@ fn settings_of_images_are_their_own() {
     fs::copy(lab.path("photos/down/00.bmp"), lab.path("photos/loose.bmp")).unwrap();
     assert_eq!(stdout(&lab.ok(&["predict", "m.mcdd", "photos", "-q"])).lines().count(), 26);
     lab.ok(&["figure", "samples", "m.mcdd", "photos/down", "--rows", "2", "-o", "samples"]);
-    // The page names images by their files.
+    // The report names images by their files.
     let known =
         ["evaluate", "m.mcdd", "photos/down", "--label", "none", "--bootstrap", "0", "-q", "--report", "r.html"];
     lab.ok(&known);
@@ -198,7 +200,7 @@ fn settings_of_images_are_their_own() {
     assert!(page.contains("\"file\":\"photos/down/") && !page.contains("batch norm"), "no names");
 }
 
-/// Records as CIFAR-10 has them.
+/// Records in the format of CIFAR-10.
 fn records(images: usize) -> Vec<u8> {
     (0..images)
         .flat_map(|i| std::iter::once((i % 2) as u8).chain((0..3072).map(move |p| (p * (i % 2 + 1) % 251) as u8)))

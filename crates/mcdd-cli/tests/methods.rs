@@ -1,4 +1,4 @@
-//! Methods, detectors, and features from elsewhere, as a user meets them.
+//! Methods, detectors, and features of other networks, end to end.
 
 mod help;
 
@@ -7,7 +7,7 @@ use mcdd::detector::DetectorConfig;
 use mcdd::head::HeadConfig;
 use std::fs;
 
-/// Numbers as an NPY file of f64, by rows.
+/// Writes rows as an NPY file of f64.
 fn npy(lab: &Lab, name: &str, rows: &[Vec<f64>]) {
     let shape = format!("({}, {})", rows.len(), rows[0].len());
     let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
@@ -22,7 +22,7 @@ fn npy(lab: &Lab, name: &str, rows: &[Vec<f64>]) {
     fs::write(lab.path(name), bytes).unwrap();
 }
 
-/// A spread of three classes around different corners; `shift` moves all of them.
+/// Three Gaussian classes at different corners, all moved by `shift`.
 fn blobs(rows: usize, shift: f64) -> (Vec<Vec<f64>>, Vec<usize>) {
     let mut s = mcdd::seed::Stream::new(rows as u64, "blobs");
     let labels: Vec<usize> = (0..rows).map(|i| i % 3).collect();
@@ -46,7 +46,7 @@ fn features(lab: &Lab) {
 }
 
 #[test]
-fn every_detector_scores_features_from_elsewhere_and_is_kept_in_a_file() {
+fn every_detector_scores_features_and_is_saved() {
     let lab = Lab::new();
     features(&lab);
     for config in DetectorConfig::all() {
@@ -89,7 +89,7 @@ fn every_detector_scores_features_from_elsewhere_and_is_kept_in_a_file() {
 }
 
 #[test]
-fn features_come_from_csv_and_several_layers() {
+fn features_are_read_from_csv_and_several_layers() {
     let lab = Lab::new();
     features(&lab);
     let (rows, labels) = blobs(300, 0.0);
@@ -116,7 +116,7 @@ fn features_come_from_csv_and_several_layers() {
 }
 
 #[test]
-fn what_is_missing_or_does_not_fit_is_said() {
+fn missing_and_mismatched_inputs_are_errors() {
     let lab = Lab::new();
     features(&lab);
     let score = |rest: &[&str], part: &str| lab.fails(&[&["score"], rest].concat(), part);
@@ -137,7 +137,7 @@ fn what_is_missing_or_does_not_fit_is_said() {
     lab.write("nan.csv", "a,b,c,d\n1,2,3,4\n1,,3,4\n");
     let text = score(&["--detector", "knn", "--train-features", "f.npy", "--features", "nan.csv"], "missing");
     assert!(text.contains("row 3") && text.contains('b'), "{text}");
-    // Logits that are no linear function of the features.
+    // Logits that are not a linear function of the features.
     let (rows, _) = blobs(300, 0.0);
     npy(&lab, "odd.npy", &rows.iter().map(|r| vec![r[0].powi(3), r[1].sin() * 5.0, r[2] * r[3]]).collect::<Vec<_>>());
     let odd = ["--detector", "react", "--train-features", "f.npy", "--train-logits", "odd.npy", "--features", "g.npy"];
@@ -151,7 +151,7 @@ fn what_is_missing_or_does_not_fit_is_said() {
     let e =
         lab.fails(&["score", "--detector", "gda:covariance=round", "--train-features", "f.npy"], "covariance=round");
     assert!(e.contains("diagonal"), "{e}");
-    // A column called y is a label, unless told otherwise.
+    // A column named y is the label by default.
     let (rows, _) = blobs(60, 0.0);
     let xy: String = rows.iter().map(|r| format!("{},{}\n", r[0], r[1])).collect();
     lab.write("xy.csv", &format!("x,y\n{xy}"));
@@ -159,7 +159,7 @@ fn what_is_missing_or_does_not_fit_is_said() {
     assert!(stdout(&lab.ok(&[&xy[..], &["--label", "none"]].concat())) != stdout(&lab.ok(&xy)));
     lab.fails(&["predict", "d.mcdd", "g.npy", "--probs"], "no probs");
     lab.fails(&["fit-detector", "--detector", "knn", "--train-features", "f.npy", "-o", "no/such/place"], "folder");
-    lab.fails(&["methods", "knnn"], "knnn");
+    assert!(lab.fails(&["methods", "knnn"], "knnn").contains("did you mean knn? see mcdd methods"));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn every_method_trains_predicts_and_evaluates() {
 }
 
 #[test]
-fn methods_without_labels_need_none() {
+fn methods_without_labels_train_on_rows_alone() {
     let lab = Lab::new();
     let (rows, _) = blobs(200, 0.0);
     let csv = |rows: &[Vec<f64>]| {
@@ -217,7 +217,7 @@ fn methods_without_labels_need_none() {
 }
 
 #[test]
-fn a_detector_on_a_model_gives_its_confidence() {
+fn a_detector_gives_the_confidence_of_a_model() {
     let lab = Lab::new();
     lab.digits();
     let train = ["train", "train.csv", "--label", "label", "-q", "--epochs", "8", "--lr", "0.003", "--hidden", "32,16"];
@@ -228,15 +228,15 @@ fn a_detector_on_a_model_gives_its_confidence() {
         other => vec![other.to_owned()],
     };
     for detector in DetectorConfig::all().iter().flat_map(|c| on(c.name())) {
-        // The network is the same each time, and is trained once.
+        // The network is the same for all detectors, and is trained once.
         lab.ok(&[&train[..], &more[..], &["--detector", &detector]].concat());
         let text = stdout(&lab.ok(&["predict", "m.mcdd", "test.csv"]));
         assert!(!text.contains("NaN") && !text.contains("inf"), "{detector}");
-        assert!(seen.insert(text) || detector == "msp", "{detector} says the same as another");
+        assert!(seen.insert(text) || detector == "msp", "{detector} gives the same as another");
     }
     lab.fails(&[&train[..], &["--detector", "vim"]].concat(), "linear last layer");
     lab.fails(&[&train[..], &["--method", "softmx"]].concat(), "no method");
-    lab.fails(&[&train[..], &["--method", "softmax", "--nu", "1"]].concat(), "no nu");
+    lab.fails(&[&train[..], &["--method", "softmax", "--nu", "1"]].concat(), "softmax has no --nu");
     lab.fails(&[&train[..], &["--detector", "knn:on=moon"]].concat(), "moon");
     lab.fails(&[&train[..], &["--detector", "energy:on=inputs"]].concat(), "no features");
     lab.fails(&[&train[..], &["--method", "knn"]].concat(), "is a detector");
@@ -245,7 +245,7 @@ fn a_detector_on_a_model_gives_its_confidence() {
 }
 
 #[test]
-fn the_list_has_everything() {
+fn the_list_is_complete() {
     let lab = Lab::new();
     let text = stdout(&lab.ok(&["methods"]));
     let json: serde_json::Value = serde_json::from_str(&stdout(&lab.ok(&["methods", "--json"]))).unwrap();

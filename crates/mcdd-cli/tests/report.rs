@@ -41,7 +41,7 @@ fn train_reports_on_its_calibration_rows() {
     let command = "mcdd train train.csv -o m.mcdd --preset fast --epochs 10 -q --report t.html";
     assert_eq!(report["about"]["command"], command);
     let page = fs::read_to_string(lab.path("t.html")).unwrap();
-    assert!(page.contains("the threshold was set on them") && page.contains("held-out rows of train.csv"));
+    assert!(page.contains("the threshold was set on them") && page.contains("calibration rows of train.csv"));
     assert_eq!(report["training"].as_array().unwrap().len(), 1);
     lab.fails(&["train", "train.csv", "--report", "no/where.html"], "no such folder");
 }

@@ -1,4 +1,4 @@
-//! What must hold whatever happens: bad input, damage, kills, closed pipes, long input.
+//! Robustness: bad input, damaged files, kills, closed pipes, long input.
 
 mod help;
 
@@ -34,12 +34,18 @@ fn bad_input_is_exit_2_with_a_place_and_a_hint_and_writes_nothing() {
         for part in expected {
             assert!(e.contains(part), "{name}: {part:?} is not in\n{e}");
         }
-        assert_eq!(e.lines().count(), 2, "an error and a hint, no more:\n{e}");
+        assert_eq!(e.lines().count(), 2, "exactly an error and a hint:\n{e}");
     }
     lab.fails(&["train", "nowhere.csv"], "nowhere.csv");
     lab.write("good.csv", &table(60, good, "a,b,label"));
     lab.fails(&["train", "good.csv", "-o", "no/such/folder/m"], "no/such/folder");
-    lab.fails(&["train", "good.csv", "--lr", "0"], "lr");
+    // Errors of the library name settings; the command prints its options.
+    let e = lab.fails(&["train", "good.csv", "--lr", "0"], "--lr is 0");
+    assert!(e.contains("hint: --lr must be") && !e.contains('`'), "{e}");
+    lab.fails(&["train", "good.csv", "--calibration-fraction", "2"], "--calibration-fraction is 2");
+    lab.fails(&["train", "good.csv", "--weight-decay=-1"], "--weight-decay is -1");
+    let e = lab.fails(&["train", "good.csv", "--detector", "softmax"], "softmax is a method, not a detector");
+    assert!(e.contains("hint: give --method softmax"), "{e}");
     lab.fails(&["train", "good.csv", "--method", "magic"], "magic");
     lab.fails(&["train", "good.csv", "--label", "color"], "color");
     lab.fails(&["predict", "good.csv", "good.csv"], "not an mcdd model file");
@@ -64,7 +70,7 @@ fn one_seed_one_file() {
     assert!(one != train("other", &["--seed", "1"]));
 }
 
-/// Killed at any moment, with SIGKILL, and resumed: the same bytes as a run that was not.
+/// A run that is killed with SIGKILL and resumed gives the same bytes as an uninterrupted one.
 #[cfg(unix)]
 #[test]
 fn a_killed_run_resumes_to_the_same_bytes() {
@@ -88,14 +94,14 @@ fn a_killed_run_resumes_to_the_same_bytes() {
     lab.ok(&again);
     assert!(kills > 0);
     assert!(fs::read(lab.path("whole")).unwrap() == fs::read(lab.path("resumed")).unwrap(), "after {kills} kills");
-    // Without --resume an earlier run's checkpoints are safe.
+    // Without --resume the checkpoints of an earlier run are not overwritten.
     lab.fails(&[&args("resumed")[..], &["--checkpoint", "c"]].concat(), "earlier run");
 }
 
-/// Ctrl-C: stops after the step, and leaves a model that works.
+/// Ctrl-C stops after the current step and writes a usable model.
 #[cfg(unix)]
 #[test]
-fn an_interrupt_leaves_a_model() {
+fn an_interrupt_writes_a_model() {
     use std::io::{BufRead, BufReader, Read};
     let lab = Lab::new();
     lab.digits();
@@ -104,16 +110,16 @@ fn an_interrupt_leaves_a_model() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let mut talk = BufReader::new(child.stderr.take().unwrap());
+    let mut messages = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.starts_with("epoch 1 of 100000:") {
         line.clear();
-        assert!(talk.read_line(&mut line).unwrap() > 0, "training never began");
+        assert!(messages.read_line(&mut line).unwrap() > 0, "training did not start");
     }
     let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(interrupt.success());
     let mut rest = String::new();
-    talk.read_to_string(&mut rest).unwrap();
+    messages.read_to_string(&mut rest).unwrap();
     assert!(child.wait().unwrap().success(), "{rest}");
     assert!(rest.contains("training was stopped"), "{rest}");
     lab.ok(&["predict", "m.mcdd", "test.csv"]);
@@ -136,7 +142,7 @@ fn damaged_models_are_errors() {
 
 #[cfg(unix)]
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let lab = Lab::new();
     lab.model();
     let many = " test.csv".repeat(200);
@@ -151,7 +157,7 @@ fn a_closed_pipe_is_no_error() {
     assert!(out.stderr.is_empty(), "{}", stderr(&out));
 }
 
-/// `predict` on a table twenty times as long takes hardly more memory.
+/// `predict` on a table twenty times as long takes about the same memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_does_not_grow_with_the_input() {

@@ -98,7 +98,7 @@ impl Error {
         e
     }
 
-    /// Sets the file, unless it is set already. An empty path sets nothing.
+    /// Sets the file, unless it is set already or the path is empty.
     #[must_use]
     pub fn at_file(mut self, file: &Path) -> Self {
         if file.as_os_str().is_empty() {

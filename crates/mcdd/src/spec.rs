@@ -57,6 +57,18 @@ pub(crate) fn with<T: Serialize + DeserializeOwned>(default: &T, settings: &[(&s
     serde_json::from_value(Value::Object(map)).map_err(wrong)
 }
 
+/// A value with one of its settings changed; none if it has no such setting.
+///
+/// # Errors
+/// If the value is invalid for the setting.
+pub(crate) fn set<T: Serialize + DeserializeOwned>(default: &T, key: &str, value: impl Serialize) -> Result<Option<T>> {
+    let wrong = |e: serde_json::Error| Error::setting(format!("`{key}` is not valid: {e}"));
+    let mut all = serde_json::to_value(default).map_err(wrong)?;
+    let Some(place) = all.get_mut(key).filter(|_| key != "name") else { return Ok(None) };
+    *place = serde_json::to_value(value).map_err(wrong)?;
+    serde_json::from_value(all).map(Some).map_err(wrong)
+}
+
 /// The value of a setting: a number, yes or no, auto, or a word.
 fn read(value: &str) -> Value {
     match value {
@@ -164,6 +176,15 @@ mod tests {
         assert_eq!(with(&example(), &settings).unwrap(), changed);
         assert_eq!(with(&changed, &[("fraction", "auto")]).unwrap().fraction, None);
         assert_eq!(super::settings(&example()), "flat=no, fraction=auto, k=3, kind=full");
+    }
+
+    #[test]
+    fn one_setting_is_changed_by_value() {
+        let changed = set(&example(), "fraction", 0.1 + 0.2).unwrap().unwrap();
+        assert_eq!(changed, Example { fraction: Some(0.1 + 0.2), ..example() });
+        assert_eq!(set(&example(), "knd", 1).unwrap(), None);
+        assert_eq!(set(&example(), "name", "x").unwrap(), None);
+        assert!(set(&example(), "k", -1).is_err());
     }
 
     #[test]

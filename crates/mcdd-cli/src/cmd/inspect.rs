@@ -149,18 +149,8 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
 
 /// The preset, and the settings that differ from it.
 fn preset(s: &Settings) -> String {
-    let fields = |s: &Settings| match serde_json::to_value(s) {
-        Ok(Value::Object(fields)) => fields,
-        _ => serde_json::Map::new(),
-    };
-    let default = fields(&s.preset.settings());
-    let changed: Vec<String> = fields(s)
-        .into_iter()
-        .filter(|(name, value)| name != "seed" && name != "preset" && default.get(name) != Some(value))
-        .map(|(name, _)| if name == "head" { "method".into() } else { name.replace('_', "-") })
-        .collect();
-    let name = s.preset.name();
-    if changed.is_empty() { name.into() } else { format!("{name}; changed: {}", changed.join(", ")) }
+    let (name, changed) = (s.preset.name(), s.changed().join(", ").replace('_', "-"));
+    if changed.is_empty() { name.into() } else { format!("{name}; changed: {changed}") }
 }
 
 /// A name with its settings.

@@ -1,5 +1,5 @@
-//! A folder of its own for each test, and the command in it.
-#![allow(dead_code)] // each test file uses a part
+//! A temporary folder for each test, and the command in it.
+#![allow(dead_code)] // each test file uses only some of it
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -20,7 +20,7 @@ pub fn class(i: usize) -> &'static str {
     if i.is_multiple_of(2) { "even" } else { "odd" }
 }
 
-/// A header and so many rows.
+/// A table as CSV: a header and `rows` rows.
 pub fn table(rows: usize, row: impl Fn(usize) -> String, header: &str) -> String {
     std::iter::once(header.to_owned()).chain((0..rows).map(row)).map(|l| l + "\n").collect()
 }
@@ -56,14 +56,14 @@ impl Lab {
         c
     }
 
-    /// Runs it; it must succeed.
+    /// Runs the command, which must succeed.
     pub fn ok(&self, args: &[&str]) -> Output {
         let out = self.command(args).output().unwrap();
         assert_eq!(out.status.code(), Some(0), "mcdd {}\n{}", args.join(" "), stderr(&out));
         out
     }
 
-    /// Runs it; it must end with code 2, an error that mentions `part` and a hint as the last line.
+    /// Runs the command, which must exit with code 2, print an error that contains `part`, and a hint as the last line.
     pub fn fails(&self, args: &[&str], part: &str) -> String {
         let out = self.command(args).output().unwrap();
         let text = stderr(&out);
@@ -74,7 +74,7 @@ impl Lab {
         text
     }
 
-    /// The embedded digits without the sevens: train.csv and test.csv; the sevens: ood.csv.
+    /// Writes the embedded digits: train.csv and test.csv without the sevens, ood.csv with the sevens.
     pub fn digits(&self) {
         let (known, unknown) = mcdd::data::digits().leave_out("7").unwrap();
         let (train, test) = known.split(0.2, 0).unwrap();
@@ -85,7 +85,7 @@ impl Lab {
         }
     }
 
-    /// The same, and a model of them: m.mcdd.
+    /// The same, and trains a model on them: m.mcdd.
     pub fn model(&self) {
         self.digits();
         self.ok(&["train", "train.csv", "-o", "m.mcdd", "--epochs", "8", "--quiet"]);

@@ -86,7 +86,7 @@ pub struct Args {
     latent: Option<usize>,
 
     /// Batch normalization in the hidden layers [default: on; paper: off]
-    #[arg(long, value_enum, help_heading = "Method")]
+    #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true, help_heading = "Method")]
     batch_norm: Option<Switch>,
 
     /// Clip inputs to this many standard deviations around their mean, or "off" [default: 5; paper: off]

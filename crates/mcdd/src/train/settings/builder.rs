@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use serde::Serialize;
+
 use super::{IMAGE_NU, Preset, Select, Settings};
 use crate::data::Augment;
 use crate::detector::Detect;
@@ -274,9 +276,9 @@ impl SettingsBuilder {
                     .hint(format!("give `detector={method}`, and a `method` to train")),
                 Err(_) => e,
             })?;
-            if let (HeadConfig::DeepMcdd(config), true) = (&mut settings.head, settings.image.is_some()) {
-                let named = spec::split(method)?.1.iter().any(|(key, _)| *key == "nu");
-                config.nu = if named { config.nu } else { IMAGE_NU };
+            let named = spec::split(method)?.1.iter().any(|(key, _)| *key == "nu");
+            if settings.image.is_some() && settings.head.name() == "deep-mcdd" && !named {
+                settings.head = changed(&settings.head, "nu", IMAGE_NU)?;
             }
             // Choosing a method means its own score.
             settings.detector = Detect::default();
@@ -304,22 +306,15 @@ impl SettingsBuilder {
 
     /// Settings of some methods only.
     fn adapt_head(&self, head: &mut HeadConfig) -> Result<()> {
-        let name = head.name();
-        let absent = |setting: &str| {
-            Err(Error::setting(format!("{name} has no `{setting}`"))
-                .hint(format!("leave out `{setting}`, or give another `method`")))
-        };
-        match (&mut *head, self.nu) {
-            (_, None) => {}
-            (HeadConfig::DeepMcdd(config), Some(given)) => config.nu = given,
-            (HeadConfig::DeepSvdd(config), Some(given)) => config.nu = given,
-            (HeadConfig::SoftMcdd(config), Some(given)) => config.nu = Some(given),
-            _ => return absent("nu"),
+        if let Some(nu) = self.nu {
+            // JSON has no such numbers.
+            if !nu.is_finite() {
+                return Err(Error::setting(format!("`nu` is {nu}")).hint("`nu` must be a finite number"));
+            }
+            *head = changed(head, "nu", nu)?;
         }
-        match (&mut *head, self.sigma) {
-            (_, None) => {}
-            (HeadConfig::DeepMcdd(config), Some(given)) => config.sigma = given,
-            _ => return absent("sigma"),
+        if let Some(sigma) = self.sigma {
+            *head = changed(head, "sigma", sigma)?;
         }
         Ok(())
     }
@@ -375,6 +370,14 @@ impl SettingsBuilder {
             other => Ok(other),
         }
     }
+}
+
+/// A method with one of its settings changed.
+fn changed(head: &HeadConfig, setting: &str, value: impl Serialize) -> Result<HeadConfig> {
+    spec::set(head, setting, value)?.ok_or_else(|| {
+        Error::setting(format!("{} has no `{setting}`", head.name()))
+            .hint(format!("leave out `{setting}`, or give another `method`"))
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod check;
 pub use builder::{DataKind, OrOff, SettingsBuilder};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::optim::{Optimizer, Schedule};
 use crate::data::Augment;
@@ -211,6 +212,18 @@ impl Settings {
             }),
             ..Preset::Paper.settings()
         }
+    }
+
+    /// Names of the settings, other than the seed, that differ from the preset's for tables.
+    pub fn changed(&self) -> Vec<String> {
+        let fields = |s: &Settings| match serde_json::to_value(s) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
+        let default = fields(&self.preset.settings());
+        let changed =
+            fields(self).into_iter().filter(|(name, value)| name != "seed" && default.get(name) != Some(value));
+        changed.map(|(name, _)| if name == "head" { "method".into() } else { name }).collect()
     }
 
     /// Whether the network keeps its initial weights.

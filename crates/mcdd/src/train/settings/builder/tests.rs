@@ -36,6 +36,13 @@ fn nothing_given_is_a_preset() {
 }
 
 #[test]
+fn settings_know_what_differs_from_their_preset() {
+    let given = builder().preset(Preset::Fast).method("softmax").epochs(3).weight_decay(0.1).seed(7);
+    assert_eq!(given.build().unwrap().changed(), ["detector", "epochs", "method", "steps", "weight_decay"]);
+    assert_eq!(builder().seed(7).build().unwrap().changed(), [""; 0]);
+}
+
+#[test]
 fn each_value_replaces_the_one_of_the_preset() {
     type Rule = (SettingsBuilder, fn(&mut Settings));
     let rules: [Rule; 21] = [
@@ -170,6 +177,8 @@ fn what_does_not_fit_is_an_error_that_names_the_setting() {
         (builder().method("knn"), table, "knn is a detector, not a method", "`detector=knn`"),
         (builder().detector("softmax"), table, "softmax is a method, not a detector", "`method=softmax`"),
         (builder().method("softmx"), table, "softmx", "softmax"),
+        (builder().nu(f64::NAN), table, "`nu` is NaN", "finite"),
+        (builder().nu(-1.0), table, "nu", "nu"),
         (builder().method("softmax").nu(1.0), table, "softmax has no `nu`", "leave out `nu`"),
         (builder().method("soft-mcdd").sigma(Sigma::One), table, "soft-mcdd has no `sigma`", "`method`"),
         (builder().method("deep-svdd").batch_norm(true), table, "cannot have batch normalization", "`batch_norm`"),
