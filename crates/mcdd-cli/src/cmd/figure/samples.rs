@@ -114,6 +114,6 @@ fn draw(args: &Args, mut chosen: Chosen, rows: usize) -> anyhow::Result<ExitCode
         short_number(rows as f64, 12),
         args.rows,
     );
-    let figure = samples("Rows with the highest and the lowest confidence", &caption, &chosen.looks, &chosen.classes)?;
+    let figure = samples("Rows with the highest and the lowest confidence", &caption, &chosen.kind, &chosen.classes)?;
     args.output.write("samples", &figure)
 }
