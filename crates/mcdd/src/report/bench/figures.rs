@@ -50,6 +50,31 @@ pub fn comparison(title: &str, studies: &[Study], methods: &[&str]) -> Result<Fi
     bars(title, &caption(studies, "whiskers"), &names, &panels)
 }
 
+/// The two comparisons of the paper: with methods that do not use classes, and with methods that measure distances.
+const PAPER: [(&str, &str, [&str; 4]); 2] = [
+    ("bars-detectors", "Deep-MCDD and detectors without classes", ["deep-svdd", "alad", "soft-mcdd", "deep-mcdd"]),
+    (
+        "bars-classifiers",
+        "Deep-MCDD and other distance classifiers",
+        ["protonet", "deep-ncm", "soft-mcdd", "deep-mcdd"],
+    ),
+];
+
+/// The bar charts of some studies, each with a name for its file: one of the given methods; without these the two of the
+/// paper if all studies have its methods, else one of the methods that all studies have.
+///
+/// # Errors
+/// If a study has none of the methods.
+pub fn comparisons(studies: &[Study], methods: Option<&[&str]>) -> Result<Vec<(&'static str, Figure)>> {
+    let all_have = |method: &&str| studies.iter().all(|s| s.methods.contains(method));
+    if methods.is_none() && PAPER.iter().all(|(_, _, methods)| methods.iter().all(|m| all_have(m))) {
+        return PAPER.iter().map(|(name, title, methods)| Ok((*name, comparison(title, studies, methods)?))).collect();
+    }
+    let common = || studies.first().map_or(&[][..], |s| &s.methods).iter().copied().filter(|m| all_have(&m));
+    let methods = methods.map_or_else(|| common().take(SERIES).collect(), <[&str]>::to_vec);
+    Ok(vec![("bars", comparison("Detection of unknown classes", studies, &methods)?)])
+}
+
 /// A description of the data, and of whiskers or bands.
 fn caption(studies: &[Study], marks: &str) -> String {
     let data: Vec<String> = studies.iter().map(Study::header).collect();

@@ -11,7 +11,7 @@ mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use figures::{against_nu, comparison};
+pub use figures::{against_nu, comparison, comparisons};
 pub use files::write;
 pub use page::page;
 pub use tables::{csv, latex, markdown};

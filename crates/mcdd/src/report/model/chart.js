@@ -36,8 +36,8 @@ function ticks(low, high, most) {
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9 && out.length < 50; i++) out.push(i * step);
   return out;
 }
-function tickText(v, share) {
-  if (share) return Number((100 * v).toPrecision(6)) + '%';
+function tickText(v, percentage) {
+  if (percentage) return Number((100 * v).toPrecision(6)) + '%';
   return number(Number(v.toPrecision(6)));
 }
 

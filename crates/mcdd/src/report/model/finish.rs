@@ -93,10 +93,10 @@ impl Gather<'_> {
         let right = self.right.iter().filter(|r| **r).count();
         let accuracy = labeled.then(|| percent(right as f64 / self.right.len() as f64));
         let mut classes = classes(model);
-        for ([kind, said, _], n) in &self.counts {
+        for ([kind, predicted, _], n) in &self.counts {
             let Some(class) = classes.get_mut(*kind) else { continue };
             class.rows += n;
-            class.right += if kind == said && model.classifies() { *n } else { 0 };
+            class.right += if kind == predicted && model.classifies() { *n } else { 0 };
         }
         if classes.len() == MOST_CLASSES && model.classes().len() > MOST_CLASSES {
             // The classes that are merged here were separate when correct rows were counted.
@@ -105,8 +105,8 @@ impl Gather<'_> {
         }
         let (used, rows, held_out_rows) =
             (self.thresholds.used, self.confidence.len(), model.calibration().scores().len());
-        let counts = self.counts.iter().map(|(&[kind, said, level], &n)| {
-            [if kind == usize::MAX { classes.len() + self.sets.len() } else { kind }, said, level, n]
+        let counts = self.counts.iter().map(|(&[kind, predicted, level], &n)| {
+            [if kind == usize::MAX { classes.len() + self.sets.len() } else { kind }, predicted, level, n]
         });
         let counts = counts.collect();
         let shortfall = self.thresholds.shortfall(held_out_rows);
@@ -234,7 +234,7 @@ fn means(model: &Model, classes: usize, latents: &[&[f32]], latent: usize, shown
 
 /// The class of a known row, by its label or by the model.
 fn group(row: &Row) -> Option<usize> {
-    (row.set == 0).then(|| row.truth.or(row.said)).flatten()
+    (row.set == 0).then(|| row.truth.or(row.predicted)).flatten()
 }
 
 /// The positions of rows and class means in a plane; sets the means and radii of the classes.
@@ -320,7 +320,7 @@ fn point(model: &Model, row: Row, at: [f64; 2], picture: Option<String>) -> Poin
         row: row.row,
         class: group(&row).map(|c| c.min(MOST_CLASSES - 1)),
         file: row.file,
-        said: row.said.and_then(|c| model.classes().get(c)).map(|c| name(c)),
+        predicted: row.predicted.and_then(|c| model.classes().get(c)).map(|c| name(c)),
         label: row.label,
         probability: row.probability.map(|p| short(p, 4)),
         confidence: short(row.confidence, 6),

@@ -55,7 +55,7 @@ pub(super) struct Row {
     pub file: Option<String>,
     pub truth: Option<usize>,
     pub label: Option<String>,
-    pub said: Option<usize>,
+    pub predicted: Option<usize>,
     pub probability: Option<f64>,
     pub confidence: f64,
     pub p_value: f64,
@@ -144,8 +144,8 @@ impl<'a> Gather<'a> {
     pub fn add(&mut self, side: Side, at: Place, x: &[f32], label: Option<&str>, p: &Predictions, i: usize) {
         let confidence = p.confidence[i];
         let level = self.thresholds.level(confidence);
-        let said = p.class.get(i).map(|&c| c as usize);
-        let probability = said.map(|c| p.posterior(i)[c]);
+        let predicted = p.class.get(i).map(|&c| c as usize);
+        let probability = predicted.map(|c| p.posterior(i)[c]);
         let p_value = p.p_value[i];
         let (set, truth) = match side {
             Side::Known(class) => (0, class),
@@ -155,7 +155,7 @@ impl<'a> Gather<'a> {
             let (x, label) = (x.to_vec(), label.map(name));
             let Place { row, file } = at;
             let file = file.map(name);
-            Row { set, row, file, truth, label, said, probability, confidence, p_value, level, x }
+            Row { set, row, file, truth, label, predicted, probability, confidence, p_value, level, x }
         };
         let classes = self.model.classes().len().min(MOST_CLASSES);
         // Rows without a label come after the classes and the sets, whose number is not yet known.
@@ -164,14 +164,14 @@ impl<'a> Gather<'a> {
             Side::Known(None) => usize::MAX,
             Side::Unknown(set) => classes + set,
         };
-        *self.counts.entry([kind, said.unwrap_or(0).min(MOST_CLASSES - 1), level]).or_default() += 1;
+        *self.counts.entry([kind, predicted.unwrap_or(0).min(MOST_CLASSES - 1), level]).or_default() += 1;
         let Side::Unknown(set) = side else {
-            let right = truth.zip(said).map(|(t, s)| t == s);
+            let right = truth.zip(predicted).map(|(t, s)| t == s);
             self.levels.add(level, right == Some(true));
             self.confidence.push(confidence);
             self.right.extend(right);
             self.probability.extend(probability.filter(|_| right.is_some()));
-            let group = truth.or(said).unwrap_or(0).min(MOST_CLASSES - 1);
+            let group = truth.or(predicted).unwrap_or(0).min(MOST_CLASSES - 1);
             self.sample[group].offer(self.random.uniform(), kept);
             self.least[group].offer(confidence, kept);
             if right == Some(false) {

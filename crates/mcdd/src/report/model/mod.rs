@@ -148,7 +148,7 @@ pub struct Point {
     /// Its label.
     pub label: Option<String>,
     /// The predicted class.
-    pub said: Option<String>,
+    pub predicted: Option<String>,
     /// The probability of the predicted class.
     pub probability: Option<f64>,
     /// Its confidence.

@@ -42,7 +42,7 @@ function card(p) {
   const list = el('dl');
   const put = (name, value) => list.append(el('dt', null, name), el('dd', null, value));
   if (p.label !== null) put('label', bdi(p.label));
-  if (p.said !== null) put('predicted', bdi(p.said));
+  if (p.predicted !== null) put('predicted', bdi(p.predicted));
   if (p.probability !== null) put('probability', number(p.probability));
   put('confidence', number(p.confidence));
   put('p-value', number(p.p_value));
@@ -80,13 +80,13 @@ function slider() {
   live.push(() => {
     const p = now();
     $('verdict').textContent = p.sentence;
-    $('share').textContent = Number((100 * p.tpr).toPrecision(6)) + '%';
+    $('target').textContent = Number((100 * p.tpr).toPrecision(6)) + '%';
     $('option').textContent = `--tpr ${p.tpr}`;
-    input.setAttribute('aria-valuetext', `${$('share').textContent}: ${p.sentence}`);
+    input.setAttribute('aria-valuetext', `${$('target').textContent}: ${p.sentence}`);
     $('reset').disabled = at === R.used;
     const rejected = p.rejected.length ? ` · rejected ${p.rejected.slice(0, 3).join('%, ')}%` : '';
     $('summary').textContent = `kept ${p.kept}%${rejected}${p.right === null ? '' : ` · correct ${p.right}%`}`;
-    const short = p.short ? `; too few for ${$('share').textContent}` : '';
+    const short = p.short ? `; too few for ${$('target').textContent}` : '';
     $('threshold').textContent = `Rows with a confidence of ${p.threshold.toFixed(4).replace('-', '−')} or more are known, which keeps ${p.set_for}% of the ${rowsOf(R.held_out_rows)} used for calibration${short}.`;
   });
 }
@@ -160,7 +160,7 @@ function confusion() {
   $('confusion-note').textContent = `Number of rows at the threshold of the slider. Blue is correct, orange is wrong, gray are known rows that are rejected${R.sets.length ? '; below the line are rows that should be unknown' : ''}.`;
   live.push(() => {
     const sums = kinds.map(() => columns.concat('').map(() => 0));
-    for (const [kind, said, level, n] of R.counts) sums[kind][known(level) ? said : columns.length] += n;
+    for (const [kind, predicted, level, n] of R.counts) sums[kind][known(level) ? predicted : columns.length] += n;
     kinds.forEach((kind, i) => sums[i].forEach((n, j) => {
       const cell = cells[i][j], rejected = j === columns.length;
       cell.textContent = n ? thousands(n) : '·';
@@ -183,8 +183,8 @@ function perClass() {
     const kept = el('td'), right = el('td');
     live.push(() => {
       let n = 0, good = 0;
-      for (const [kind, said, level, m] of R.counts) {
-        if (kind === k && known(level)) { n += m; good += said === k ? m : 0; }
+      for (const [kind, predicted, level, m] of R.counts) {
+        if (kind === k && known(level)) { n += m; good += predicted === k ? m : 0; }
       }
       kept.textContent = percent(n / c.rows);
       right.textContent = n ? percent(good / n) : '–';

@@ -150,9 +150,9 @@ function scatter(box, show) {
     const before = fingers.size === 2 ? apart() : 0;
     fingers.set(e.pointerId, to);
     moved += Math.abs(to[0] - from[0]) + Math.abs(to[1] - from[1]);
-    const share = 1 / fingers.size;
-    view.x -= (to[0] - from[0]) / scale() * share;
-    view.y += (to[1] - from[1]) / scale() * share;
+    const part = 1 / fingers.size;
+    view.x -= (to[0] - from[0]) / scale() * part;
+    view.y += (to[1] - from[1]) / scale() * part;
     if (fingers.size === 2) {
       const [a, b] = [...fingers.values()];
       zoom(apart() / before, (a[0] + b[0]) / 2, (a[1] + b[1]) / 2);
