@@ -1,4 +1,4 @@
-//! The report in a real browser: Chromium, without a window. Where there is none, the tests say so and do nothing.
+//! The report in headless Chromium. Without a browser the tests print a message and do nothing.
 
 mod help;
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use help::{Lab, stdout, table};
 use serde_json::Value;
 
-/// The browser: `MCDD_BROWSER`, or what is found under the usual names.
+/// The browser: `MCDD_BROWSER`, or one of the common names.
 fn browser() -> Option<PathBuf> {
     if let Some(given) = std::env::var_os("MCDD_BROWSER").filter(|b| !b.is_empty()) {
         return Some(given.into());
@@ -32,10 +32,10 @@ struct Window {
 }
 
 const WIDE: Window = Window { width: 1200, dark: false };
-/// As narrow as the browser's windows get; the page has its form for phones below 640.
+/// The narrowest window of the browser; the page has its layout for phones below 640.
 const PHONE: Window = Window { width: 500, dark: true };
 
-/// What became of a page, and what the browser complained of.
+/// The document of a page, and the messages of the browser console.
 fn open(browser: &Path, lab: &Lab, page: &str, window: Window) -> (String, Vec<String>) {
     let (dom, log) = (lab.path("dom.html"), lab.path("log.txt"));
     let mut child = Command::new(browser)
@@ -63,7 +63,7 @@ fn open(browser: &Path, lab: &Lab, page: &str, window: Window) -> (String, Vec<S
     (String::from_utf8_lossy(&fs::read(&dom).unwrap()).into_owned(), complaints)
 }
 
-/// Runs a script in a copy of a page that allows it, and gives back what it has put in `out`.
+/// Runs a script in a copy of a page that allows it, and returns its `out`.
 fn run(browser: &Path, lab: &Lab, page: &str, window: Window, script: &str) -> Value {
     let whole = fs::read_to_string(lab.path(page)).unwrap();
     let (head, rest) = whole.split_once("<meta http-equiv=Content-Security-Policy").unwrap();
@@ -82,7 +82,7 @@ fn run(browser: &Path, lab: &Lab, page: &str, window: Window, script: &str) -> V
     out
 }
 
-/// The number behind a name in what `mcdd evaluate` prints.
+/// The number after a name in the output of `mcdd evaluate`.
 fn printed(text: &str, name: &str) -> String {
     let line = text.lines().find(|l| l.trim_start().starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
     let value = line.trim_start()[name.len()..].split_whitespace().next().unwrap();
@@ -127,7 +127,7 @@ fn the_page_shows_what_evaluate_prints() {
     lab.ok(&[&evaluate[..], &["--report", "r.html"]].concat());
     assert!(fs::metadata(lab.path("r.html")).unwrap().len() < 2_000_000);
 
-    // As it is, under its own policy.
+    // The page itself, with its own content security policy.
     let (dom, complaints) = open(&browser, &lab, "r.html", WIDE);
     assert!(complaints.is_empty(), "{complaints:?}");
     for part in
@@ -162,7 +162,7 @@ fn the_page_shows_what_evaluate_prints() {
     assert_eq!(out["empty"], "");
     let cards: Vec<&str> = out["cards"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(cards.len() > 30, "{}", cards.len());
-    for word in ["row ", "label", "model says", "confidence", "p-value", "known", "of ood.csv"] {
+    for word in ["row ", "label", "predicted", "confidence", "p-value", "known", "of ood.csv"] {
         assert!(cards.iter().any(|c| c.contains(word)), "{word}");
     }
     assert!(out["picture"].as_bool().unwrap() && out["wide"].as_bool().unwrap());

@@ -1,4 +1,4 @@
-//! `mcdd datasets`, and fetching from a server that means no good.
+//! `mcdd datasets`, also with a faulty or hostile server.
 
 mod help;
 mod serve;
@@ -41,7 +41,7 @@ fn shuttle() -> Vec<u8> {
     ])
 }
 
-/// The command without the proxies that this machine may have.
+/// The command without the proxies of the environment.
 fn quiet(lab: &Lab, args: &[&str]) -> std::process::Command {
     let mut command = lab.std_command(args);
     for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "MCDD_DATA"] {
@@ -81,7 +81,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn fetched_whole_and_listed() {
+fn a_set_is_fetched_and_listed() {
     let (lab, archive) = (Lab::new(), shuttle());
     let server = Server::start(move |_, _| whole(&archive));
     let (done, text) = get(&lab, "SHUTTLE", &format!("{}/uci/", server.base));
@@ -90,15 +90,15 @@ fn fetched_whole_and_listed() {
     assert_eq!(files(&lab.path("d")), ["shuttle/shuttle.doc", "shuttle/shuttle.trn", "shuttle/shuttle.tst"]);
     assert!(!lab.path("d/.download").exists());
     let (done, text) = get(&lab, "shuttle", &server.base);
-    assert!(done && text.contains("already there"), "{text}");
+    assert!(done && text.contains("already present"), "{text}");
     assert_eq!(server.log().len(), 1);
-    // With half of the rows it is incomplete, and is left alone.
+    // With fewer rows it is incomplete, and is not replaced.
     fs::write(lab.path("d/shuttle/shuttle.tst"), rows(10, 9, 7)).unwrap();
     refused(&lab, "shuttle", &server.base, "Shuttle: 43,510 of 58,000 rows");
     fs::remove_file(lab.path("d/shuttle/shuttle.tst")).unwrap();
     let text = stdout(&quiet(&lab, &["datasets", "--data", "d"]).output().unwrap());
     assert!(text.contains("incomplete  Shuttle: 43,500 of 58,000 rows, without shuttle.tst (d/shuttle)"), "{text}");
-    assert!(text.contains("missing     GasSensor: not there") && text.contains("license: CC BY 4.0"), "{text}");
+    assert!(text.contains("missing     GasSensor: not found") && text.contains("license: CC BY 4.0"), "{text}");
     let out = quiet(&lab, &["datasets", "--json"]).env("MCDD_DATA", "d").output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 10);
@@ -120,11 +120,11 @@ fn an_archive_in_an_archive_and_a_folder_as_mirror() {
     assert!(lab.path("mirror/gas+sensor+array+drift+dataset.zip").exists());
     refused(&lab, "shuttle", "mirror", "mirror/statlog+shuttle.zip: no such file");
     refused(&lab, "drive", "nowhere", "nowhere/dataset+for+sensorless+drive+diagnosis.zip");
-    assert_eq!(fs::read_dir(lab.path("d")).unwrap().count(), 1, "nothing is left of what failed");
+    assert_eq!(fs::read_dir(lab.path("d")).unwrap().count(), 1, "nothing is left of failed downloads");
 }
 
 #[test]
-fn resumed_after_drops_and_after_a_kill() {
+fn a_download_resumes_after_drops_and_after_a_kill() {
     let (lab, archive) = (Lab::new(), shuttle());
     let length = archive.len();
     let served = archive.clone();
@@ -154,9 +154,9 @@ fn resumed_after_drops_and_after_a_kill() {
 }
 
 #[test]
-fn wrong_bytes_and_wrong_lengths() {
+fn wrong_bytes_and_wrong_lengths_are_refused() {
     let lab = Lab::new();
-    // The right length and the wrong bytes; then too few; then more than there should be.
+    // The right length with wrong bytes; then too few bytes; then too many.
     let server = Server::start(|_, before| match before {
         0 => whole(&vec![7; 9_912_422]),
         1 => whole(b"an error page"),
@@ -164,10 +164,10 @@ fn wrong_bytes_and_wrong_lengths() {
     });
     refused(&lab, "mnist", &server.base, "its MD5 is ");
     assert!(files(&lab.path("d")).is_empty());
-    refused(&lab, "mnist", &server.base, "13 bytes, and 9912422 are expected");
+    refused(&lab, "mnist", &server.base, "13 bytes, but 9912422 were expected");
     refused(&lab, "mnist", &server.base, "more than 9912422 bytes");
     assert!(files(&lab.path("d")).is_empty());
-    // A length that is not known: what was cut is no archive, and is fetched anew the next time.
+    // Unknown length: a truncated archive is fetched again the next time.
     let archive = shuttle();
     let server = Server::start(move |_, before| match before {
         0 => status("200 OK").header("Content-Length", 1000).body(&archive),
@@ -175,19 +175,19 @@ fn wrong_bytes_and_wrong_lengths() {
         2 => whole(&zip(&[("other.txt", b"not it")])),
         _ => whole(&archive),
     });
-    refused(&lab, "shuttle", &server.base, "damaged or not what it should be");
-    refused(&lab, "shuttle", &server.base, "damaged or not what it should be");
-    refused(&lab, "shuttle", &server.base, "the files of Shuttle are not in it");
+    refused(&lab, "shuttle", &server.base, "damaged or not the expected one");
+    refused(&lab, "shuttle", &server.base, "damaged or not the expected one");
+    refused(&lab, "shuttle", &server.base, "does not contain the files of Shuttle");
     assert!(files(&lab.path("d")).is_empty());
     assert!(get(&lab, "shuttle", &server.base).0);
-    // A server that has it not, and one that is not there.
+    // A server without the file, and one that does not exist.
     let server = Server::start(|_, _| status("404 Not Found"));
     refused(&lab, "drive", &server.base, "404 Not Found");
     refused(&lab, "drive", "http://127.0.0.1:1", "tried 5 times");
 }
 
 #[test]
-fn hostile_archives() {
+fn hostile_archives_are_refused() {
     let lab = Lab::new();
     let name = "Sensorless_drive_diagnosis.txt";
     let good = rows(20, 48, 11);
@@ -217,15 +217,15 @@ fn hostile_archives() {
 }
 
 #[test]
-fn what_is_asked_for_must_make_sense() {
+fn arguments_are_checked() {
     let lab = Lab::new();
     lab.fails(&["datasets", "get", "iris", "--data", "d"], "no data set \"iris\"");
     lab.fails(&["datasets", "--data", "nowhere"], "nowhere");
     let out = quiet(&lab, &["datasets", "get", "gas"]).output().unwrap();
     assert!(out.status.code() == Some(2) && stderr(&out).contains("hint: give --data DIR"), "{}", stderr(&out));
-    // A place that is taken by something else is left alone.
+    // An existing file is not replaced.
     fs::create_dir_all(lab.path("d")).unwrap();
     lab.write("d/drive", "mine");
-    refused(&lab, "drive", ".", "the place of DriveDiagnosis is taken");
+    refused(&lab, "drive", ".", "the folder of DriveDiagnosis already exists");
     assert_eq!(fs::read_to_string(lab.path("d/drive")).unwrap(), "mine");
 }

@@ -1,4 +1,4 @@
-//! `mcdd figure`: what is written, and what is refused.
+//! `mcdd figure`: its files and errors.
 
 mod help;
 
@@ -16,7 +16,7 @@ fn drawn(lab: &Lab, name: &str) -> String {
 }
 
 #[test]
-fn latent_spaces_are_drawn_the_same_on_any_number_of_threads() {
+fn latent_spaces_do_not_depend_on_threads() {
     let lab = Lab::new();
     lab.digits();
     let latent = ["figure", "latent", "train.csv", "--ood", "3", "--epochs", "2", "--limit", "400"];
@@ -54,26 +54,26 @@ fn samples_are_drawn_as_pictures_and_as_features() {
     lab.ok(&["figure", "samples", "m.mcdd", "test.csv", "--image", "8x8", "-o", "pictures"]);
     assert!(drawn(&lab, "pictures").matches("<image ").count() >= 9 * 10);
     let out = lab.ok(&["figure", "samples", "m.mcdd", "test.csv", "ood.csv", "--rows", "2"]);
-    assert!(stderr(&out).contains("179 rows have a label that is no class of the model"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("179 rows have a label that is not a class of the model"), "{}", stderr(&out));
     assert!(drawn(&lab, "samples").contains("Lowest confidence"));
     lab.ok(&["figure", "samples", "m.mcdd", "test.csv", "--rows", "1", "--quiet", "--theme", "dark", "-o", "c.svg"]);
     drawn(&lab, "c");
 }
 
 #[test]
-fn what_cannot_be_drawn_is_an_error_with_a_hint() {
+fn errors_have_hints() {
     let lab = Lab::new();
     lab.model();
     let latent = |more: &[&str], part: &str| {
         lab.fails(&[&["figure", "latent", "train.csv", "--epochs", "1"], more].concat(), part);
     };
     latent(&["--ood", "ten"], "no class");
-    latent(&["--ood", "3", "--methods", "softmax,deep-svdd"], "no latent space");
+    latent(&["--ood", "3", "--methods", "softmax,deep-svdd"], "does not classify");
     latent(&["--ood", "3", "--methods", "no-such"], "no method");
     latent(&["--ood", "3", "-o", "no/where"], "no such folder");
     latent(&["--ood", "3", "--limit", "0"], "limit of 0");
-    lab.fails(&["figure", "latent", "train.csv", "--ood", "3", "--epochs", "0"], "epochs is 0");
-    lab.fails(&["figure", "nu-latent", "train.csv", "--ood", "3", "--nu", "0"], "nu is 0");
+    lab.fails(&["figure", "latent", "train.csv", "--ood", "3", "--epochs", "0"], "is 0");
+    lab.fails(&["figure", "nu-latent", "train.csv", "--ood", "3", "--nu", "0"], "is 0");
     lab.fails(&["figure", "samples", "m.mcdd", "test.csv", "--image", "8x9"], "not 64 features");
     lab.fails(&["figure", "samples", "test.csv", "m.mcdd"], "test.csv");
 }

@@ -1,4 +1,4 @@
-//! `mcdd datasets`: the data sets of the paper, what is there of them, and how to get the rest.
+//! `mcdd datasets`: lists the published data sets, shows which are complete, and fetches them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use crate::{options, ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  mcdd datasets --data ~/data                       what there is, and what of it is in ~/data
+  mcdd datasets --data ~/data                       list all, and which of them are in ~/data
   mcdd datasets get shuttle mnist --data ~/data     fetch two, to ~/data/shuttle and ~/data/mnist
   mcdd datasets get gas --from https://example.org/uci    from a mirror with the publisher's file names
-  mcdd datasets get gas --from ~/Downloads          from files that are here already
+  mcdd datasets get gas --from ~/Downloads          from files that were downloaded before
 
-MCDD_DATA stands for --data where that is not given.";
+MCDD_DATA is used if --data is not given. Incomplete data sets can be used; the number of missing rows is reported.";
 
-/// List the paper's data sets and what is there of them; fetch them
+/// List the published data sets and which of them are present; fetch them
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -40,10 +40,10 @@ enum Command {
     Get(GetArgs),
 }
 
-/// Fetch data sets from their publishers: resumed where it broke off, verified, unpacked
+/// Fetch data sets from their publishers; interrupted downloads are resumed, files are verified and unpacked
 #[derive(clap::Args)]
 struct GetArgs {
-    /// The sets, by name
+    /// Names of data sets
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
@@ -77,7 +77,7 @@ fn fetch_all(args: &GetArgs, data: Option<&Path>) -> anyhow::Result<ExitCode> {
         chosen.push(sets::find(name).ok_or_else(|| {
             let names: Vec<&str> = sets::ALL.iter().map(|set| set.name).collect();
             mcdd::Error::setting(format!("there is no data set {name:?}"))
-                .hint(format!("the sets are {}; mcdd datasets tells about them", names.join(", ")))
+                .hint(format!("the sets are {}; mcdd datasets describes them", names.join(", ")))
         })?);
     }
     let Some(dir) = data else {
@@ -90,10 +90,10 @@ fn fetch_all(args: &GetArgs, data: Option<&Path>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A word and a line about what is there, and where.
+/// The state of a set as a word and as a line, and where it is.
 fn found(set: &'static Set, dir: &Path) -> (&'static str, String, Option<mcdd::data::sets::Found>) {
     match fetch::state(set, dir) {
-        State::Missing => ("missing", format!("{}: not there", set.title), None),
+        State::Missing => ("missing", format!("{}: not found", set.title), None),
         State::Complete(found, line) => ("found", line, Some(found)),
         State::Incomplete(found, line) => ("incomplete", line, Some(found)),
         State::Wrong(found, line) => ("wrong", line, Some(found)),
@@ -124,7 +124,7 @@ fn table(data: Option<&Path>, dir: &Path) -> anyhow::Result<String> {
     let mut out = String::new();
     match data {
         Some(dir) => writeln!(out, "Data sets in {}", dir.display())?,
-        None => writeln!(out, "Data sets (--data DIR or MCDD_DATA says where they are)")?,
+        None => writeln!(out, "Data sets (give their folder as --data DIR or MCDD_DATA)")?,
     }
     for set in sets::ALL {
         let (state, line, found) = found(set, dir);

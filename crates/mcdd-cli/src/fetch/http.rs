@@ -1,4 +1,4 @@
-//! A file over HTTP, resumed where it broke off.
+//! Downloads over HTTP that can be resumed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -9,40 +9,40 @@ use mcdd::Error;
 use mcdd::error::Kind;
 use ureq::http::HeaderMap;
 
-/// How far a server is trusted.
+/// Limits of a download.
 pub struct Limits {
-    /// The longest file where the length is not known before.
+    /// The largest file if its length is not known.
     pub longest: u64,
-    /// How often it may fail in a row without bringing anything new.
+    /// How often it may fail in a row without progress.
     pub failures: u32,
-    /// The pause after the first failure; each one after it is twice as long.
+    /// The pause after the first failure; it doubles with each further one.
     pub pause: Duration,
-    /// How long it may be silent.
+    /// The timeout without data.
     pub silence: Duration,
 }
 
 pub const LIMITS: Limits =
     Limits { longest: 2 << 30, failures: 4, pause: Duration::from_millis(250), silence: Duration::from_secs(30) };
 
-/// So much more than ever before is progress.
+/// The number of new bytes that count as progress.
 const PROGRESS: u64 = 1 << 16;
 
 /// A file to fetch.
 pub struct Request<'a> {
     pub url: &'a str,
-    /// Whether anything but HTTPS is refused, on the way too.
+    /// Whether only HTTPS is allowed, for redirects too.
     pub secure: bool,
-    /// Its length, where known.
+    /// Its length, if known.
     pub bytes: Option<u64>,
-    /// Whether it is verified afterwards, so that a part of another file would be found out.
+    /// Whether it is verified afterwards, which detects parts of different files.
     pub verified: bool,
-    /// Where it goes. What is there is kept where the server can go on from it.
+    /// The file for the partial download, from which it is resumed if the server supports it.
     pub part: &'a Path,
     pub limits: &'a Limits,
 }
 
 enum Trouble {
-    /// It may go better the next time.
+    /// A failure that may be temporary.
     Again(String),
     Fatal(Error),
 }
@@ -53,10 +53,10 @@ impl From<Error> for Trouble {
     }
 }
 
-const ELSEWHERE: &str = "try again later, or get it elsewhere: --from takes the address or the folder of a mirror";
+const ELSEWHERE: &str = "try again later, or give the address or the folder of a mirror with --from";
 
 impl Request<'_> {
-    /// Fetches the file; `shown` is told the bytes that are there and, where known, of how many.
+    /// Fetches the file; `shown` is called with the number of bytes so far and, if known, of all.
     pub fn run(&self, shown: &dyn Fn(u64, Option<u64>)) -> mcdd::Result<()> {
         let agent = ureq::Agent::config_builder()
             .https_only(self.secure)
@@ -83,7 +83,7 @@ impl Request<'_> {
             }
             if failures == self.limits.failures {
                 return Err(Error::new(Kind::Io, format!("{}: {why}; tried {} times", self.url, failures + 1)).hint(
-                    "check the network and run it again, it goes on where it was; or --from takes a mirror's address or folder",
+                    "check the network and run the command again, it resumes; or give a mirror's address or folder with --from",
                 ));
             }
             std::thread::sleep(self.limits.pause * 2u32.saturating_pow(failures));
@@ -95,7 +95,7 @@ impl Request<'_> {
         fs::metadata(self.part).map_or(0, |m| m.len())
     }
 
-    /// What tells one version of the file from another is kept beside the part.
+    /// The file with the tag (ETag or date) of the version that is being downloaded.
     fn tag(&self) -> PathBuf {
         tag(self.part)
     }
@@ -125,24 +125,24 @@ impl Request<'_> {
             }
             206 => {
                 let (start, total) = text(headers, "content-range").and_then(range).unwrap_or((u64::MAX, None));
-                // Not every server looks at If-Range.
+                // Not every server supports If-Range.
                 let changed = tag.is_some() && text(headers, "etag").is_some_and(|new| tag.as_deref() != Some(new));
                 if start != have || changed {
-                    return Err(self.start_over("the server sends another part than was asked for"));
+                    return Err(self.start_over("the server sent another part than requested"));
                 }
                 total
             }
-            416 => return Err(self.start_over("the server has no such part")),
-            408 | 429 | 500.. => return Err(Trouble::Again(format!("the server answers {status}"))),
-            _ => return Err(self.fatal(format!("the server answers {status}"))),
+            416 => return Err(self.start_over("the server does not have the requested part")),
+            408 | 429 | 500.. => return Err(Trouble::Again(format!("the server answered {status}"))),
+            _ => return Err(self.fatal(format!("the server answered {status}"))),
         };
         let limit = self.bytes.unwrap_or(self.limits.longest);
         if let Some(total) = total {
             if self.bytes.is_some_and(|bytes| bytes != total) {
-                return Err(self.refuse(format!("the file there has {total} bytes, and {limit} are expected")));
+                return Err(self.refuse(format!("the file has {total} bytes, but {limit} were expected")));
             }
             if total > limit {
-                return Err(self.refuse(format!("the file there has {total} bytes, more than the {limit} allowed")));
+                return Err(self.refuse(format!("the file has {total} bytes, more than the {limit} allowed")));
             }
         }
         let total = self.bytes.or(total);
@@ -151,7 +151,7 @@ impl Request<'_> {
         let mut file = if have > 0 {
             options.append(true).open(self.part).map_err(io)?
         } else {
-            // First the part, then its tag: the tag of one version never stands beside the bytes of another.
+            // First the part, then its tag, so that the tag of one version is never beside the bytes of another.
             let file = File::create(self.part).map_err(io)?;
             self.keep_tag(headers)?;
             file
@@ -167,7 +167,7 @@ impl Request<'_> {
                 Err(e) => return Err(Trouble::Again(format!("the connection broke after {have} bytes ({e})"))),
             };
             if have + count as u64 > limit {
-                return Err(self.refuse(format!("the server sends more than {limit} bytes")));
+                return Err(self.refuse(format!("the server sent more than {limit} bytes")));
             }
             file.write_all(&buffer[..count]).map_err(io)?;
             have += count as u64;
@@ -182,7 +182,7 @@ impl Request<'_> {
     fn failed(&self, error: ureq::Error) -> Trouble {
         use ureq::Error as E;
         match error {
-            E::RequireHttpsOnly(_) => self.fatal("the server sends us to an address without HTTPS".into()),
+            E::RequireHttpsOnly(_) => self.fatal("the server redirects to an address without HTTPS".into()),
             E::BadUri(_) | E::Http(_) | E::TooManyRedirects | E::RedirectFailed => self.fatal(error.to_string()),
             other => Trouble::Again(other.to_string()),
         }
@@ -192,7 +192,7 @@ impl Request<'_> {
         Trouble::Fatal(Error::new(Kind::Io, format!("{}: {what}", self.url)).hint(ELSEWHERE))
     }
 
-    /// What was written is of no use.
+    /// Removes the partial download.
     fn discard(&self) {
         let _ = fs::remove_file(self.part);
         let _ = fs::remove_file(self.tag());
@@ -220,7 +220,7 @@ impl Request<'_> {
     }
 }
 
-/// Where the tag of a part is.
+/// The path of the tag of a partial download.
 pub fn tag(part: &Path) -> PathBuf {
     let mut name = part.as_os_str().to_owned();
     name.push(".tag");
@@ -231,7 +231,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// `bytes 10-99/100`: where the part begins, and the length of the whole where it is told.
+/// `bytes 10-99/100`: the start of the part, and the length of the whole file if given.
 fn range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (start, _) = range.split_once('-')?;

@@ -1,4 +1,4 @@
-//! Fetching a data set: downloaded beside its place, verified, unpacked, and put there as a whole.
+//! Fetches a data set: downloads to a temporary folder, verifies, unpacks, and moves the complete set to its folder.
 
 mod http;
 #[cfg(test)]
@@ -18,15 +18,16 @@ use crate::ui;
 
 /// Where the files come from.
 pub enum Origin {
+    /// The publisher.
     Publisher,
-    /// The address of a mirror, which ends in the files' names.
+    /// The address of a mirror, to which file names are appended.
     Mirror(String),
     /// A folder with the files.
     Folder(PathBuf),
 }
 
 impl Origin {
-    /// As users give it.
+    /// An address or a folder, as users type it.
     pub fn parse(text: &str) -> Origin {
         match text.split_once("://") {
             Some(("http" | "https", _)) => Origin::Mirror(text.trim_end_matches('/').into()),
@@ -35,17 +36,19 @@ impl Origin {
     }
 }
 
-/// How much of a set is there.
+/// How much of a set is present.
 pub enum State {
+    /// Nothing.
     Missing,
-    /// It is there, and all of it as far as can be told.
+    /// All of it, as far as can be checked.
     Complete(Found, String),
+    /// Some files or rows are missing.
     Incomplete(Found, String),
-    /// There are files, and they are not this set.
+    /// There are files, but they are not this set.
     Wrong(Found, String),
 }
 
-/// Looks for a set, and says in a line what is there.
+/// Looks for a set; the text describes what was found.
 pub fn state(set: &'static Set, dir: &Path) -> State {
     let Some(found) = set.locate(dir) else { return State::Missing };
     let of = |rows: usize| format!("{}: {} of {} rows", set.title, thousands(rows), thousands(set.rows));
@@ -63,26 +66,26 @@ pub fn state(set: &'static Set, dir: &Path) -> State {
     }
 }
 
-/// Fetches a set into the folder of all data, unless it is there.
+/// Fetches a set into the folder of all data sets, unless it is present.
 pub fn get(set: &'static Set, dir: &Path, origin: &Origin) -> Result<()> {
     let home = dir.join(set.name);
     match state(set, dir) {
         State::Complete(found, line) => {
-            ui::note(&format!("{line}: already there, in {}", found.folder.display()));
+            ui::note(&format!("{line}: already present, in {}", found.folder.display()));
             return Ok(());
         }
         State::Incomplete(found, line) | State::Wrong(found, line) if found.folder.starts_with(&home) => {
             return Err(Error::setting(line)
                 .at_file(&home)
-                .hint("it is left as it is: move it away or remove it, then fetch the set"));
+                .hint("it was not changed: move or remove it, then fetch the set"));
         }
         _ => {}
     }
-    // An empty folder is in nobody's way.
+    // An empty folder may be replaced.
     if fs::remove_dir(&home).is_err() && home.exists() {
-        return Err(Error::setting(format!("the place of {} is taken", set.title))
+        return Err(Error::setting(format!("the folder of {} already exists", set.title))
             .at_file(&home)
-            .hint("move it away or remove it, then fetch the set"));
+            .hint("move or remove it, then fetch the set"));
     }
     let all = dir.join(".download");
     let work = all.join(set.name);
@@ -92,7 +95,7 @@ pub fn get(set: &'static Set, dir: &Path, origin: &Origin) -> Result<()> {
     if outcome.is_ok() {
         let _ = fs::remove_dir_all(&work);
     }
-    // These go where they are empty: a part stays for the next time.
+    // Empty folders are removed; a partial download stays for the next run.
     let _ = fs::remove_dir_all(work.join("new"));
     let _ = fs::remove_dir(&work);
     let _ = fs::remove_dir(&all);
@@ -105,7 +108,7 @@ pub fn get(set: &'static Set, dir: &Path, origin: &Origin) -> Result<()> {
     Ok(())
 }
 
-/// Brings a file to `work`, unless it is there.
+/// Fetches a file to `work`, unless it is present.
 fn fetch(download: &Download, set: &Set, work: &Path, origin: &Origin) -> Result<()> {
     let (file, part) = (work.join(download.file), work.join(format!("{}.part", download.file)));
     if file.is_file() && verify(download, &file).is_ok() {
@@ -116,7 +119,7 @@ fn fetch(download: &Download, set: &Set, work: &Path, origin: &Origin) -> Result
         Origin::Mirror(base) => format!("{base}/{}", download.file),
         Origin::Folder(folder) => folder.join(download.file).display().to_string(),
     };
-    let size = download.bytes.map_or("length not known".into(), |bytes| format!("{} bytes", thousands(bytes as usize)));
+    let size = download.bytes.map_or("unknown length".into(), |bytes| format!("{} bytes", thousands(bytes as usize)));
     ui::note(&format!("fetching {from} ({size})"));
     let bar = ui::bytes_bar(download.file);
     let shown = |done: u64, total: Option<u64>| {
@@ -128,7 +131,7 @@ fn fetch(download: &Download, set: &Set, work: &Path, origin: &Origin) -> Result
     let outcome = match origin {
         Origin::Folder(folder) => copy(&folder.join(download.file), &part, &shown),
         _ => {
-            // A mirror is the user's choice; a publisher is known to have HTTPS.
+            // HTTPS is required of publishers, not of a mirror that the user chose.
             let secure = matches!(origin, Origin::Publisher);
             let (bytes, verified) = (download.bytes, download.checksum.is_some());
             http::Request { url: &from, secure, bytes, verified, part: &part, limits: &http::LIMITS }.run(&shown)
@@ -144,7 +147,7 @@ fn fetch(download: &Download, set: &Set, work: &Path, origin: &Origin) -> Result
             let _ = fs::remove_file(http::tag(&part));
         }
         return Err(e.hint(format!(
-            "the bad file was removed: run it again; if it stays, get {} from {} or give a mirror with --from",
+            "the invalid file was removed: run the command again; if it fails again, get {} from {} or give a mirror with --from",
             set.title, set.page
         )));
     }
@@ -156,7 +159,7 @@ fn copy(from: &Path, to: &Path, shown: &dyn Fn(u64, Option<u64>)) -> Result<()> 
     let mut input = File::open(from).map_err(|e| Error::io(e, from))?;
     let data = input.metadata().map_err(|e| Error::io(e, from))?;
     if !data.is_file() {
-        return Err(Error::setting("it is not a file").at_file(from).hint("give the folder that holds the files"));
+        return Err(Error::setting("not a file").at_file(from).hint("give the folder that holds the files"));
     }
     let mut output = File::create(to).map_err(|e| Error::io(e, to))?;
     each_block(&mut input, from, |block, done| {
@@ -166,7 +169,7 @@ fn copy(from: &Path, to: &Path, shown: &dyn Fn(u64, Option<u64>)) -> Result<()> 
     output.sync_all().map_err(|e| Error::io(e, to))
 }
 
-/// Reads to the end; `take` gets each block, and how much there was with it.
+/// Reads to the end; `take` gets each block and the number of bytes so far.
 fn each_block(input: &mut File, path: &Path, mut take: impl FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
     let (mut buffer, mut done) = (vec![0; 1 << 16], 0);
     loop {
@@ -192,11 +195,11 @@ fn digest<D: Digest>(path: &Path) -> Result<String> {
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Checks length and checksum where they are known.
+/// Checks length and checksum, if they are known.
 fn verify(download: &Download, path: &Path) -> Result<()> {
     let length = fs::metadata(path).map_err(|e| Error::io(e, path))?.len();
     let wrong = |what: &str, here: String, expected: String| {
-        Err(Error::data(format!("{}: its {what} is {here}, and {expected} is expected", download.file)))
+        Err(Error::data(format!("{}: its {what} is {here}, but {expected} was expected", download.file)))
     };
     if let Some(bytes) = download.bytes.filter(|&bytes| bytes != length) {
         return wrong("length", length.to_string(), bytes.to_string());
@@ -209,7 +212,7 @@ fn verify(download: &Download, path: &Path) -> Result<()> {
     if here == expected { Ok(()) } else { wrong(what, here, expected.into()) }
 }
 
-/// Unpacks the files in `work` beside them, and puts the whole in its place.
+/// Unpacks the files in `work` and moves the complete set to its folder.
 fn place(set: &'static Set, work: &Path, home: &Path) -> Result<()> {
     let new = work.join("new");
     let folder = new.join(set.name);
@@ -224,12 +227,12 @@ fn place(set: &'static Set, work: &Path, home: &Path) -> Result<()> {
         }
         let unpacked = unpack::unpack(&file, &folder).and_then(|()| match set.locate(&new) {
             Some(found) if found.folder.starts_with(&new) => Ok(()),
-            _ => Err(Error::data(format!("the files of {} are not in it", set.title))
+            _ => Err(Error::data(format!("it does not contain the files of {}", set.title))
                 .at_file(&file)
-                .hint(format!("look at {}: the publisher may have changed it", set.page))),
+                .hint(format!("see {}: the publisher may have changed it", set.page))),
         });
         if let Err(e) = unpacked {
-            // Not where only the disk is full.
+            // The file is kept if only writing failed.
             if e.kind() != Kind::Io {
                 let _ = fs::remove_file(&file);
             }

@@ -12,7 +12,7 @@ use serve::{Server, ranged, status, whole};
 const LIMITS: Limits =
     Limits { longest: 1 << 20, failures: 4, pause: Duration::from_millis(1), silence: Duration::from_millis(300) };
 
-/// Bytes in which every place looks different.
+/// Bytes that differ at every position.
 fn content() -> Vec<u8> {
     (0..200_000u64).map(|i| ((i * i) >> 7) as u8).collect()
 }
@@ -57,14 +57,14 @@ fn whole_at_once() {
         assert_eq!(lab.part(), Some(content()));
         assert_eq!(server.log().len(), 1);
     }
-    // Without a length, the end of the connection is the end.
+    // Without a length, the end of the connection is the end of the file.
     let (lab, server) = (Lab::new(), Server::start(|_, _| status("200 OK").body(&content())));
     lab.run(&server, None, false).unwrap();
     assert_eq!(lab.part(), Some(content()));
 }
 
 #[test]
-fn a_broken_connection_is_gone_on_with() {
+fn a_broken_connection_is_resumed() {
     for known in [None, Some(200_000)] {
         let server = Server::start(|r, _| ranged(r, &content(), "\"1\"").cut(70_000));
         let lab = Lab::new();
@@ -77,13 +77,13 @@ fn a_broken_connection_is_gone_on_with() {
 }
 
 #[test]
-fn a_server_without_ranges_begins_anew() {
+fn a_server_without_ranges_starts_over() {
     let server = Server::start(|_, before| whole(&content()).cut(if before < 2 { 50_000 } else { 200_000 }));
     let lab = Lab::new();
     lab.run(&server, None, true).unwrap();
     assert_eq!(lab.part(), Some(content()));
     assert_eq!(server.log()[1].range, Some(50_000));
-    // What cannot be verified and has no tag is never put together from two answers.
+    // Without verification and without a tag, a file is never combined from two responses.
     let server = Server::start(|_, before| whole(&content()).cut(if before < 2 { 50_000 } else { 200_000 }));
     let lab = Lab::new();
     lab.run(&server, None, false).unwrap();
@@ -92,7 +92,7 @@ fn a_server_without_ranges_begins_anew() {
 }
 
 #[test]
-fn a_file_that_changed_begins_anew() {
+fn a_changed_file_starts_over() {
     let new: Vec<u8> = content().iter().map(|b| b ^ 255).collect();
     let expected = new.clone();
     let server = Server::start(move |r, before| match before {
@@ -106,10 +106,10 @@ fn a_file_that_changed_begins_anew() {
 }
 
 #[test]
-fn the_wrong_part_begins_anew() {
+fn a_wrong_part_starts_over() {
     let server = Server::start(|r, before| match before {
         0 => ranged(r, &content(), "\"1\"").cut(100_000),
-        // Other bytes than were asked for; below, the right ones of another version.
+        // Other bytes than requested; below, the requested ones of another version.
         1 => status("206 Partial Content").header("Content-Range", "bytes 5-9/200000").body(b"12345"),
         2 => whole(&content()).header("ETag", "\"1\"").cut(10),
         3 => status("416 Range Not Satisfiable"),
@@ -130,13 +130,13 @@ fn the_wrong_part_begins_anew() {
 }
 
 #[test]
-fn more_than_there_may_be() {
-    // Told, and not told.
-    let told = Server::start(|_, _| status("200 OK").header("Content-Length", 9 << 20).endless());
+fn too_large_files_are_refused() {
+    // With and without a length.
+    let announced = Server::start(|_, _| status("200 OK").header("Content-Length", 9 << 20).endless());
     let endless = Server::start(|_, _| status("200 OK").endless());
     for (server, bytes, part) in [
-        (&told, None, "9437184 bytes, more than the 1048576 allowed"),
-        (&told, Some(5000), "9437184 bytes, and 5000 are expected"),
+        (&announced, None, "9437184 bytes, more than the 1048576 allowed"),
+        (&announced, Some(5000), "9437184 bytes, but 5000 were expected"),
         (&endless, None, "more than 1048576 bytes"),
         (&endless, Some(5000), "more than 5000 bytes"),
     ] {
@@ -144,29 +144,29 @@ fn more_than_there_may_be() {
         lab.fails(server, bytes, part);
         assert_eq!(lab.part(), None);
     }
-    assert_eq!(told.log().len() + endless.log().len(), 4, "none is tried again");
+    assert_eq!(announced.log().len() + endless.log().len(), 4, "none is tried again");
 }
 
 #[test]
-fn lies_about_the_length() {
-    // More than there is: it breaks off again and again, and what came stays.
+fn wrong_lengths_are_detected() {
+    // Too long: the connection breaks again and again, and the partial download stays.
     let server = Server::start(|_, _| status("200 OK").header("Content-Length", 300_000).body(&content()));
     let lab = Lab::new();
     lab.fails(&server, None, "tried");
     assert_eq!(lab.part(), Some(content()));
     assert!(server.log().len() <= 1 + 5);
-    // Less than there is: no more is taken; that it is not whole shows where the length or the sum is known.
+    // Too short: no more is read; it is detected if the length or the checksum is known.
     let server = Server::start(|_, _| status("200 OK").header("Content-Length", 1000).body(&content()));
     let lab = Lab::new();
     lab.run(&server, None, false).unwrap();
     assert_eq!(lab.part().unwrap(), content()[..1000]);
     let lab = Lab::new();
-    lab.fails(&server, Some(200_000), "1000 bytes, and 200000 are expected");
+    lab.fails(&server, Some(200_000), "1000 bytes, but 200000 were expected");
     assert_eq!(lab.part(), None);
 }
 
 #[test]
-fn silence_and_refusals_end() {
+fn timeouts_and_refusals_end() {
     let silent =
         Server::start(|_, _| status("200 OK").header("Content-Length", 10).body(b"abc").silent(Duration::from_secs(3)));
     let hasty = Limits { silence: Duration::from_millis(100), ..LIMITS };
@@ -198,7 +198,7 @@ fn redirects() {
     let circle = Server::start(|_, _| status("302 Found").header("Location", "/file").header("Content-Length", 0));
     Lab::new().fails(&circle, None, "redirect");
     assert!(circle.log().len() < 20);
-    // A publisher is not listened to without HTTPS.
+    // HTTPS is required of a publisher.
     let lab = Lab::new();
     let url = format!("{}/file", server.base);
     let request = Request { url: &url, secure: true, bytes: None, verified: false, part: &lab.part, limits: &LIMITS };

@@ -1,5 +1,5 @@
-//! Archives unpacked without trust in them: regular files and folders only, below the target, in bounded numbers
-//! and sizes.
+//! Unpacks untrusted archives: regular files and folders only, below the target folder, with limits on numbers and
+//! sizes.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 
 use mcdd::{Error, Result};
 
-/// The most files and folders of a set.
+/// The largest number of files and folders.
 const ENTRIES: usize = 100_000;
-/// What an archive may unpack to: so many times its length, within these bounds.
+/// The largest unpacked size: this many times the length of the archive, within these bounds.
 const RATIO: u64 = 100;
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 20 << 30;
 
-/// What may still be unpacked.
+/// The remaining limits.
 struct Budget {
     bytes: u64,
     entries: usize,
 }
 
-/// Whether the file's name is that of an archive that is to be unpacked. Others are read as they are.
+/// Whether a file name is that of an archive that is to be unpacked.
 pub fn is_archive(name: &str) -> bool {
     is_zip(name) || [".tar.gz", ".tgz"].iter().any(|end| name.to_ascii_lowercase().ends_with(end))
 }
@@ -30,7 +30,7 @@ fn is_zip(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".zip")
 }
 
-/// Unpacks an archive into a folder, and the zip archives in it beside themselves.
+/// Unpacks an archive into a folder, and zip archives in it into their own folders.
 pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     let length = fs::metadata(archive).map_err(|e| Error::io(e, archive))?.len();
     let mut budget = Budget { bytes: length.saturating_mul(RATIO).clamp(LEAST, MOST), entries: ENTRIES };
@@ -42,7 +42,7 @@ pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks one archive; the files that it has written.
+/// Unpacks one archive and returns the files that were written.
 fn one(archive: &Path, folder: &Path, budget: &mut Budget) -> Result<Vec<PathBuf>> {
     let run = || {
         let file = BufReader::new(File::open(archive).map_err(|e| Error::io(e, archive))?);
@@ -50,7 +50,7 @@ fn one(archive: &Path, folder: &Path, budget: &mut Budget) -> Result<Vec<PathBuf
         if is_zip(&archive.to_string_lossy()) { target.zip(file) } else { target.tar(file) }?;
         Ok(target.written)
     };
-    // The readers of archives are others' work, and this file is nobody's.
+    // The archive is untrusted, and its reader might panic.
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(outcome) => outcome.map_err(|e: Error| {
             let e = e.at_file(archive);
@@ -60,15 +60,15 @@ fn one(archive: &Path, folder: &Path, budget: &mut Budget) -> Result<Vec<PathBuf
     }
 }
 
-const AGAIN: &str = "run it again to fetch it anew, or get it elsewhere: --from takes a mirror's address or folder";
+const AGAIN: &str = "run the command again to fetch it again, or give a mirror's address or folder with --from";
 
 fn damaged(why: impl std::fmt::Display) -> Error {
-    Error::data(format!("the archive is damaged or not what it should be ({why})")).hint(AGAIN)
+    Error::data(format!("the archive is damaged or not the expected one ({why})")).hint(AGAIN)
 }
 
 fn refused(name: &str, why: &str) -> Error {
     Error::data(format!("the archive is refused: {name:?} {why}"))
-        .hint("it is not as its publisher makes it: do not use it; get it elsewhere with --from")
+        .hint("it is not the file of the publisher: do not use it; give a mirror with --from")
 }
 
 struct Target<'a> {
@@ -83,7 +83,7 @@ impl Target<'_> {
         for at in 0..archive.len() {
             let mut entry = archive.by_index(at).map_err(damaged)?;
             let name = entry.name().map_err(damaged)?.into_owned();
-            // The type of a file as Unix has it: a folder, a regular file, or not told.
+            // The Unix file type: a folder, a regular file, or not given.
             let folder = match entry.unix_mode().map_or(0, |mode| mode & 0o170_000) {
                 0 | 0o100_000 => entry.is_dir(),
                 0o040_000 => true,
@@ -95,17 +95,17 @@ impl Target<'_> {
     }
 
     fn tar(&mut self, file: BufReader<File>) -> Result<()> {
-        // What is skipped counts too.
+        // Skipped entries count too.
         let unpacked = self.budget.bytes.saturating_add(ENTRIES as u64 * 1024);
         let limited = flate2::read::MultiGzDecoder::new(file).take(unpacked);
         let mut archive = tar::Archive::new(limited);
-        // Raw: names beyond 100 letters, which no set has, would be read into memory whatever their length.
+        // Raw entries: long names, which no set has, would be read into memory whatever their length.
         for entry in archive.entries().map_err(damaged)?.raw(true) {
             let mut entry = entry.map_err(damaged)?;
             let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
             use tar::EntryType as T;
             match entry.header().entry_type() {
-                // Of old, a folder was a file with a slash at its end.
+                // In old archives a folder is a file with a slash at its end.
                 T::Regular | T::Continuous => self.entry(&name, name.ends_with('/'), &mut entry)?,
                 T::Directory => self.entry(&name, true, &mut entry)?,
                 T::XHeader | T::XGlobalHeader | T::GNULongName | T::GNULongLink => self.count(&name)?,
@@ -121,7 +121,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Writes a file or makes a folder.
+    /// Writes a file or creates a folder.
     fn entry(&mut self, name: &str, folder: bool, content: &mut dyn Read) -> Result<()> {
         self.count(name)?;
         let path = self.folder.join(safe(name).ok_or_else(|| refused(name, "is not a name inside the folder"))?);
@@ -132,9 +132,9 @@ impl Target<'_> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(io)?;
         }
-        // Never through what is there already.
+        // Existing files are never overwritten.
         let mut file = match File::create_new(&path) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(refused(name, "is there twice")),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(refused(name, "occurs twice")),
             other => other.map_err(io)?,
         };
         let mut limited = content.take(self.budget.bytes + 1);
@@ -158,7 +158,7 @@ impl Target<'_> {
     }
 }
 
-/// A name in an archive as a path below a folder, if it is one on every system.
+/// A name in an archive as a relative path, if it is valid on every system.
 fn safe(name: &str) -> Option<PathBuf> {
     let bad = |c: char| c.is_control() || matches!(c, '\\' | ':' | '\u{fffd}');
     if name.starts_with('/') || name.len() > 500 || name.contains(bad) {
@@ -184,7 +184,7 @@ mod tests {
         let mut builder = tar::Builder::new(gz);
         for (name, kind, content) in entries {
             let mut header = tar::Header::new_gnu();
-            // Past the checks of the one that writes.
+            // Bypasses the checks of the writer.
             header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
             header.set_entry_type(*kind);
             header.set_size(content.len() as u64);

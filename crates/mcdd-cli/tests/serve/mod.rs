@@ -1,4 +1,4 @@
-//! An HTTP server on this machine that behaves as badly as a test wants.
+//! A local HTTP server for tests, which can misbehave in many ways.
 #![allow(dead_code)] // each test file uses a part
 
 use std::io::{BufRead, BufReader, Write};
@@ -9,12 +9,12 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub path: String,
-    /// Where the asked part begins.
+    /// The start of the requested part.
     pub range: Option<usize>,
     pub if_range: Option<String>,
 }
 
-/// What is sent, to the letter, before the connection is closed.
+/// The bytes of a response, and what follows.
 #[derive(Clone)]
 pub struct Reply {
     head: String,
@@ -25,9 +25,9 @@ pub struct Reply {
 #[derive(Clone, Copy)]
 enum Then {
     Close,
-    /// Goes on until nobody listens.
+    /// Sends data until the client disconnects.
     Endless,
-    /// Says nothing more for a while.
+    /// Sends nothing for a while.
     Silent(Duration),
 }
 
@@ -35,12 +35,12 @@ pub fn status(line: &str) -> Reply {
     Reply { head: format!("HTTP/1.1 {line}\r\nConnection: close\r\n"), body: Vec::new(), then: Then::Close }
 }
 
-/// The whole file, whatever was asked for.
+/// The whole file, whatever was requested.
 pub fn whole(bytes: &[u8]) -> Reply {
     status("200 OK").header("Content-Length", bytes.len()).body(bytes)
 }
 
-/// The part that was asked for, if the tag is still the same.
+/// The requested part, if the tag is the same.
 pub fn ranged(request: &Request, bytes: &[u8], tag: &str) -> Reply {
     match request.range {
         Some(start) if request.if_range.as_deref().is_none_or(|t| t == tag) => {
@@ -69,7 +69,7 @@ impl Reply {
         self
     }
 
-    /// Closes the connection after so many bytes of the body.
+    /// Closes the connection after this many bytes of the body.
     pub fn cut(mut self, bytes: usize) -> Reply {
         self.body.truncate(bytes);
         self
@@ -92,7 +92,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves; `answer` gets a request, and how many there were before it.
+    /// Starts a server; `answer` gets a request and the number of requests before it.
     pub fn start(answer: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -115,7 +115,7 @@ impl Server {
         Server { base, log }
     }
 
-    /// What was asked for.
+    /// All requests.
     pub fn log(&self) -> Vec<Request> {
         self.log.lock().unwrap().clone()
     }
@@ -144,7 +144,7 @@ fn read(stream: &TcpStream) -> Option<Request> {
 }
 
 fn send(mut stream: TcpStream, reply: &Reply) {
-    // Where the other side hangs up, there is no more to say.
+    // Errors mean that the client has disconnected.
     let _ = stream.write_all(format!("{}\r\n", reply.head).as_bytes());
     let _ = stream.write_all(&reply.body);
     match reply.then {

@@ -315,7 +315,7 @@ mod tests {
 
         #[test]
         fn updating_the_centers_never_raises_the_objective(seed in 0u64..200) {
-            let mut s = Stream::new(seed, "settle");
+            let mut s = Stream::new(seed, "centers");
             let y: Vec<u32> = (0..90).map(|_| s.below(3) as u32).collect();
             let z: Vec<f32> = y.iter().flat_map(|&y| [s.normal() as f32 + y as f32, s.normal() as f32]).collect();
             let mut head = SoftMcdd::new(&Config::default(), 3, 2);

@@ -1,6 +1,6 @@
-//! Text and data inside HTML.
+//! Escaping for HTML.
 
-/// Text in HTML, inside an element or a quoted attribute.
+/// Escapes text for an element or a quoted attribute.
 pub(super) fn html(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -17,12 +17,12 @@ pub(super) fn html(text: &str) -> String {
     out
 }
 
-/// JSON inside a `<script>` element: nothing in it ends the element or begins a comment.
+/// Escapes JSON for a `<script>` element: nothing in it ends the element or begins a comment.
 pub(super) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            // Within JSON these stand in texts only, where a code means the same.
+            // In JSON these occur only in strings, where an escape has the same meaning.
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", c as u32)),
             c => out.push(c),
         }
@@ -30,13 +30,13 @@ pub(super) fn json(text: &str) -> String {
     out
 }
 
-/// A name from somebody's file: without characters that are obeyed and not shown, and not longer than a line or two.
+/// A name from a file, without control characters and of limited length.
 pub(super) fn name(text: &str) -> String {
     const MOST: usize = 120;
-    let obeyed = |c: char| {
+    let control = |c: char| {
         c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    let mut out: String = text.chars().take(MOST).map(|c| if obeyed(c) { '\u{fffd}' } else { c }).collect();
+    let mut out: String = text.chars().take(MOST).map(|c| if control(c) { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(MOST).is_some() {
         out.push('…');
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_gets_out_of_its_place() {
+    fn hostile_text_is_escaped() {
         let nasty = "</script><!-- & \"'\u{2028}\u{1}";
         assert_eq!(html(nasty), "&lt;/script&gt;&lt;!-- &amp; &quot;&#39;\u{2028}\u{fffd}");
         let text = serde_json::to_string(nasty).unwrap();

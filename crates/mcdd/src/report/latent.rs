@@ -1,4 +1,4 @@
-//! From a model with two latent features to the picture of its latent space.
+//! The data for a figure of the latent space of a model.
 
 use super::figure::{LatentSpace, Point, Sphere, View};
 use crate::data::Table;
@@ -8,31 +8,31 @@ use crate::metrics;
 use crate::model::{Model, Predictions};
 use crate::seed::Stream;
 
-/// Rows that are drawn at the most: more would hide one another.
+/// The largest numbers of rows that are drawn: more would hide each other.
 const MOST_KNOWN: usize = 1500;
 const MOST_UNKNOWN: usize = 500;
 
-/// Classes that are drawn at the most: names and colors are lost long before, and the work grows with their square.
+/// The largest number of classes. The work grows with its square.
 const MOST_CLASSES: usize = 100;
 
-/// How many rows are drawn, of how many.
+/// The numbers of rows that are drawn, and of all rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// Known rows that are drawn.
     pub known: usize,
-    /// Known rows that there are.
+    /// All known rows.
     pub of_known: usize,
     /// Unknown rows that are drawn.
     pub unknown: usize,
-    /// Unknown rows that there are.
+    /// All unknown rows.
     pub of_unknown: usize,
 }
 
-/// The latent space of a model's first network with known rows, which have labels, and unknown ones. Of many rows some are
-/// drawn at random; accuracy and AUROC are of all.
+/// The latent space of a model's first network with known rows, which have labels, and unknown rows. Of many rows a random
+/// sample is drawn; accuracy and AUROC are of all rows.
 ///
-/// The circle of a class is where its distance is that of the model's threshold: a row outside of all circles is called
-/// unknown. Methods without distances have no circles, and the means of their classes are those of the known rows.
+/// The circle of a class is where the confidence equals the threshold of the model: rows outside of all circles are unknown.
+/// Methods without distances have no circles, and their class means are those of the known rows.
 ///
 /// # Errors
 /// If the model does not have two latent features, does not classify, or has too many classes.
@@ -41,10 +41,10 @@ pub fn latent_space(model: &Model, title: &str, known: &Table, unknown: &Table) 
     let head = model.head(0).filter(|h| h.classes() == classes && model.graph().latent().is_ok_and(|n| n == 2));
     let head = head.filter(|_| model.settings().head.trained_by() == Loop::Gradients).ok_or_else(|| {
         Error::setting("the model has no plane to draw: it needs two latent features and classes")
-            .hint("train with --latent 2 and a method that classifies, such as deep-mcdd or softmax")
+            .hint("train with 2 as `latent` and a method that classifies, such as deep-mcdd or softmax")
     })?;
     if classes > MOST_CLASSES {
-        return Err(Error::data(format!("{classes} classes cannot be told apart in a figure"))
+        return Err(Error::data(format!("{classes} classes are too many for a figure"))
             .hint(format!("draw rows of at most {MOST_CLASSES} classes")));
     }
     let place = |table: &Table| -> Result<Vec<[f64; 2]>> {
@@ -79,7 +79,7 @@ pub fn latent_space(model: &Model, title: &str, known: &Table, unknown: &Table) 
     Ok((LatentSpace { title: title.to_owned(), note, points, spheres, view, logits, axes, sphere }, shown))
 }
 
-/// Some of so many rows, at random and in order.
+/// A random sample of rows, in order.
 fn sampled(rows: usize, most: usize, name: &str) -> Vec<usize> {
     let mut all: Vec<usize> = (0..rows).collect();
     if rows > most {
@@ -90,7 +90,7 @@ fn sampled(rows: usize, most: usize, name: &str) -> Vec<usize> {
     all
 }
 
-/// The head's own means where it measures distances to them, else those of the rows.
+/// The means of the head if it has any, else those of the rows.
 fn means(head: &dyn Head, classes: usize, rows: impl Iterator<Item = (usize, [f64; 2])>) -> Vec<[f64; 2]> {
     if let Some(own) = head.means() {
         let own = own.chunks_exact(2).map(|m| [f64::from(m[0]), f64::from(m[1])]);
@@ -104,7 +104,7 @@ fn means(head: &dyn Head, classes: usize, rows: impl Iterator<Item = (usize, [f6
     sums.iter().map(|s| [s[0] / s[2].max(1.0), s[1] / s[2].max(1.0)]).collect()
 }
 
-/// How far from each mean the confidence falls to the threshold, where distances decide.
+/// The distance from each mean at which the confidence equals the threshold, if the confidence is a distance.
 fn radii(model: &Model, head: &dyn Head, means: &[[f64; 2]]) -> Result<Vec<Option<f64>>> {
     let settings = model.settings();
     let plain = settings.detector.is_own() && settings.clip.is_none() && model.members() == 1;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_known_just_where_it_is_inside_a_circle() {
+    fn a_row_is_known_if_it_is_inside_a_circle() {
         for method in ["deep-mcdd", "deep-mcdd:sigma=learned", "soft-mcdd", "deep-ncm", "protonet", "softmax"] {
             let (model, test, unknown) = trained(method);
             let (space, shown) = latent_space(&model, method, &test, &unknown).unwrap();
@@ -182,7 +182,7 @@ mod tests {
             for (z, &confidence) in z.chunks_exact(2).zip(&predicted.confidence) {
                 let away = |c: &[f64; 2]| (f64::from(z[0]) - c[0]).hypot(f64::from(z[1]) - c[1]);
                 let depth = circles.iter().map(|(c, r)| (r - away(c)) / r).fold(f64::MIN, f64::max);
-                // On the line itself rounding decides.
+                // On the circle itself rounding decides.
                 assert!(depth.abs() < 1e-4 || (depth > 0.0) == threshold.known(confidence), "{method} {depth}");
             }
         }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_in_order_and_the_same_each_time() {
+    fn a_sample_is_in_order_and_deterministic() {
         let some = sampled(5000, 100, "a");
         assert_eq!(some.len(), 100);
         assert!(some.is_sorted() && some == sampled(5000, 100, "a") && some != sampled(5000, 100, "b"));

@@ -1,6 +1,23 @@
-//! What people look at: figures of what methods do, tables and pages of how well they do it.
+//! Figures, tables and HTML pages about models and benchmarks.
 //!
-//! [`figure`] draws numbers; the functions here get the numbers from models and tables, [`mod@bench`] from the results of a grid.
+//! [`figure`] draws numbers as SVG and PNG. The functions here get the numbers from models and tables, [`mod@bench`] from the
+//! results of a benchmark, and [`mod@model`] from the rows that a model has scored.
+//!
+//! ```
+//! use mcdd::data::digits;
+//! use mcdd::model::Model;
+//! use mcdd::report::{figure::latent_spaces, latent_space};
+//! use mcdd::train::{Preset, Settings};
+//!
+//! // A latent space with two features can be drawn.
+//! let (known, unknown) = digits().select(&(0..400).collect::<Vec<_>>()).leave_out("7")?;
+//! let settings = Settings { latent: 2, epochs: 2, ..Preset::Paper.settings() };
+//! let model = Model::fit(&known, &settings)?;
+//! let (space, _) = latent_space(&model, "Deep-MCDD", &known, &unknown)?;
+//! let figure = latent_spaces("Digits", "Without 7.", model.classes(), "digit 7", &[space])?;
+//! assert!(figure.svg().contains("Deep-MCDD"));
+//! # Ok::<(), mcdd::Error>(())
+//! ```
 
 pub mod bench;
 pub mod figure;

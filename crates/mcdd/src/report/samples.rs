@@ -1,6 +1,6 @@
-//! Which rows of a table, or which images, a model is most and least sure of, class by class.
+//! The rows of a table, or the images, with the highest and the lowest confidence of each class.
 
-use super::figure::{Cell, ClassSamples, Looks, MOST_CELLS, Sample, short_number};
+use super::figure::{Cell, ClassSamples, MOST_CELLS, Sample, SampleKind, short_number};
 use crate::compute::pool::Pool;
 use crate::data::{Column, ColumnKind, Images, Labels, Schema, Table};
 use crate::error::{Error, Result};
@@ -10,28 +10,28 @@ use crate::train::{Examples, ImageRows};
 /// The rows to show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
-    /// What their values are.
-    pub looks: Looks,
+    /// What the values of a row represent.
+    pub kind: SampleKind,
     /// The rows of each class that has any.
     pub classes: Vec<ClassSamples>,
-    /// Rows whose label is no class of the model; they are left out.
+    /// The number of rows whose label is not a class of the model; they are left out.
     pub foreign: usize,
-    /// Whether rows were put in classes by their labels; else by the model.
+    /// Whether rows are grouped by their labels; else by the predicted class.
     pub by_label: bool,
 }
 
-/// The `each` rows with the highest and the lowest confidence of each class; a row is not shown twice. With `picture`, a row
-/// is a picture of so many columns and rows of pixels, one feature each.
+/// The `each` rows with the highest and the lowest confidence of each class; no row is shown twice. With `picture`, a row
+/// is an image of this width and height, with one feature per pixel.
 ///
 /// # Errors
-/// If the table does not fit the model, or its features are no such picture.
+/// If the table does not fit the model, or the number of features is not the number of pixels.
 pub fn choose_samples(model: &Model, table: &Table, each: usize, picture: Option<[usize; 2]>) -> Result<Chosen> {
     if let Some(size) = picture {
         check_picture(table, size)?;
     }
     let predictions = model.predict(table)?;
     choose(model, table.labels.as_ref(), &predictions, each, |all| match picture {
-        Some([width, height]) => Ok((Looks::Picture { width, height, channels: 1 }, pixels(table, all))),
+        Some([width, height]) => Ok((SampleKind::Picture { width, height, channels: 1 }, pixels(table, all))),
         None => features(model.schema(), table, all),
     })
 }
@@ -39,23 +39,23 @@ pub fn choose_samples(model: &Model, table: &Table, each: usize, picture: Option
 /// The same for images.
 ///
 /// # Errors
-/// If the model reads no images of this shape, or none has a class of it.
+/// If the model is not for images of this shape, or no image has a class of the model.
 pub fn choose_images(model: &Model, images: &Images, each: usize, pool: &Pool) -> Result<Chosen> {
     let Some(spec) = &model.schema().image else {
-        return Err(Error::data("the model reads tables, and these are images").hint("give a table"));
+        return Err(Error::data("the model is for tables, and these are images").hint("give a table"));
     };
     let (rows, y): (Vec<usize>, Vec<u32>) = ((0..images.rows()).collect(), vec![0; images.rows()]);
     let predictions = model.predict_examples(Examples::Images(ImageRows { images, rows: &rows, spec, y: &y }), pool)?;
     choose(model, images.labels.as_ref(), &predictions, each, |all| {
-        let looks = Looks::Picture { width: images.width, height: images.height, channels: images.channels };
-        let shares = |row: &usize| images.image(*row).iter().map(|&b| f64::from(b) / 255.0).collect();
-        let contents: Vec<Content> = all.iter().map(|row| (shares(row), Vec::new())).collect();
-        Ok((looks, Box::new(contents.into_iter())))
+        let kind = SampleKind::Picture { width: images.width, height: images.height, channels: images.channels };
+        let brightness = |row: &usize| images.image(*row).iter().map(|&b| f64::from(b) / 255.0).collect();
+        let contents: Vec<Content> = all.iter().map(|row| (brightness(row), Vec::new())).collect();
+        Ok((kind, Box::new(contents.into_iter())))
     })
 }
 
-/// What rows are, and what each shows.
-type Shown = (Looks, Box<dyn Iterator<Item = Content>>);
+/// The kind of all rows, and the values of each.
+type Shown = (SampleKind, Box<dyn Iterator<Item = Content>>);
 
 fn choose(
     model: &Model,
@@ -73,10 +73,9 @@ fn choose(
         .collect();
     let all: Vec<usize> = chosen.iter().flat_map(|(_, ends)| ends.iter().flatten().copied()).collect();
     if all.is_empty() {
-        return Err(Error::data("no row has a class of this model")
-            .hint("check the file and --label; mcdd inspect lists the classes"));
+        return Err(Error::data("no row has a class of this model").hint("check the data and `label`"));
     }
-    let (looks, mut contents) = show(&all)?;
+    let (kind, mut contents) = show(&all)?;
     let threshold = model.threshold()?;
     let mut sample = |row: usize| {
         let (values, cells) = contents.next().unwrap_or_default();
@@ -89,7 +88,7 @@ fn choose(
         let mut samples = |rows: Vec<usize>| rows.into_iter().map(&mut sample).collect();
         classes.push(ClassSamples { name, highest: samples(highest), lowest: samples(lowest) });
     }
-    Ok(Chosen { looks, classes, foreign, by_label })
+    Ok(Chosen { kind, classes, foreign, by_label })
 }
 
 type Content = (Vec<f64>, Vec<Cell>);
@@ -98,17 +97,17 @@ fn check_picture(table: &Table, [width, height]: [usize; 2]) -> Result<()> {
     let columns = table.columns.len();
     if width.checked_mul(height) != Some(columns) {
         return Err(Error::setting(format!("{width}x{height} pixels are not {columns} features"))
-            .hint("give --image WIDTHxHEIGHT with as many pixels as there are features, or leave it out"));
+            .hint("give `image` as WIDTHxHEIGHT with as many pixels as there are features, or leave it out"));
     }
     match table.columns.iter().position(|c| matches!(c, Column::Text { .. })) {
         None => Ok(()),
-        Some(at) => Err(Error::data("a pixel is a number, and this column holds text")
+        Some(at) => Err(Error::data("pixels must be numbers, and this column is text")
             .at_column(&table.names[at])
-            .hint("leave --image out")),
+            .hint("leave `image` out")),
     }
 }
 
-/// The classes with their rows, and how many rows belong to none.
+/// The classes with their rows, and the number of rows without a class.
 fn groups(model: &Model, labels: Option<&Labels>, predictions: &Predictions) -> (Vec<(String, Vec<usize>)>, usize) {
     let classes = model.classes();
     let names = if classes.is_empty() { labels.map_or(&[][..], |l| &l.names) } else { classes };
@@ -130,7 +129,7 @@ fn groups(model: &Model, labels: Option<&Labels>, predictions: &Predictions) -> 
     (groups, foreign)
 }
 
-/// The rows with the highest confidence, and those with the lowest; rows in their order where it is the same.
+/// The rows with the highest and the lowest confidence; rows of equal confidence in their order.
 fn ends(mut rows: Vec<usize>, confidence: &[f64], each: usize) -> [Vec<usize>; 2] {
     rows.sort_by(|&a, &b| confidence[b].total_cmp(&confidence[a]).then(a.cmp(&b)));
     let high = each.min(rows.len().div_ceil(2));
@@ -138,16 +137,16 @@ fn ends(mut rows: Vec<usize>, confidence: &[f64], each: usize) -> [Vec<usize>; 2
     [rows[..high].to_vec(), rows.iter().rev().take(low).copied().collect()]
 }
 
-/// The label of a row, where it has one.
+/// The label of a row, if it has one.
 fn name_of(labels: Option<&Labels>, row: usize) -> Option<&str> {
     let labels = labels?;
     labels.names.get(*labels.codes.get(row)? as usize).map(String::as_str)
 }
 
-/// What is wrong with a row: another class than its own, or none.
+/// A note on a row that is misclassified or rejected.
 fn note(model: &Model, labels: Option<&Labels>, predictions: &Predictions, threshold: Threshold, row: usize) -> String {
-    let said = predictions.class.get(row).and_then(|&c| model.classes().get(c as usize));
-    let wrong = said.filter(|&s| name_of(labels, row).is_some_and(|label| label != s));
+    let predicted = predictions.class.get(row).and_then(|&c| model.classes().get(c as usize));
+    let wrong = predicted.filter(|&s| name_of(labels, row).is_some_and(|label| label != s));
     let unknown = !threshold.known(predictions.confidence[row]);
     match (wrong, unknown) {
         (Some(class), _) => format!("→ {class}{}", if unknown { ", unknown" } else { "" }),
@@ -156,7 +155,7 @@ fn note(model: &Model, labels: Option<&Labels>, predictions: &Predictions, thres
     }
 }
 
-/// The brightness of the pixels of some rows, from the least of all of them to the greatest.
+/// The pixels of some rows, scaled from their minimum to their maximum.
 fn pixels(table: &Table, rows: &[usize]) -> Box<dyn Iterator<Item = Content>> {
     let value = |c: &Column, row: usize| match c {
         Column::Number(values) if values[row].is_finite() => values[row],
@@ -170,11 +169,11 @@ fn pixels(table: &Table, rows: &[usize]) -> Box<dyn Iterator<Item = Content>> {
     Box::new(rows.into_iter().map(move |r| (r.into_iter().map(scaled).collect(), Vec::new())))
 }
 
-/// The inputs of some rows in deviations, and where they are few as they stand in the data.
+/// The standardized inputs of some rows, and if they are few their values in the data.
 fn features(schema: &Schema, table: &Table, rows: &[usize]) -> Result<Shown> {
     let x = schema.transform(table, Some(rows))?;
     let width = schema.width();
-    // From an input back to its cell.
+    // Mean and deviation of each input, to restore its value.
     let mut back: Vec<Option<(f64, f64)>> = Vec::with_capacity(width);
     for column in &schema.columns {
         let numeric = match column.kind {
@@ -197,10 +196,10 @@ fn features(schema: &Schema, table: &Table, rows: &[usize]) -> Result<Shown> {
             (z, cells)
         })
         .collect();
-    Ok((Looks::Features(schema.input_names()), Box::new(rows.into_iter())))
+    Ok((SampleKind::Features(schema.input_names()), Box::new(rows.into_iter())))
 }
 
-/// A number that went through single precision, without what that added.
+/// A number that was rounded to single precision, with rounding errors around 0 removed.
 fn without_noise(value: f64, deviation: f64) -> f64 {
     let unit = deviation * 1e-6;
     if !(value.is_finite() && unit > 0.0) {
@@ -238,12 +237,12 @@ mod tests {
                 let lowest = class.highest.iter().map(|s| s.confidence).fold(f64::INFINITY, f64::min);
                 assert!(class.lowest.iter().all(|s| s.confidence <= lowest));
             }
-            let drawn = figure::samples("Samples", "", &chosen.looks, &chosen.classes).unwrap();
+            let drawn = figure::samples("Samples", "", &chosen.kind, &chosen.classes).unwrap();
             assert!(drawn.svg().contains("Highest confidence"));
         }
         assert_eq!((without_noise(1e-9, 1.0), without_noise(-0.5, 1.0), without_noise(1.0, 0.0)), (0.0, -0.5, 0.0));
         assert!(choose_samples(&model, &table, 3, Some([8, 7])).is_err());
-        // Without labels the model's own classes count.
+        // Without labels the predicted classes are used.
         let mut bare = table;
         bare.labels = None;
         let chosen = choose_samples(&model, &bare, 2, None).unwrap();

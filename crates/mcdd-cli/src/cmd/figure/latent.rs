@@ -1,4 +1,4 @@
-//! `mcdd figure latent` and `nu-latent`: networks with two latent features, drawn as planes.
+//! `mcdd figure latent` and `nu-latent`: latent spaces of networks with two latent features.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,9 +20,9 @@ Examples:
   mcdd figure latent gas --ood 3                                 the paper's Figure 1
   mcdd figure latent flowers.csv --ood tulip --methods deep-mcdd,deep-mcdd:nu=0.01
 
-Each method is trained with two latent features and else as published, without the class and
-without a fifth of the other rows. Those are drawn in the color of their class, rows of the class
-that was left out hollow.";
+Each method is trained with two latent features and otherwise as published, without the class
+and without a fifth of the other rows. These test rows are drawn in the color of their class, rows
+of the class that was left out are hollow.";
 
 /// Draw the 2-D latent spaces of methods, with one class left out of training
 #[derive(clap::Args, Clone, Debug)]
@@ -45,7 +45,7 @@ Examples:
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = NU_EXAMPLES)]
 pub struct NuArgs {
-    /// Weights of the distance term against the classification term
+    /// Weights of the distance term relative to the classification term
     #[arg(long, value_name = "NU,…", value_delimiter = ',', default_value = "0.001,0.01,0.1,1")]
     nu: Vec<f64>,
 
@@ -63,19 +63,19 @@ struct Common {
     #[arg(long = "data", value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// The class that training does not see
+    /// The class that is left out of training
     #[arg(long, value_name = "CLASS")]
     ood: String,
 
-    /// Use no more than so many rows, drawn at random and class by class [default: all]
+    /// Use at most N rows, a random sample stratified by class [default: all]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
-    /// Passes over the training rows
+    /// Number of epochs
     #[arg(long, value_name = "N", default_value_t = 100)]
     epochs: usize,
 
-    /// Fixes everything random
+    /// Random seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
@@ -85,7 +85,7 @@ struct Common {
     #[command(flatten)]
     columns: Columns,
 
-    /// Threads; they do not change the result [default: all cores]
+    /// Number of threads; does not change the result [default: all cores]
     #[arg(long, value_name = "N", help_heading = "Running", value_parser = options::thread_count)]
     threads: Option<usize>,
 
@@ -93,7 +93,7 @@ struct Common {
     output: Output,
 }
 
-/// More planes than this are no figure any more.
+/// The largest number of panels.
 const MOST: usize = 12;
 
 /// Runs `latent`.
@@ -128,7 +128,7 @@ fn listed(names: &[&str]) -> String {
 
 fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]) -> anyhow::Result<ExitCode> {
     if heads.is_empty() || heads.len() > MOST {
-        let e = mcdd::Error::setting(format!("{} planes cannot be drawn", heads.len()));
+        let e = mcdd::Error::setting(format!("{} latent spaces cannot be drawn in one figure", heads.len()));
         return Err(e.hint(format!("give 1 to {MOST}")).into());
     }
     let quiet = common.output.quiet;
@@ -140,8 +140,8 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
         if head.classifies() && head.trained_by() == mcdd::head::Loop::Gradients {
             return Ok((title, settings));
         }
-        Err(mcdd::Error::setting(format!("{title} has no latent space with classes in it"))
-            .hint("take methods such as softmax, deep-ncm, protonet, soft-mcdd and deep-mcdd"))
+        Err(mcdd::Error::setting(format!("{title} does not classify in a latent space"))
+            .hint("give methods such as softmax, deep-ncm, protonet, soft-mcdd and deep-mcdd"))
     });
     let all = all.collect::<mcdd::Result<Vec<_>>>()?;
     common.output.check(name)?;
@@ -167,21 +167,21 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
     let mut caption = data + &caption(common, found, table.rows(), train.rows(), shown);
     let circles = |p: &LatentSpace| p.spheres.iter().any(|s| s.radius.is_some());
     if panels.iter().any(circles) {
-        caption += " Outside of all circles a row is called unknown, which keeps 95% of held-out known rows.";
+        caption += " Rows outside of all circles are unknown, which keeps 95% of the calibration rows.";
     }
     if !panels.iter().all(circles) {
-        caption += " Where there are no circles, no distance to a mean decides.";
+        caption += " Methods without circles do not use distances to class means.";
     }
     let hollow = format!("{} (left out)", common.ood);
     let figure = latent_spaces(title, &caption, train.classes(), &hollow, &panels)?;
     common.output.write(name, &figure)
 }
 
-/// Some rows of each class, if that is asked for.
+/// A stratified sample of the rows, if `--limit` is given.
 fn limited(table: Table, common: &Common) -> mcdd::Result<Table> {
     match common.limit {
         Some(0) => {
-            Err(mcdd::Error::setting("a limit of 0 rows leaves nothing").hint("give more, or leave --limit out"))
+            Err(mcdd::Error::setting("a limit of 0 rows leaves nothing").hint("give a larger --limit, or leave it out"))
         }
         Some(limit) if limit < table.rows() => {
             table.split(limit as f64 / table.rows() as f64, common.seed).map(|(_, some)| some)
@@ -206,12 +206,12 @@ fn caption(common: &Common, found: usize, used: usize, trained: usize, shown: Op
     );
     if let Some(s) = shown {
         text += &format!(
-            "Drawn are {} known rows that training did not see, in the color of their class, and {} rows of class {}, \
+            "Drawn are {} known test rows in the color of their class, and {} rows of class {}, \
              hollow. ",
             of(s.known, s.of_known),
             of(s.unknown, s.of_unknown),
             common.ood
         );
     }
-    text + "The ground has the color of the class that is decided for."
+    text + "The background has the color of the predicted class."
 }

@@ -1,4 +1,4 @@
-//! `mcdd figure`: one file a figure.
+//! `mcdd figure`: one subcommand per figure.
 
 mod latent;
 mod results;
@@ -22,7 +22,7 @@ Examples:
   mcdd figure bars gas shuttle            from folders of mcdd bench
   mcdd figure nu gas-nu                   from mcdd bench gas --methods nu -o gas-nu";
 
-/// Draw what a method does, as SVG (right on light and on dark pages) and as PNG
+/// Draw figures of methods, models and benchmarks as SVG (for light and dark pages) and as PNG
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -50,19 +50,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Where a figure goes.
+/// The files of a figure.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 pub struct Output {
-    /// Where the figure goes: NAME.svg and NAME.png [default: the figure's own name]
+    /// Write NAME.svg and NAME.png [default: the name of the figure]
     #[arg(short, long, value_name = "NAME")]
     output: Option<PathBuf>,
 
-    /// Ground of the PNG; the SVG follows its viewer
+    /// Background of the PNG; the SVG follows its viewer
     #[arg(long, value_enum, default_value = "light")]
     theme: ThemeName,
 
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -73,7 +73,7 @@ enum ThemeName {
     Dark,
 }
 
-/// The name of both files; who names one of them means both.
+/// The common name of both files, if one of them or neither extension is given.
 fn base(name: &Path) -> PathBuf {
     let ends = name.extension().is_some_and(|e| e == "svg" || e == "png");
     if ends { name.with_extension("") } else { name.to_owned() }
@@ -90,7 +90,7 @@ impl Output {
         })
     }
 
-    /// For one of several figures: its name is put behind the one that was given.
+    /// For one of several figures: the given name with the name of the figure appended.
     fn named(&self, figure: &str) -> Output {
         let output = self.output.as_ref().map(|o| {
             let mut name = base(o).into_os_string();
@@ -100,10 +100,10 @@ impl Output {
         Output { output, ..self.clone() }
     }
 
-    /// Finds out before long work that the files have no place to go.
+    /// Checks before long work that the files can be written.
     ///
     /// # Errors
-    /// If they have none.
+    /// If the folder does not exist.
     pub fn check(&self, default: &str) -> mcdd::Result<()> {
         self.files(default).iter().try_for_each(|f| check_place(f, "-o"))
     }

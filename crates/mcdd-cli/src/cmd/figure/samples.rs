@@ -1,4 +1,4 @@
-//! `mcdd figure samples`: the rows that a model is most and least sure of.
+//! `mcdd figure samples`: the rows with the highest and the lowest confidence.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,27 +18,27 @@ const EXAMPLES: &str = "\
 Examples:
   mcdd figure samples flowers.mcdd test.csv
   mcdd figure samples digits.mcdd t10k-images-idx3-ubyte.gz --image 28x28 -o digits
-  mcdd figure samples photos.mcdd test/                         a model of images
+  mcdd figure samples photos.mcdd test/                         a model for images
 
-Rows are put in classes by their labels, or by the model where there are none (--label none). A
-note beside a row says what it was taken for, and whether it was called unknown.";
+Rows are grouped by their labels, or by the predicted class if there are no labels (--label none).
+A note beside a row shows the predicted class if it is wrong, and whether the row is unknown.";
 
 /// Draw the rows or images with the highest and the lowest confidence of each class
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The model
+    /// The model file
     model: PathBuf,
 
     /// Files with the columns that the model was trained on
     #[arg(required = true, value_name = "DATA")]
     data: Vec<PathBuf>,
 
-    /// Rows of each class at either end
+    /// Number of rows of each class at each end
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = rows)]
     rows: usize,
 
-    /// A row is a picture of so many pixels
+    /// Rows are images of this width and height in pixels
     #[arg(long, value_name = "WxH", value_parser = size)]
     image: Option<[usize; 2]>,
 
@@ -84,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let chosen = choose_images(&model, &images, args.rows, &Pool::new(options::threads(None)))?;
         return draw(&args, chosen, images.rows());
     }
-    // Labels are used where they are; the column that training had them in is known.
+    // The model knows the name and position of the label column.
     let column = model.schema().label.as_ref().and_then(|l| Some((l.name.clone(), l.position?)));
     let label = match (asked.label.clone(), column) {
         (Label::Auto, Some((name, _))) if model.schema().named => Label::Name(name),
@@ -98,7 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn draw(args: &Args, mut chosen: Chosen, rows: usize) -> anyhow::Result<ExitCode> {
     if !args.output.quiet && chosen.foreign > 0 {
-        ui::note(&format!("{} rows have a label that is no class of the model, and are not shown", chosen.foreign));
+        ui::note(&format!("{} rows have a label that is not a class of the model, and are not shown", chosen.foreign));
     }
     if chosen.classes.len() > MOST_CLASSES {
         if !args.output.quiet {
@@ -106,14 +106,14 @@ fn draw(args: &Args, mut chosen: Chosen, rows: usize) -> anyhow::Result<ExitCode
         }
         chosen.classes.truncate(MOST_CLASSES);
     }
-    let by = if chosen.by_label { "by label" } else { "as the model sees it" };
+    let by = if chosen.by_label { "by label" } else { "by predicted class" };
     let counted = if args.data.len() > 1 { "; rows are counted over all files" } else { "" };
     let caption = format!(
         "Of {} rows, the {} of each class ({by}) with the highest and the lowest confidence; the number is the confidence. \
-         An arrow: the class that the row was taken for; unknown: the confidence is below the model's threshold{counted}.",
+         An arrow points to a wrong predicted class; unknown: the confidence is below the model's threshold{counted}.",
         short_number(rows as f64, 12),
         args.rows,
     );
-    let figure = samples("Rows with the highest and the lowest confidence", &caption, &chosen.looks, &chosen.classes)?;
+    let figure = samples("Rows with the highest and the lowest confidence", &caption, &chosen.kind, &chosen.classes)?;
     args.output.write("samples", &figure)
 }

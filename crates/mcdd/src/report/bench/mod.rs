@@ -1,8 +1,8 @@
 //! The results of a [`Grid`](crate::protocol::Grid) as tables and as a page, beside the paper's numbers.
 //!
 //! Numbers are in percent. A class's number is the mean over folds (and seeds), with the standard deviation over them. The
-//! mean over classes has the standard deviation of the folds' means. What is here depends on the cells alone, not on when
-//! or in which order they were made.
+//! mean over classes has the standard deviation of the folds' means. All outputs depend on the cells alone, not on the
+//! order in which they were computed.
 
 mod figures;
 mod files;
@@ -11,7 +11,7 @@ mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use figures::{against_nu, comparison};
+pub use figures::{against_nu, comparison, comparisons};
 pub use files::write;
 pub use page::page;
 pub use tables::{csv, latex, markdown};
@@ -22,18 +22,18 @@ use crate::protocol::results::{About, Cell};
 use crate::protocol::{Method, Scenario, images, published};
 use crate::train::Settings;
 
-/// Something that was measured; more is better.
+/// A metric; higher is better.
 pub struct Metric {
     /// Its name in files.
     pub key: &'static str,
-    /// Its name for people.
+    /// Its name in headings.
     pub title: &'static str,
-    /// The same for narrow columns.
+    /// A short name for columns.
     pub short: &'static str,
     of: fn(&Scenario) -> Option<f64>,
 }
 
-/// In the order of the paper's tables, and two that it has not.
+/// All metrics, in the order of the paper's tables, with two more.
 pub const METRICS: [Metric; 7] = [
     Metric { key: "accuracy", title: "accuracy", short: "accuracy", of: |s| s.accuracy },
     Metric { key: "tnr85", title: "TNR at 85% TPR", short: "TNR85", of: |s| Some(s.detection.tnr85) },
@@ -49,10 +49,10 @@ pub const METRICS: [Metric; 7] = [
     },
 ];
 
-/// The metric of a name.
+/// A metric by its key.
 ///
 /// # Panics
-/// If there is none: names are ours.
+/// If there is none; keys are constants of this module.
 fn metric(key: &str) -> &'static Metric {
     METRICS.iter().find(|m| m.key == key).expect("a metric of this name")
 }
@@ -62,9 +62,9 @@ fn metric(key: &str) -> &'static Metric {
 pub struct Stat {
     /// The mean.
     pub mean: f64,
-    /// The standard deviation, with n - 1; none of one value.
+    /// The sample standard deviation; none for one value.
     pub std: Option<f64>,
-    /// How many values.
+    /// The number of values.
     pub n: usize,
 }
 
@@ -81,7 +81,7 @@ impl Stat {
     }
 }
 
-/// How the parts of a study are called.
+/// The terms of a study, for tables or for images.
 struct Words {
     row: &'static str,
     rows: &'static str,
@@ -95,7 +95,7 @@ const TABLE_WORDS: Words = Words {
     row: "left out",
     rows: "classes",
     runs: "folds",
-    question: "How well would each method notice a class that it has never seen?",
+    question: "How well does each method detect a class that it has never seen?",
     what: "a class that it has never seen",
     such: "such a class",
 };
@@ -104,41 +104,41 @@ const IMAGE_WORDS: Words = Words {
     row: "OOD set",
     rows: "sets",
     runs: "seeds",
-    question: "How well does each method notice images of another kind?",
+    question: "How well does each method detect images of another set?",
     what: "images of another set",
     such: "those images",
 };
 
-/// What was measured, by seed and fold.
+/// Measurements by seed and fold.
 type Runs<'a> = BTreeMap<(u64, usize), &'a Scenario>;
 
-/// The cells of a grid, to be asked.
+/// The results of a grid.
 pub struct Study<'a> {
     /// The data.
     pub about: &'a About,
-    /// Those that have results, in the order of tables.
+    /// The methods with results, in the order of the tables.
     pub methods: Vec<&'a str>,
-    /// Those that were left out, in the order of the data.
+    /// The classes (or sets) with results, in the order of the data.
     pub classes: Vec<&'a str>,
-    /// How many folds there are.
+    /// The number of folds.
     pub folds: usize,
-    /// How many seeds.
+    /// The number of seeds.
     pub seeds: usize,
     cells: &'a [Cell],
-    /// Methods whose settings are not those of their name, and what is other in them.
+    /// Methods whose settings differ from those of their name, with the differences.
     changed: BTreeMap<&'a str, String>,
     /// By method and class.
     measured: BTreeMap<(&'a str, &'a str), Runs<'a>>,
 }
 
 impl<'a> Study<'a> {
-    /// Of all cells.
+    /// A study of cells.
     pub fn new(about: &'a About, cells: &'a [Cell]) -> Study<'a> {
         let mut methods: Vec<&str> = cells.iter().map(|c| c.method.as_str()).collect();
         methods.sort_by_key(|m| Method::rank(m));
         methods.dedup();
-        let there: BTreeSet<&str> = cells.iter().map(|c| c.ood.as_str()).collect();
-        let classes = about.classes.iter().map(|(name, _)| name.as_str()).filter(|c| there.contains(c)).collect();
+        let present: BTreeSet<&str> = cells.iter().map(|c| c.ood.as_str()).collect();
+        let classes = about.classes.iter().map(|(name, _)| name.as_str()).filter(|c| present.contains(c)).collect();
         let mut measured: BTreeMap<_, Runs> = BTreeMap::new();
         for cell in cells {
             if let Some(m) = &cell.measured {
@@ -156,7 +156,7 @@ impl<'a> Study<'a> {
         Study { about, methods, classes, folds, seeds, cells, changed, measured }
     }
 
-    /// How its parts are called: of one table classes are left out, of images whole sets are shown.
+    /// The terms for tables, where classes are left out, or for images, where whole sets are unknown.
     fn words(&self) -> Words {
         match self.about.net {
             None => TABLE_WORDS,
@@ -164,7 +164,7 @@ impl<'a> Study<'a> {
         }
     }
 
-    /// What a method is tested on several times: folds or seeds.
+    /// What results are averaged over: folds or seeds.
     pub fn runs(&self) -> &'static str {
         self.words().runs
     }
@@ -175,7 +175,7 @@ impl<'a> Study<'a> {
         Stat::of(&values)
     }
 
-    /// A method's mean over classes and the folds that have them all; none if there is no such fold.
+    /// A method's mean over classes and over the folds with results of all classes; none if there is no such fold.
     pub fn mean(&self, method: &str, metric: &Metric) -> Option<Stat> {
         let fold = |fold| {
             let numbers = self.classes.iter().map(|c| (metric.of)(self.measured.get(&(method, *c))?.get(&fold)?));
@@ -186,7 +186,7 @@ impl<'a> Study<'a> {
         Stat::of(&folds)
     }
 
-    /// Whether a method has been tested as often as any other, without a failure.
+    /// Whether a method has as many results as any other, without a failure.
     fn complete(&self, method: &str) -> bool {
         let most = self.methods.iter().map(|m| self.whole_folds(m).len()).max().unwrap_or(0);
         let failed = self.cells.iter().any(|c| c.method == method && c.error.is_some());
@@ -202,7 +202,7 @@ impl<'a> Study<'a> {
         sets.fold(first, |all, one| all.intersection(&one).copied().collect())
     }
 
-    /// In words, how many folds (and seeds) a method has been tested on.
+    /// A text with the number of folds (and seeds) of a method.
     pub fn tested(&self, method: &str) -> String {
         let whole = self.whole_folds(method).len();
         let wanted = self.folds * self.seeds;
@@ -216,8 +216,8 @@ impl<'a> Study<'a> {
         }
     }
 
-    /// The paper's number for a class, or with none the mean over its classes; only where classes and settings are the same.
-    /// Networks for images are trained for as long as there is time, and stand beside the paper's all the same.
+    /// The paper's number for a class, or without a class the mean over all classes; only if classes and settings are the same.
+    /// Networks for images are compared with the paper's even if they were trained for fewer epochs.
     pub fn paper(&self, method: &str, class: Option<&str>, metric: &Metric) -> Option<f64> {
         let same = self.about.net.is_some() || !self.changed.contains_key(method);
         let set = self.about.set.as_deref().filter(|_| same)?;
@@ -235,7 +235,7 @@ impl<'a> Study<'a> {
         }
     }
 
-    /// Whose numbers stand beside ours, if the paper has any for what is here.
+    /// A description of the paper's numbers, if it has any for these cells.
     fn papers(&self) -> Option<String> {
         let any = |method: &&str| self.classes.iter().any(|c| self.paper(method, Some(c), metric("auroc")).is_some());
         let network = self.about.net.as_deref().and_then(published::network);
@@ -245,18 +245,18 @@ impl<'a> Study<'a> {
         })
     }
 
-    /// Cells that failed, in words.
+    /// A text for each failed cell.
     pub fn failures(&self) -> Vec<String> {
         let failed = self.cells.iter().filter_map(|c| Some((c, c.error.as_ref()?)));
         let images = self.about.net.is_some();
-        let told = |(c, e): (&Cell, &String)| match images {
+        let text = |(c, e): (&Cell, &String)| match images {
             false => format!("{} without {}, fold {}, seed {}: {e}", c.method, c.ood, c.fold, c.seed),
             true => format!("{} against {}, seed {}: {e}", c.method, c.ood, c.seed),
         };
-        failed.map(told).collect()
+        failed.map(text).collect()
     }
 
-    /// What it says of the best three methods, in their order: a name, and how well it notices a class never seen.
+    /// The three best methods, each with a sentence on how well it detects unknown rows.
     pub fn sentences(&self) -> Vec<(String, String)> {
         let (auroc, tnr) = (metric("auroc"), metric("tnr95"));
         let one = |method: &&str| {
@@ -264,7 +264,7 @@ impl<'a> Study<'a> {
             let classes = self.classes.iter().filter_map(|c| Some((*c, self.class(method, c, auroc)?.mean)));
             let (hardest, worst) = classes.min_by(|a, b| a.1.total_cmp(&b.1))?;
             let sentence = format!(
-                "AUROC {:.2} for {}; where 95% of the known test rows are kept, {:.1}% of {} are noticed; hardest is \
+                "AUROC {:.2} for {}; at a threshold that keeps 95% of the known test rows, {:.1}% of {} are detected; hardest is \
                  {hardest} ({worst:.2})",
                 mean.mean,
                 self.words().what,
@@ -279,7 +279,7 @@ impl<'a> Study<'a> {
         all.into_iter().take(3).map(|(_, method, sentence)| (method, sentence)).collect()
     }
 
-    /// What every output says first.
+    /// The description at the start of every output.
     fn header(&self) -> String {
         let seeds = if self.seeds == 1 { String::new() } else { format!(", {} seeds", self.seeds) };
         let classes = match (self.classes.len(), self.about.classes.len()) {
@@ -295,7 +295,7 @@ impl<'a> Study<'a> {
             Some(_) => {
                 let sets = self.classes.len();
                 let plural = if sets == 1 { "" } else { "s" };
-                format!("{}. Trained on it, and shown {sets} other set{plural}{seeds}", self.about.coverage)
+                format!("{}. Compared with {sets} other set{plural}{seeds}", self.about.coverage)
             }
         };
         let mut changes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -306,18 +306,18 @@ impl<'a> Study<'a> {
         text
     }
 
-    /// What became of small classes, in sentences.
+    /// Notices about small classes.
     fn remarks(&self) -> Vec<String> {
         self.about.small_classes(self.folds)
     }
 
-    /// The versions of the program that made the cells.
+    /// The versions of the program that computed the cells.
     fn versions(&self) -> String {
         let all: BTreeSet<&str> = self.cells.iter().map(|c| c.version.as_str()).collect();
         all.into_iter().collect::<Vec<_>>().join(", ")
     }
 
-    /// The methods that are best in a row of numbers, as they are printed; those that were tested less do not compete.
+    /// Which methods are best in a row of printed numbers; methods with fewer results are excluded.
     fn best(&self, methods: &[&str], numbers: &[Option<Stat>]) -> Vec<bool> {
         let printed = |(stat, method): (&Option<Stat>, &&str)| {
             stat.filter(|_| self.complete(method)).map(|s| (s.mean * 100.0).round() as i64)
@@ -328,33 +328,33 @@ impl<'a> Study<'a> {
     }
 }
 
-/// In what a cell's settings differ from those that its method's name stands for.
+/// The differences of a cell's settings from those of its method's name.
 fn changes(cell: &Cell) -> Option<String> {
     let method = match &cell.settings.image {
         None => Method::parse(&cell.method).ok()?,
         Some(image) => images::methods(std::slice::from_ref(&cell.method), image.net).ok()?.pop()?,
     };
-    let usual = Settings { seed: cell.settings.seed, ..method.settings };
+    let default = Settings { seed: cell.settings.seed, ..method.settings };
     let fields = |s: &Settings| match serde_json::to_value(s) {
         Ok(Value::Object(map)) => map,
         _ => Map::new(),
     };
     let mut all = Vec::new();
-    differences(&fields(&cell.settings), &fields(&usual), &mut all);
+    differences(&fields(&cell.settings), &fields(&default), &mut all);
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// What differs between settings, in words: of two that have the same name or none, what differs in them.
-fn differences(ours: &Map<String, Value>, usual: &Map<String, Value>, all: &mut Vec<String>) {
+/// The differences between settings as text; nested settings with the same name are compared field by field.
+fn differences(ours: &Map<String, Value>, default: &Map<String, Value>, all: &mut Vec<String>) {
     let words = |v: &Value| v.get("name").unwrap_or(v).to_string().replace('"', "").replace("null", "none");
-    for (key, ours) in ours.iter().filter(|(key, value)| usual.get(*key) != Some(*value)) {
-        match (ours, usual.get(key)) {
-            (Value::Object(ours), Some(Value::Object(usual))) if ours.get("name") == usual.get("name") => {
-                differences(ours, usual, all);
+    for (key, ours) in ours.iter().filter(|(key, value)| default.get(*key) != Some(*value)) {
+        match (ours, default.get(key)) {
+            (Value::Object(ours), Some(Value::Object(default))) if ours.get("name") == default.get("name") => {
+                differences(ours, default, all);
             }
-            (_, usual) => {
-                let usual = usual.map_or(String::new(), words);
-                all.push(format!("{} {} instead of {usual}", key.replace('_', " "), words(ours)));
+            (_, default) => {
+                let default = default.map_or(String::new(), words);
+                all.push(format!("{} {} instead of {default}", key.replace('_', " "), words(ours)));
             }
         }
     }

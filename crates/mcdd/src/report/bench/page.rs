@@ -1,4 +1,4 @@
-//! The page: what came out in a few sentences, the figures, every number.
+//! The HTML page: a summary, the figures, and all numbers.
 
 use std::fmt::Write as _;
 
@@ -32,10 +32,10 @@ fn cell(stat: Option<Stat>, paper: Option<f64>, bold: bool, most: usize) -> Stri
     out
 }
 
-/// A page that stands alone, with its figures and with others that were drawn before: names, and what is in their SVG files.
-pub fn page(study: &Study, drawn: &[(String, Vec<u8>)]) -> String {
+/// A self-contained HTML page with its own figures and with others, given as names and contents of SVG files.
+pub fn page(study: &Study, others: &[(String, Vec<u8>)]) -> String {
     let mut out = format!(
-        "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<meta name=color-scheme content=\"light dark\">\n<title>{0}: what it has never seen</title>\n<style>\n{STYLE}</style>\n<main>\n<h1>{0}</h1>\n<p class=lead>{2} {1}.</p>\n",
+        "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<meta name=color-scheme content=\"light dark\">\n<title>{0}: out-of-distribution detection</title>\n<style>\n{STYLE}</style>\n<main>\n<h1>{0}</h1>\n<p class=lead>{2} {1}.</p>\n",
         html(&study.about.title),
         html(&study.header()),
         study.words().question
@@ -56,10 +56,10 @@ pub fn page(study: &Study, drawn: &[(String, Vec<u8>)]) -> String {
         words.runs
     );
     if let Some(whose) = study.papers() {
-        out.push_str(&format!(" Below a number: {whose}, and ours less it."));
+        out.push_str(&format!(" Below a number: {whose}, and the difference."));
     }
     for remark in study.remarks() {
-        let _ = write!(out, " Of the data, {}.", html(&remark));
+        let _ = write!(out, " Note: {}.", html(&remark));
     }
     let _ =
         write!(out, "</p>\n<h2>Mean over the {}</h2>\n<div class=wide><table>\n<thead><tr><th>method</th>", words.rows);
@@ -80,12 +80,12 @@ pub fn page(study: &Study, drawn: &[(String, Vec<u8>)]) -> String {
     for svg in figures(study) {
         let _ = writeln!(out, "<figure>{svg}</figure>");
     }
-    // As images, so that nothing in a file becomes part of the page.
-    for (name, svg) in drawn {
+    // As images, so that the contents of a file do not become part of the page.
+    for (name, svg) in others {
         let data = BASE64_STANDARD.encode(svg);
         let _ = writeln!(out, "<figure><img alt=\"{}\" src=\"data:image/svg+xml;base64,{data}\"></figure>", html(name));
     }
-    // What most look for first.
+    // AUROC first.
     let (first, rest): (Vec<_>, Vec<_>) = METRICS.iter().partition(|m| m.key == "auroc");
     for m in first.into_iter().chain(rest) {
         let _ = write!(out, "<h2>{}</h2>\n<div class=wide><table>\n<thead><tr><th>{}</th>", html(&title(m)), words.row);
@@ -122,7 +122,7 @@ pub fn page(study: &Study, drawn: &[(String, Vec<u8>)]) -> String {
     let _ = writeln!(
         out,
         "<p class=note>mcdd {}. Scaling and weights come from training rows alone. TNR and detection accuracy \
-         are read off the curve of the test rows, as in the paper: they say what a threshold could do.</p>\n</main>",
+         are taken from the ROC curve of the test rows, as in the paper, not from a threshold that was set in advance.</p>\n</main>",
         html(&study.versions())
     );
     out

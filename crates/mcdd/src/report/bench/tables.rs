@@ -1,11 +1,11 @@
-//! Markdown, CSV and LaTeX.
+//! Tables as Markdown, CSV and LaTeX.
 
 use std::fmt::Write as _;
 
 use super::{METRICS, Metric, Stat, Study, metric};
 use crate::protocol::published;
 
-/// `97.55 ± 0.31`, and behind it the paper's number and the difference, and of how many folds where others have more.
+/// `97.55 ± 0.31`, followed by the paper's number and the difference, and by the number of folds if others have more.
 fn shown(stat: Option<Stat>, paper: Option<f64>, most: usize) -> String {
     let Some(stat) = stat else { return "n/a".into() };
     let mut text = format!("{:.2}", stat.mean);
@@ -21,13 +21,13 @@ fn shown(stat: Option<Stat>, paper: Option<f64>, most: usize) -> String {
     text
 }
 
-/// With its sign.
+/// A difference with its sign.
 pub(super) fn difference(d: f64) -> String {
-    // No minus before what is printed as 0.
+    // No minus sign for a number that is printed as 0.
     if format!("{d:.2}") == "-0.00" { "+0.00".into() } else { format!("{d:+.2}").replace('-', "−") }
 }
 
-/// Text in Markdown.
+/// Escapes text for Markdown.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -44,12 +44,12 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// The most folds that a number of a row rests on.
+/// The largest number of folds in a row.
 pub(super) fn most(row: &[Option<Stat>]) -> usize {
     row.iter().flatten().map(|s| s.n).max().unwrap_or(0)
 }
 
-/// All numbers: means, then each metric class by class.
+/// All numbers as Markdown: means, then each metric by class.
 pub fn markdown(study: &Study) -> String {
     let mut out = format!("# {}\n\n{}.\n\n", plain(&study.about.title), plain(&study.header()));
     out.push_str(&format!(
@@ -57,10 +57,10 @@ pub fn markdown(study: &Study) -> String {
         study.words().runs
     ));
     if let Some(whose) = study.papers() {
-        out.push_str(&format!(" In brackets: {whose}, and ours less it."));
+        out.push_str(&format!(" In brackets: {whose}, and the difference."));
     }
     for remark in study.remarks() {
-        out.push_str(&format!(" Of the data, {}.", plain(&remark)));
+        out.push_str(&format!(" Note: {}.", plain(&remark)));
     }
     out.push('\n');
     let titles: Vec<&str> = METRICS.iter().map(|m| m.title).collect();
@@ -114,7 +114,7 @@ pub fn markdown(study: &Study) -> String {
     out
 }
 
-/// Of a heading.
+/// The title of a metric, capitalized.
 pub(super) fn title(m: &Metric) -> String {
     let mut letters = m.title.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
@@ -175,7 +175,7 @@ pub fn csv(study: &Study) -> String {
     out.into_inner().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// Text in LaTeX.
+/// Escapes text for LaTeX.
 fn tex(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -184,7 +184,7 @@ fn tex(text: &str) -> String {
             '~' => out.push_str("\\textasciitilde{}"),
             '^' => out.push_str("\\textasciicircum{}"),
             '&' | '%' | '$' | '#' | '_' | '{' | '}' => out.extend(['\\', c]),
-            // Behind a line's end these would belong to it.
+            // After a line break these would be parsed as its argument.
             '[' | ']' | '*' => out.extend(['{', c, '}']),
             '<' => out.push_str("\\textless{}"),
             '>' => out.push_str("\\textgreater{}"),
@@ -200,12 +200,12 @@ fn tex(text: &str) -> String {
 /// The metrics of the paper's Table 2.
 const PRINTED: [&str; 5] = ["accuracy", "tnr85", "auroc", "aupr_id", "detection_accuracy"];
 
-/// The paper's Table 2 with our numbers, the paper's under them and the difference; then the means of all methods.
+/// The paper's Table 2 with our numbers, the paper's numbers and the differences; then the means of all methods.
 pub fn latex(study: &Study) -> String {
     let head = ["Classification acc.", "TNR at TPR 85\\%", "AUROC", "AUPR", "Detection acc."].join(" & ");
     let mut out = format!("% {}.\n% Needs \\usepackage{{multirow,booktabs,graphicx}}.\n", tex(&study.header()));
-    study.remarks().iter().for_each(|r| out.push_str(&format!("% Of the data, {}.\n", tex(r))));
-    // The three of the paper, or what there is.
+    study.remarks().iter().for_each(|r| out.push_str(&format!("% Note: {}.\n", tex(r))));
+    // The three methods of the paper if present, else the first ones.
     let mut methods: Vec<&str> = study.methods.iter().copied().filter(|m| published::METHODS.contains(m)).collect();
     if methods.is_empty() {
         methods = study.methods.iter().copied().take(3).collect();
@@ -215,7 +215,7 @@ pub fn latex(study: &Study) -> String {
     let beside = study.papers().map_or(String::new(), |whose| format!(" Below ours: {}.", tex(&whose)));
     let _ = write!(
         out,
-        "\\begin{{table*}}\n\\caption{{{}. Mean over {} with the standard deviation as index; the best in bold.{beside}}}\n\\centering\\small\n\\resizebox{{\\textwidth}}{{!}}{{%\n\\begin{{tabular}}{{ll{}}}\n\\toprule\n\\multirow{{2}}{{*}}{{OOD}} & & {head} \\\\\n & & \\multicolumn{{{}}}{{c}}{{{}}} \\\\\n\\midrule\n",
+        "\\begin{{table*}}\n\\caption{{{}. Mean over {} with the standard deviation as subscript; the best in bold.{beside}}}\n\\centering\\small\n\\resizebox{{\\textwidth}}{{!}}{{%\n\\begin{{tabular}}{{ll{}}}\n\\toprule\n\\multirow{{2}}{{*}}{{OOD}} & & {head} \\\\\n & & \\multicolumn{{{}}}{{c}}{{{}}} \\\\\n\\midrule\n",
         tex(&study.header()),
         words.runs,
         "c".repeat(PRINTED.len()),

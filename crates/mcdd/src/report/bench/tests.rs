@@ -63,7 +63,10 @@ fn means_and_deviations_are_those_of_the_definition() {
 
     let text = markdown(&study);
     assert!(text.contains("A &amp; B: 5 of 10 rows. 2 of 3 classes left out in turn, 2 of 5 folds."), "{text}");
-    assert!(text.contains("| a&lt; | 85.00 of 1 | **85.00** ± 7.07 |"), "what has failed does not compete: {text}");
+    assert!(
+        text.contains("| a&lt; | 85.00 of 1 | **85.00** ± 7.07 |"),
+        "a method with failures is not the best: {text}"
+    );
     assert!(text.contains("| n/a | **55.00**"), "{text}");
     assert!(text.contains("without a&lt;, fold 1, seed 0: no &#124; &lt;luck&gt;"), "{text}");
     let page = page(&study, &[("latent <b>".into(), b"<svg/>".to_vec())]);
@@ -80,7 +83,7 @@ fn means_and_deviations_are_those_of_the_definition() {
     let tex = latex(&study);
     assert!(tex.contains("A \\& B: 5 of 10 rows") && tex.contains("\\textbf{80.00}$_{\\pm7.07}$"), "{tex}");
     let sentences = study.sentences();
-    assert_eq!(sentences.len(), 1, "what has failed is no example: {sentences:?}");
+    assert_eq!(sentences.len(), 1, "a method with failures is not listed: {sentences:?}");
     assert!(sentences[0].0 == "best" && sentences[0].1.starts_with("AUROC 80.00"), "{sentences:?}");
     assert!(sentences[0].1.ends_with("hardest is b (75.00)"), "{sentences:?}");
 }
@@ -122,7 +125,7 @@ fn figures_show_what_there_is() {
     assert!(against_nu(&study).is_err());
     let svg = comparison("Bars", &[study], &["alad", "deep-mcdd:nu=10"]).unwrap().svg();
     assert!(svg.contains("ALAD") && svg.contains("Deep-MCDD:nu=10"), "{svg}");
-    // What was changed is said, and has no number of the paper.
+    // A changed setting is reported, and the paper's number is left out.
     let gas = About { set: Some("gas".into()), ..self::about(None, &["1", "2"]) };
     let mut cells = vec![cell("deep-mcdd", "1", 0, 90, None), cell("softmax+msp", "1", 0, 90, None)];
     cells[0].settings.epochs = 3;

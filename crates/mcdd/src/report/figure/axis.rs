@@ -1,8 +1,8 @@
-//! Where numbers stand along an axis, which of them are named, and how they are written.
+//! Positions along an axis, its ticks, and how numbers are formatted.
 
 use super::font;
 
-/// A number that is named.
+/// A tick with its label.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
     pub at: f64,
@@ -18,14 +18,15 @@ pub(super) struct Axis {
     pub ticks: Vec<Tick>,
 }
 
-/// The direction of an axis: names beside each other need more room than names above each other.
+/// The direction of an axis: labels side by side need more room than labels above each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Along {
     X,
     Y,
 }
 
-/// A number in plain digits, with commas between thousands and a true minus; in powers of ten where it would be long.
+/// A number with a fixed number of decimals, commas between thousands and a minus sign; in scientific notation if it is very
+/// large or small.
 pub(super) fn plain(value: f64, decimals: usize) -> String {
     if value != 0.0 && !(1e-5..1e7).contains(&value.abs()) {
         let text = format!("{value:.1e}").replace(".0e", "e");
@@ -51,7 +52,7 @@ pub(super) fn plain(value: f64, decimals: usize) -> String {
     out
 }
 
-/// A number with so many digits that count, as short as it gets.
+/// A number with `digits` significant digits, as short as possible.
 pub(super) fn short(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".into() } else { "n/a".into() };
@@ -67,7 +68,7 @@ pub(super) fn short(value: f64, digits: usize) -> String {
 }
 
 fn power(exponent: i32) -> f64 {
-    // By text: exact, and the same everywhere.
+    // Parsed from text: exact, and the same on every system.
     format!("1e{exponent}").parse().unwrap_or(f64::MAX)
 }
 
@@ -91,7 +92,7 @@ fn linear_ticks(low: f64, high: f64, most: usize) -> Vec<Tick> {
     }
 }
 
-/// Powers of ten, or every second, third, … of them.
+/// Powers of ten, or every second, third, … one.
 fn log_ticks(low: f64, high: f64, most: usize) -> Vec<Tick> {
     let exponent = |v: f64, up: bool| {
         let e = libm::log10(v);
@@ -107,11 +108,11 @@ fn log_ticks(low: f64, high: f64, most: usize) -> Vec<Tick> {
 }
 
 impl Axis {
-    /// An axis of `length` pixels, with as many ticks as it has room for, names written in `size`.
+    /// An axis of `length` pixels, with as many ticks as fit, labels in font size `size`.
     pub fn new(low: f64, high: f64, log: bool, length: f64, size: f64, along: Along) -> Axis {
         let (mut low, mut high) = (low.min(high), low.max(high));
         if high - low <= 1e-12 * high.abs().max(low.abs()).max(1e-12) {
-            // One number is in the middle of an axis.
+            // A single number is in the middle of the axis.
             let around = if low == 0.0 { 1.0 } else { 0.1 * low.abs() };
             (low, high) = if log { (low / 2.0, high * 2.0) } else { (low - around, high + around) };
         }
@@ -125,7 +126,7 @@ impl Axis {
         axis
     }
 
-    /// Whether the names are apart.
+    /// Whether the labels do not overlap.
     fn has_room(&self, length: f64, size: f64, along: Along) -> bool {
         self.ticks.windows(2).all(|pair| {
             let apart = (self.place(pair[1].at) - self.place(pair[0].at)) * length;
@@ -139,7 +140,7 @@ impl Axis {
         })
     }
 
-    /// Where a number stands, from 0 to 1 within the range.
+    /// The position of a number, 0 to 1 within the range.
     pub fn place(&self, value: f64) -> f64 {
         if self.log {
             let (low, high) = (libm::log(self.low), libm::log(self.high));
@@ -149,7 +150,7 @@ impl Axis {
         }
     }
 
-    /// The widest name.
+    /// The width of the widest label.
     pub fn label_width(&self, size: f64) -> f64 {
         self.ticks.iter().map(|t| font::width(&t.label, size, false)).fold(0.0, f64::max)
     }
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_people_do() {
+    fn numbers_are_formatted() {
         assert_eq!(plain(1234567.0, 0), "1,234,567");
         assert_eq!(plain(-1234.5, 1), "−1,234.5");
         assert_eq!(plain(-0.0001, 2), "0.00");
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_where_people_expect_them() {
+    fn ticks_are_round_numbers() {
         let axis = |low, high, log| Axis::new(low, high, log, 400.0, 11.0, Along::X);
         assert_eq!(labels(&axis(0.0, 100.0, false)), ["0", "20", "40", "60", "80", "100"]);
         assert_eq!(labels(&axis(-1.0, 1.0, false)), ["−1.0", "−0.5", "0.0", "0.5", "1.0"]);
@@ -192,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ticks_lie_inside_and_do_not_meet(
+        fn ticks_lie_inside_and_do_not_overlap(
             low in -1e6..1e6f64, span in 1e-6..1e7f64, length in 60.0..900.0f64, log: bool, along: bool,
         ) {
             let low = if log { low.abs() + 1e-6 } else { low };

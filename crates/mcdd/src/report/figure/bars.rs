@@ -1,45 +1,45 @@
-//! Bars: methods beside each other, group by group.
+//! Grouped bar charts.
 
 use super::axis::{Along, Axis, plain, short};
 use super::color::Paint;
 use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, TINY, WIDTH, y_name_width};
-use super::scene::{Anchor, Area, Scene, Shape, Style, Text};
+use super::scene::{Anchor, Area, Primitive, Scene, Style, Text};
 use super::{Figure, Value, check_numbers, font};
 use crate::error::{Error, Result};
 
-/// Bars of one data set, say.
+/// The bars of one panel, for example of one data set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarPanel {
-    /// Above it.
+    /// The title.
     pub title: String,
-    /// What the numbers are, with their unit.
+    /// The name or unit of the numbers.
     pub unit: String,
-    /// Below the bars: metrics, say.
+    /// The names of the groups, for example metrics.
     pub groups: Vec<String>,
-    /// For each series the value in each group; none where there is none.
+    /// For each series the value in each group, if there is one.
     pub values: Vec<Vec<Option<Value>>>,
 }
 
-/// Groups of bars in panels; whiskers are deviations, and a bar begins at 0.
+/// Grouped bars in panels. Bars begin at 0; error bars are standard deviations.
 ///
 /// # Errors
-/// If the numbers are not finite or negative, or do not fit each other.
+/// If numbers are not finite or negative, or the lengths do not match.
 pub fn bars(title: &str, caption: &str, series: &[String], panels: &[BarPanel]) -> Result<Figure> {
     for p in panels {
         let fits = p.values.len() == series.len() && p.values.iter().all(|v| v.len() == p.groups.len());
         if !fits {
-            return Err(Error::data(format!("{}: the values do not fit the groups and series", p.title)));
+            return Err(Error::data(format!("{}: the values do not match the groups and series", p.title)));
         }
         let numbers = || p.values.iter().flatten().flatten().flat_map(|v| [v.mean, v.deviation.unwrap_or(0.0)]);
         check_numbers(numbers())?;
         if numbers().any(|v| v < 0.0) {
-            return Err(Error::data(format!("{}: bars cannot show what is below 0", p.title)));
+            return Err(Error::data(format!("{}: bars cannot be below 0", p.title)));
         }
     }
     let mut page = Page::new(title);
     let keys: Vec<(String, Key)> = series.iter().enumerate().map(|(i, s)| (s.clone(), Key::Square(i))).collect();
     page.legend(&keys);
-    // As many beside each other as leave bars of some width.
+    // As many panels side by side as leave bars of some width.
     let most = panels.iter().map(|p| p.groups.len()).max().unwrap_or(0).max(1) * (series.len() + 1);
     let inner = |columns: usize| (WIDTH - 2.0 * MARGIN - (columns as f64 - 1.0) * 20.0) / columns as f64;
     let wide = |columns: usize| (inner(columns) - 50.0) / most as f64 >= 13.0;
@@ -55,13 +55,13 @@ pub fn bars(title: &str, caption: &str, series: &[String], panels: &[BarPanel]) 
     Ok(page.finish(caption))
 }
 
-/// The height of the bars' place.
+/// The height of the area of the bars.
 const HIGH: f64 = 230.0;
 
-/// The axis of a panel, and the highest that it shows.
+/// The axis of a panel, and the largest value.
 fn axis(p: &BarPanel) -> (Axis, f64) {
     let most = p.values.iter().flatten().flatten().map(|v| v.mean + v.deviation.unwrap_or(0.0)).fold(0.0, f64::max);
-    // A percentage is seen against the whole.
+    // Percentages have an axis up to 100.
     let top = if most > 50.0 && most <= 100.0 {
         100.0
     } else if most > 0.0 {
@@ -79,7 +79,7 @@ fn draw(scene: &mut Scene, p: &BarPanel, x: f64, y: f64, width: f64, left: f64) 
     let (axis, most) = axis(p);
     let group = (width - left) / groups as f64;
     let bar = (group / (series as f64 + 1.0)).min(34.0);
-    // Numbers above bars lie where they fit, and stand where not.
+    // Numbers above bars are horizontal if they fit, else vertical.
     let number = |v: &Value| if most >= 10.0 { plain(v.mean, 1) } else { short(v.mean, 2) };
     let all = || p.values.iter().flatten().flatten();
     let size = TINY;
@@ -110,7 +110,7 @@ fn draw(scene: &mut Scene, p: &BarPanel, x: f64, y: f64, width: f64, left: f64) 
     area.y - y + high + 12.0 + lines as f64 * 1.25 * SMALL + 14.0
 }
 
-/// One bar, its whisker and its number.
+/// One bar with its error bar and its number.
 fn column(scene: &mut Scene, panel: &Panel, value: Option<(&Value, String)>, s: usize, [x, w]: [f64; 2], lie: bool) {
     let floor = panel.area.y + panel.area.h;
     let (middle, thick) = (x + w / 2.0, 0.86 * w);
@@ -126,11 +126,15 @@ fn column(scene: &mut Scene, panel: &Panel, value: Option<(&Value, String)>, s: 
         let (up, down) = (panel.at_y(v.mean + d), panel.at_y((v.mean - d).max(0.0)));
         above = up;
         let cap = (0.18 * w).min(4.0);
-        // With a rim, so that it is seen on any color.
+        // With an outline, so that it is visible on any color.
         for (line, more) in [(Style::line(Paint::Surface, 3.0).alpha(0.55), 0.9), (Style::line(Paint::Ink, 1.2), 0.0)] {
             let whisker = vec![[middle, up], [middle, down]];
             let cap = |y: f64| vec![[middle - cap - more, y], [middle + cap + more, y]];
-            scene.shapes.push(Shape::Path { lines: vec![whisker, cap(up), cap(down)], closed: false, style: line });
+            scene.primitives.push(Primitive::Path {
+                lines: vec![whisker, cap(up), cap(down)],
+                closed: false,
+                style: line,
+            });
         }
     }
     let text = if lie {

@@ -1,9 +1,9 @@
-//! Colors by what they are for, in a light and a dark theme.
+//! Colors by role, in a light and a dark theme.
 //!
 //! The ten colors of classes and methods were found from those of Okabe and Ito by moving them apart as people with
-//! normal color vision and with each kind of color blindness see them, on white and on dark ground.
+//! normal color vision and with each kind of color blindness see them, on white and on dark backgrounds.
 
-/// What a figure is drawn on.
+/// The background of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
     /// Dark on white.
@@ -13,18 +13,18 @@ pub enum Theme {
     Dark,
 }
 
-/// What a color is for.
+/// The role of a color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Paint {
-    /// The ground.
+    /// The background.
     Surface,
-    /// Text, and whatever must be seen.
+    /// Text and important lines.
     Ink,
-    /// Second to it: tick labels, captions, frames.
+    /// Secondary text and lines: tick labels, captions, frames.
     Muted,
-    /// Lines that help to read and should not be seen otherwise.
+    /// Grid lines.
     Grid,
-    /// A class or a method; they repeat after [`SERIES`].
+    /// A class or a method; colors repeat after [`SERIES`].
     Series(usize),
     /// Values below the mean.
     Below,
@@ -32,7 +32,7 @@ pub(super) enum Paint {
     Above,
 }
 
-/// How many series have a color of their own.
+/// The number of different series colors.
 pub const SERIES: usize = 10;
 
 const LIGHT: [u32; SERIES] =
@@ -49,7 +49,7 @@ impl Paint {
             Paint::Muted => (0x5b6168, 0xa4abb3),
             Paint::Grid => (0xe3e6e9, 0x30353b),
             Paint::Series(i) => (LIGHT[i % SERIES], DARK[i % SERIES]),
-            // The same on both grounds: they are the colors of pictures, which have one version.
+            // The same in both themes: they are used in images, which have one version.
             Paint::Below => (0x2a84c6, 0x2a84c6),
             Paint::Above => (0xe06c1f, 0xe06c1f),
         };
@@ -57,13 +57,13 @@ impl Paint {
         [r, g, b]
     }
 
-    /// As CSS writes it.
+    /// As a CSS color.
     pub fn css(self, theme: Theme) -> String {
         let [r, g, b] = self.rgb(theme);
         format!("#{r:02x}{g:02x}{b:02x}")
     }
 
-    /// A name for a class of CSS.
+    /// The suffix of its CSS class.
     pub fn name(self) -> String {
         match self {
             Paint::Surface => "bg".into(),
@@ -77,7 +77,7 @@ impl Paint {
     }
 }
 
-/// All colors as variables of CSS, for a page around figures: `--ink:#1c1e21;…`.
+/// All colors as CSS variables, for a page with figures: `--ink:#1c1e21;…`.
 pub(in crate::report) fn variables(theme: Theme) -> String {
     let own = [Paint::Surface, Paint::Ink, Paint::Muted, Paint::Grid];
     let all = own.into_iter().chain((0..SERIES).map(Paint::Series));
@@ -102,7 +102,7 @@ mod tests {
         (a.max(b) + 0.05) / (a.min(b) + 0.05)
     }
 
-    /// CIE L*a*b* of what someone sees whose eyes do this to linear red, green and blue.
+    /// CIE L*a*b* of a color after a transform of linear red, green and blue that simulates color vision.
     fn seen(rgb: [u8; 3], eyes: [[f64; 3]; 3]) -> [f64; 3] {
         let linear = rgb.map(|v| {
             let v = f64::from(v) / 255.0;
@@ -117,7 +117,7 @@ mod tests {
 
     /// By the matrices of Machado, Oliveira and Fernandes (2009) for full deutan, protan and tritan blindness.
     #[test]
-    fn series_are_told_apart_with_any_color_vision() {
+    fn series_colors_differ_for_every_color_vision() {
         let kinds = [
             [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
             [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_readable_and_marks_are_seen_on_both_grounds() {
+    fn contrast_is_sufficient_in_both_themes() {
         for theme in [Theme::Light, Theme::Dark] {
             assert!(contrast(Paint::Ink, Paint::Surface, theme) > 12.0);
             assert!(contrast(Paint::Muted, Paint::Surface, theme) > 4.5);

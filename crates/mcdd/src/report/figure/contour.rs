@@ -1,12 +1,12 @@
-//! The outline of where a function on a grid is positive, by marching squares.
+//! Contours of the region where a function on a grid is positive, by marching squares.
 
-/// A loop of points, in steps of the grid.
+/// A closed polyline, in grid coordinates.
 pub(super) type Loop = Vec<[f64; 2]>;
 
 const NONE: usize = usize::MAX;
 
-/// The values on the grid with a rim of negative ones around, which lies on the border of the grid itself: so regions that
-/// reach the border are closed by it.
+/// The values on the grid, padded with negative ones whose positions are on the border, so that regions that reach the border
+/// are closed.
 struct Field<'a> {
     columns: usize,
     rows: usize,
@@ -14,7 +14,7 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Of the nodes with the rim.
+    /// The number of columns with padding.
     fn width(&self) -> usize {
         self.columns + 2
     }
@@ -34,30 +34,30 @@ impl Field<'_> {
         [on(x, self.columns), on(y, self.rows)]
     }
 
-    /// An edge by its first node and whether it goes down.
+    /// The index of an edge, from its first node and whether it goes down.
     fn key(&self, x: usize, y: usize, down: bool) -> usize {
         2 * (y * self.width() + x) + usize::from(down)
     }
 
-    /// Where the function is 0 on an edge.
+    /// The point on an edge where the function is 0.
     fn crossing(&self, key: usize) -> [f64; 2] {
         let (node, down) = (key / 2, key % 2);
         let (x, y) = (node % self.width(), node / self.width());
         let (x2, y2) = (x + 1 - down, y + down);
         let (a, b) = (self.value(x, y), self.value(x2, y2));
-        let share = if a == b { 0.5 } else { a / (a - b) };
+        let t = if a == b { 0.5 } else { a / (a - b) };
         let (p, q) = (self.position(x, y), self.position(x2, y2));
-        [p[0] + share * (q[0] - p[0]), p[1] + share * (q[1] - p[1])]
+        [p[0] + t * (q[0] - p[0]), p[1] + t * (q[1] - p[1])]
     }
 }
 
-/// The loops around where `values` (by rows, at least 2 by 2) are positive; straight between the grid's lines.
+/// The contours of the region where `values` (by rows, at least 2 by 2) are positive, linear within each cell.
 pub(super) fn positive(columns: usize, rows: usize, values: &[f64]) -> Vec<Loop> {
     if columns < 2 || rows < 2 || values.len() != columns * rows {
         return Vec::new();
     }
     let field = Field { columns, rows, values };
-    // For each edge where an outline enters a cell, the edge where it leaves it.
+    // For each edge where a contour enters a cell, the edge where it leaves it.
     let mut next = vec![NONE; 2 * field.width() * (rows + 2)];
     for y in 0..=rows {
         for x in 0..=columns {
@@ -78,8 +78,8 @@ pub(super) fn positive(columns: usize, rows: usize, values: &[f64]) -> Vec<Loop>
     loops
 }
 
-/// Around a cell: where the boundary of the positive part leaves the cell's edges it goes through the cell to where it
-/// comes back to them.
+/// Connects the edges of a cell: from each edge where the sign changes from positive to negative to the next one where it
+/// changes back.
 fn cell(field: &Field, x: usize, y: usize, next: &mut [usize]) {
     let corners = [(x, y), (x + 1, y), (x + 1, y + 1), (x, y + 1)];
     let edges = [field.key(x, y, false), field.key(x + 1, y, true), field.key(x, y + 1, false), field.key(x, y, true)];
@@ -89,7 +89,7 @@ fn cell(field: &Field, x: usize, y: usize, next: &mut [usize]) {
     let saddle = (0..4).filter(|&e| leaves(e)).count() == 2;
     let middle: f64 = corners.iter().map(|&(x, y)| field.value(x, y)).sum();
     for e in (0..4).filter(|&e| leaves(e)) {
-        // In a saddle the middle says which two corners belong together.
+        // In a saddle the mean of the corners decides which two are connected.
         let turn = if saddle && middle <= 0.0 { 3 } else { 1 };
         if let Some(to) = (1..4).map(|i| (e + i * turn) % 4).find(|&to| comes(to)) {
             next[edges[e]] = edges[to];
@@ -97,7 +97,7 @@ fn cell(field: &Field, x: usize, y: usize, next: &mut [usize]) {
     }
 }
 
-/// The loop without points that lie on a line with others, to within `tolerance` (Douglas and Peucker).
+/// The loop with fewer points, to within `tolerance` (Douglas and Peucker).
 pub(super) fn simplified(line: &[[f64; 2]], tolerance: f64) -> Loop {
     let n = line.len();
     if n < 4 {
@@ -107,7 +107,7 @@ pub(super) fn simplified(line: &[[f64; 2]], tolerance: f64) -> Loop {
     let furthest = |line: &[[f64; 2]]| {
         (0..n).fold(0, |best, i| if square(line[i], line[0]) > square(line[best], line[0]) { i } else { best })
     };
-    // What is furthest from anything is a corner: a good place to begin.
+    // The point that is furthest from another is a corner, a good start.
     let mut line = line.to_vec();
     let corner = furthest(&line);
     line.rotate_left(corner);
@@ -137,7 +137,7 @@ pub(super) fn simplified(line: &[[f64; 2]], tolerance: f64) -> Loop {
         }
     }
     let mut kept: Loop = line.iter().zip(keep).filter(|(_, k)| *k).map(|(p, _)| *p).collect();
-    // Where many points are as far away as the furthest, one in the middle of a straight piece may have been kept.
+    // If several points are equally far away, one in the middle of a straight piece may have been kept.
     let mut i = 0;
     while kept.len() > 3 && i < kept.len() {
         let (a, p, b) = (kept[(i + kept.len() - 1) % kept.len()], kept[i], kept[(i + 1) % kept.len()]);

@@ -1,47 +1,47 @@
-//! Curves of many points, areas under steps, and single points in axes whose ranges are given.
+//! Line plots with given axis ranges: curves, filled areas and single points.
 
 use super::axis::{Along, Axis};
 use super::color::Paint;
 use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, WIDTH, y_name_width};
-use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
+use super::scene::{Anchor, Area, Marker, Primitive, Scene, Style, Text};
 use super::{Figure, check_numbers, font};
 use crate::error::{Error, Result};
 
-/// A line from point to point.
+/// A polyline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// Its color, and its name among the series.
+    /// The series, which gives its color and name.
     pub series: usize,
-    /// Where it goes.
+    /// The points.
     pub points: Vec<[f64; 2]>,
-    /// Whether what is below it is filled.
+    /// Whether the area below is filled.
     pub filled: bool,
 }
 
 /// Curves in one pair of axes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CurvePanel {
-    /// Above it.
+    /// The title.
     pub title: String,
-    /// What is along the x axis.
+    /// The name of the x axis.
     pub x_name: String,
-    /// What is along the y axis.
+    /// The name of the y axis.
     pub y_name: String,
     /// The range of x.
     pub x: [f64; 2],
     /// The range of y.
     pub y: [f64; 2],
-    /// The curves; what is outside of the ranges is drawn at their edge.
+    /// The curves; points out of range are drawn at the edge.
     pub curves: Vec<Curve>,
     /// Points, each with its series.
     pub marks: Vec<(usize, [f64; 2])>,
-    /// A line across, at this x.
+    /// A vertical line at this x.
     pub cut: Option<f64>,
-    /// Whether there is a line from corner to corner.
+    /// Whether the diagonal is drawn.
     pub diagonal: bool,
 }
 
-/// Panels of curves side by side. The series are in the legend, but for those without a name.
+/// Panels of curves side by side. The legend has the series with a name.
 ///
 /// # Errors
 /// If the numbers are not finite, or a range is empty.
@@ -95,12 +95,12 @@ fn draw(scene: &mut Scene, p: &CurvePanel, area: Area) {
         let floor = area.y + area.h;
         around.extend([[around[around.len() - 1][0], floor], [around[0][0], floor]]);
         let style = Style::fill(Paint::Series(c.series)).alpha(0.22);
-        scene.shapes.push(Shape::Path { lines: vec![around], closed: true, style });
+        scene.primitives.push(Primitive::Path { lines: vec![around], closed: true, style });
     }
     for c in &p.curves {
         let line = c.points.iter().map(|&at| place(at)).collect();
         let style = Style::line(Paint::Series(c.series), 1.8);
-        scene.shapes.push(Shape::Path { lines: vec![line], closed: false, style });
+        scene.primitives.push(Primitive::Path { lines: vec![line], closed: false, style });
     }
     for &(series, at) in &p.marks {
         let style = Style::fill(Paint::Series(series)).with_line(Paint::Surface, 1.5);
@@ -119,7 +119,7 @@ mod tests {
     use crate::report::figure::Theme;
 
     #[test]
-    fn curves_are_drawn_and_nonsense_is_refused() {
+    fn curves_are_drawn_and_invalid_numbers_refused() {
         let panel = CurvePanel {
             title: "ROC <b>".into(),
             x: [0.0, 100.0],

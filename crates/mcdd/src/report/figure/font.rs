@@ -1,18 +1,18 @@
-//! The bundled font: how wide a text is, and its outline.
+//! The embedded font: text widths and outlines.
 //!
-//! Arimo (SIL Open Font License, beside the files) has the widths of Arial and Helvetica, which are what viewers show an SVG
-//! with; so a text that was measured to fit does, there and in a PNG. The files are cut down to Latin, Greek and some signs.
+//! Arimo (SIL Open Font License, beside the files) has the widths of Arial and Helvetica, the fonts that viewers use
+//! for an SVG. So a text that fits in a PNG fits in an SVG as well. The files are subsets with Latin, Greek and some symbols.
 
 use std::sync::OnceLock;
 
 use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
-/// What an SVG asks for: all of these have the same widths.
+/// The font families of an SVG; all have the same widths.
 pub(super) const FAMILY: &str = "Arial, Helvetica, 'Liberation Sans', Arimo, sans-serif";
 
 /// The height of a capital letter, in ems.
 pub(super) const CAPITAL: f64 = 0.716;
-/// How far letters reach above and below the line, in ems.
+/// The ascent and descent relative to the baseline, in ems.
 pub(super) const ASCENT: f64 = 0.74;
 pub(super) const DESCENT: f64 = 0.21;
 
@@ -26,7 +26,7 @@ fn face(bold: bool) -> Option<&'static Face<'static>> {
     FACES.get_or_init(load)[usize::from(bold)].as_ref()
 }
 
-/// The glyph of a character and its width in ems. A character that the font lacks is as wide as it can be.
+/// The glyph of a character and its width in ems. A character that the font lacks counts as one em.
 fn glyph(face: &Face, c: char) -> (GlyphId, f64) {
     let per_em = f64::from(face.units_per_em());
     match face.glyph_index(c) {
@@ -41,19 +41,19 @@ pub(super) fn width(text: &str, size: f64, bold: bool) -> f64 {
     text.chars().map(|c| glyph(face, c).1).sum::<f64>() * size
 }
 
-/// Draws the glyphs of a text one after the other from `x`, 0 being the line: y goes down.
+/// Draws the glyphs of a text from `x` on, with the baseline at 0 and y down.
 pub(super) fn outline(text: &str, size: f64, bold: bool, mut x: f64, to: &mut dyn Pen) {
     let Some(face) = face(bold) else { return };
     let scale = size / f64::from(face.units_per_em());
     for c in text.chars() {
         let (id, advance) = glyph(face, c);
-        // Where the font lacks a character, its empty box says so.
+        // A character that the font lacks is drawn as an empty box.
         face.outline_glyph(id, &mut Placed { to, x, scale });
         x += advance * size;
     }
 }
 
-/// Who takes an outline.
+/// Receives an outline.
 pub(super) trait Pen {
     fn move_to(&mut self, x: f64, y: f64);
     fn line_to(&mut self, x: f64, y: f64);
@@ -90,7 +90,7 @@ impl OutlineBuilder for Placed<'_> {
     }
 
     fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
-        // TrueType has no cubic curves; one through the same middle would do.
+        // TrueType has no cubic curves; a quadratic one with the same midpoint approximates them.
         let (x1, y1) = (0.75 * (x1 + x2) - 0.25 * x, 0.75 * (y1 + y2) - 0.25 * y);
         self.quad_to(x1, y1, x, y);
     }
@@ -100,7 +100,7 @@ impl OutlineBuilder for Placed<'_> {
     }
 }
 
-/// Text without what XML forbids and what has no place in a line.
+/// Text without characters that XML forbids and without control characters.
 pub(super) fn clean(text: &str) -> String {
     let bad = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if bad(c) { '\u{fffd}' } else { c }).collect()
@@ -112,7 +112,7 @@ pub(super) fn fitted(text: &str, size: f64, bold: bool, room: f64) -> String {
     if width(&text, size, bold) <= room {
         return text;
     }
-    // What is cut off need not be measured.
+    // Only the part that may fit is measured.
     let mut kept = Vec::new();
     let mut wide = 0.0;
     for c in text.chars() {
@@ -133,7 +133,7 @@ pub(super) fn fitted(text: &str, size: f64, bold: bool, room: f64) -> String {
     }
 }
 
-/// The text in lines that fit; at most `most` of them, and the last is cut short where that is not enough.
+/// The text in at most `most` lines that fit; the last one is truncated if needed.
 pub(super) fn wrapped(text: &str, size: f64, bold: bool, room: f64, most: usize) -> Vec<String> {
     let text = clean(text);
     let mut lines: Vec<String> = Vec::new();
@@ -156,7 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_font_is_there_and_has_the_widths_of_arial() {
+    fn the_font_has_the_widths_of_arial() {
         for bold in [false, true] {
             assert!(face(bold).is_some());
         }
@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_fitted_fits(text in "\\PC{0,40}", room in 5.0..200.0f64, bold: bool) {
+        fn fitted_text_fits(text in "\\PC{0,40}", room in 5.0..200.0f64, bold: bool) {
             prop_assert!(width(&fitted(&text, 11.0, bold, room), 11.0, bold) <= room);
             for line in wrapped(&text, 11.0, bold, room, 3) {
                 prop_assert!(width(&line, 11.0, bold) <= room);

@@ -1,10 +1,10 @@
-//! Latent spaces of two features: who lies where, and what the classifier makes of each place.
+//! Latent spaces of two features: the rows, and the decision regions of the classifier.
 
 use super::axis::{Along, Axis};
 use super::color::Paint;
 use super::contour;
 use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, TINY, WIDTH, hollow, mean};
-use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
+use super::scene::{Anchor, Area, Marker, Primitive, Scene, Style, Text};
 use super::{Figure, check_numbers, font};
 use crate::error::{Error, Result};
 
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub struct Point {
     /// Its latent features.
     pub at: [f64; 2],
-    /// Its class; none for a row that is out of distribution.
+    /// Its class; none for an out-of-distribution row.
     pub class: Option<usize>,
 }
 
@@ -22,33 +22,33 @@ pub struct Point {
 pub struct Sphere {
     /// Its mean.
     pub center: [f64; 2],
-    /// How far from the mean a row is still known, where the method has such a distance.
+    /// The distance from the mean within which a row is known, if the method has distances.
     pub radius: Option<f64>,
 }
 
-/// The square of the plane that is seen.
+/// The square section of the plane that is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// The corner with the smallest numbers.
+    /// The corner with the smallest coordinates.
     pub corner: [f64; 2],
     /// The length of a side, above 0.
     pub side: f64,
 }
 
-/// Steps of the grid that decisions are looked at on, along each side.
+/// Grid steps along each side at which decisions are evaluated.
 pub const STEPS: usize = 160;
 
 impl View {
-    /// A square that shows the classes with their spheres, and all rows but the few that lie furthest out.
+    /// A square with all classes and their spheres, and all rows except the few most distant ones.
     pub fn around(points: &[Point], spheres: &[Sphere]) -> View {
         let range = |axis: usize| {
             let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
             let mut add = |a: f64, b: f64| (low, high) = (low.min(a), high.max(b));
-            for (known, share) in [(true, 0.005), (false, 0.04)] {
+            for (known, fraction) in [(true, 0.005), (false, 0.04)] {
                 let of = points.iter().filter(|p| p.class.is_some() == known);
                 let mut values: Vec<f64> = of.map(|p| p.at[axis]).filter(|v| v.is_finite()).collect();
                 values.sort_unstable_by(f64::total_cmp);
-                let cut = (values.len() as f64 * share) as usize;
+                let cut = (values.len() as f64 * fraction) as usize;
                 if let [first, .., last] | [first @ last] = values[cut..values.len() - cut] {
                     add(first, last);
                 }
@@ -79,29 +79,29 @@ impl View {
 /// One latent space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LatentSpace {
-    /// Above it: the method, say.
+    /// The title, for example the method.
     pub title: String,
-    /// Below that: how well it does, say.
+    /// A note below the title, for example its accuracy.
     pub note: String,
     /// The rows to draw.
     pub points: Vec<Point>,
     /// The classes.
     pub spheres: Vec<Sphere>,
-    /// What is seen.
+    /// The section of the plane.
     pub view: View,
-    /// The logit of each class at each of [`View::nodes`]; none where decisions cannot be drawn in this plane.
+    /// The logit of each class at each of [`View::nodes`]; empty if decisions cannot be drawn in this plane.
     pub logits: Vec<f64>,
     /// The names of the axes.
     pub axes: [String; 2],
-    /// What a sphere is, for the legend.
+    /// The meaning of a sphere, for the legend.
     pub sphere: String,
 }
 
-/// Several latent spaces of the same classes side by side: rows in the color of their class, `unknown` ones hollow, decisions
-/// as the color of the ground, class means as crosses, and as a circle what is still known.
+/// Several latent spaces of the same classes side by side: rows in the color of their class, `unknown` ones hollow, decision
+/// regions as background colors, class means as crosses, and the boundary of known rows as a circle.
 ///
 /// # Errors
-/// If the numbers are not finite, or do not fit each other.
+/// If numbers are not finite, or lengths do not match.
 pub fn latent_spaces(
     title: &str,
     caption: &str,
@@ -127,10 +127,10 @@ pub fn latent_spaces(
     };
     let gap = 16.0;
     let whole = (WIDTH - 2.0 * MARGIN - (columns as f64 - 1.0) * gap) / columns as f64;
-    // The room for the numbers of the y axis, in all panels alike.
+    // The width of the y axis labels, the same in all panels.
     let numbers = |p: &LatentSpace| axes(&p.view, whole - 60.0)[1].label_width(SMALL);
     let left = panels.iter().map(numbers).fold(0.0, f64::max) + 30.0;
-    // A single plane need not be as high as it could be wide.
+    // The height of a single panel is limited.
     let side = (whole - left).min(520.0);
     for row in panels.chunks(columns) {
         for (i, space) in row.iter().enumerate() {
@@ -146,10 +146,10 @@ fn check(space: &LatentSpace, classes: usize) -> Result<()> {
     let nodes = (STEPS + 1) * (STEPS + 1);
     let decided = space.logits.is_empty() || space.logits.len() == nodes * classes;
     if !decided || space.spheres.len() != classes {
-        return Err(Error::data(format!("{}: the numbers do not fit {classes} classes", space.title)));
+        return Err(Error::data(format!("{}: the numbers do not match {classes} classes", space.title)));
     }
     if space.points.iter().any(|p| p.class.is_some_and(|c| c >= classes)) {
-        return Err(Error::data(format!("{}: a row has a class that is not there", space.title)));
+        return Err(Error::data(format!("{}: a row has an unknown class number", space.title)));
     }
     let points = space.points.iter().flat_map(|p| p.at);
     let spheres = space.spheres.iter().flat_map(|s| [s.center[0], s.center[1], s.radius.unwrap_or(0.0)]);
@@ -172,14 +172,14 @@ fn draw(scene: &mut Scene, space: &LatentSpace, classes: &[String], area: Area) 
     panel.grid(scene);
     let mut inside = if space.logits.is_empty() { Vec::new() } else { regions(space, &panel) };
     inside.extend(rows(space, &panel));
-    scene.shapes.push(Shape::Clip { area, shapes: inside });
+    scene.primitives.push(Primitive::Clip { area, primitives: inside });
     panel.frame(scene);
     let base = area.y + area.h + 7.0 + 2.3 * SMALL;
     let [first, second] = &space.axes;
     scene.text(Text::new(area.x + area.w / 2.0, base, first, SMALL).at(Anchor::Middle).paint(Paint::Muted));
     let (beside, middle) = (area.x - 16.0 - panel.y.label_width(SMALL), area.y + area.h / 2.0);
     scene.text(Text::new(beside, middle, second, SMALL).at(Anchor::Middle).upwards().paint(Paint::Muted));
-    let outside = space.points.iter().filter(|p| !sees(&space.view, p.at)).count();
+    let outside = space.points.iter().filter(|p| !visible(&space.view, p.at)).count();
     let mut taken = Vec::new();
     if outside > 0 {
         let text = if outside == 1 { "1 row outside".into() } else { format!("{outside} rows outside") };
@@ -191,12 +191,12 @@ fn draw(scene: &mut Scene, space: &LatentSpace, classes: &[String], area: Area) 
     names(scene, space, classes, &panel, taken);
 }
 
-fn sees(view: &View, at: [f64; 2]) -> bool {
+fn visible(view: &View, at: [f64; 2]) -> bool {
     (0..2).all(|i| (view.corner[i]..=view.corner[i] + view.side).contains(&at[i]))
 }
 
-/// Where each class is decided for.
-fn regions(space: &LatentSpace, panel: &Panel) -> Vec<Shape> {
+/// The decision region of each class.
+fn regions(space: &LatentSpace, panel: &Panel) -> Vec<Primitive> {
     let classes = space.spheres.len();
     let n = STEPS + 1;
     let cell = panel.area.w / STEPS as f64;
@@ -220,47 +220,47 @@ fn regions(space: &LatentSpace, panel: &Panel) -> Vec<Shape> {
             })
             .collect();
         let line = Style::line(Paint::Muted, 0.8).alpha(0.7);
-        edges.push(Shape::Path { lines: lines.clone(), closed: true, style: line });
-        fills.push(Shape::Path { lines, closed: true, style: Style::fill(Paint::Series(class)).alpha(0.13) });
+        edges.push(Primitive::Path { lines: lines.clone(), closed: true, style: line });
+        fills.push(Primitive::Path { lines, closed: true, style: Style::fill(Paint::Series(class)).alpha(0.13) });
     }
     fills.extend(edges);
     fills
 }
 
 /// Rows, means and spheres.
-fn rows(space: &LatentSpace, panel: &Panel) -> Vec<Shape> {
+fn rows(space: &LatentSpace, panel: &Panel) -> Vec<Primitive> {
     let place = |at: [f64; 2]| [panel.at_x(at[0]), panel.at_y(at[1])];
     let seen = |class: Option<usize>| {
-        let of = space.points.iter().filter(|p| p.class == class && sees(&space.view, p.at));
+        let of = space.points.iter().filter(|p| p.class == class && visible(&space.view, p.at));
         of.map(|p| place(p.at)).collect::<Vec<_>>()
     };
     let mut out = Vec::new();
     for class in 0..space.spheres.len() {
         let style = Style::fill(Paint::Series(class)).alpha(0.6);
-        out.push(Shape::Points { at: seen(Some(class)), r: 2.3, marker: Marker::Circle, style });
+        out.push(Primitive::Points { at: seen(Some(class)), r: 2.3, marker: Marker::Circle, style });
     }
-    out.push(Shape::Points { at: seen(None), r: 2.4, marker: Marker::Circle, style: hollow().alpha(0.6) });
+    out.push(Primitive::Points { at: seen(None), r: 2.4, marker: Marker::Circle, style: hollow().alpha(0.6) });
     let per_unit = panel.area.w / space.view.side;
     for (class, s) in space.spheres.iter().enumerate() {
-        // A circle of less than a pixel is not seen, and one far beyond the panel is all that there is.
+        // Circles smaller than a pixel or far larger than the panel are left out.
         if let Some(r) = s.radius.map(|r| r * per_unit).filter(|r| (1.0..1e4).contains(r)) {
-            // In the color of the class, with a rim that parts it from rows of that color.
+            // In the color of the class, with an outline that separates it from its rows.
             for style in [Style::line(Paint::Surface, 3.6).alpha(0.75), Style::line(Paint::Series(class), 1.8)] {
-                out.push(Shape::Points { at: vec![place(s.center)], r, marker: Marker::Circle, style });
+                out.push(Primitive::Points { at: vec![place(s.center)], r, marker: Marker::Circle, style });
             }
         }
     }
-    let means = space.spheres.iter().filter(|s| sees(&space.view, s.center)).map(|s| place(s.center)).collect();
-    out.push(Shape::Points { at: means, r: 6.0, marker: Marker::Cross, style: mean() });
+    let means = space.spheres.iter().filter(|s| visible(&space.view, s.center)).map(|s| place(s.center)).collect();
+    out.push(Primitive::Points { at: means, r: 6.0, marker: Marker::Cross, style: mean() });
     out
 }
 
-/// The names of the classes beside their means, where there is room.
+/// The names of the classes beside their means, if there is room.
 fn names(scene: &mut Scene, space: &LatentSpace, classes: &[String], panel: &Panel, mut taken: Vec<Area>) {
     let place = |at: [f64; 2]| [panel.at_x(at[0]), panel.at_y(at[1])];
     let means: Vec<[f64; 2]> = space.spheres.iter().map(|s| place(s.center)).collect();
     taken.extend(means.iter().map(|&[x, y]| Area { x: x - 6.0, y: y - 6.0, w: 12.0, h: 12.0 }));
-    let shown = classes.iter().zip(&means).zip(&space.spheres).filter(|(_, s)| sees(&space.view, s.center));
+    let shown = classes.iter().zip(&means).zip(&space.spheres).filter(|(_, s)| visible(&space.view, s.center));
     for ((name, &[x, y]), _) in shown {
         let name = font::fitted(name, SMALL, true, 90.0);
         let high = font::CAPITAL * SMALL / 2.0;
@@ -278,7 +278,7 @@ fn names(scene: &mut Scene, space: &LatentSpace, classes: &[String], panel: &Pan
             ]
         });
         let texts = rings.map(|(dx, dy, anchor)| Text::new(x + dx, y + dy, &name, SMALL).bold().at(anchor).halo());
-        let free = |t: &Text| panel.area.holds(&t.area()) && !taken.iter().any(|a| a.meets(&t.area()));
+        let free = |t: &Text| panel.area.contains(&t.area()) && !taken.iter().any(|a| a.overlaps(&t.area()));
         if let Some(text) = texts.into_iter().find(free) {
             taken.push(text.area());
             scene.text(text);
@@ -291,7 +291,7 @@ pub(super) mod tests {
     use super::*;
     use crate::seed::Stream;
 
-    /// Classes around a circle, or all on one spot.
+    /// Classes around a circle of radius `spread`.
     pub fn example(classes: usize, spread: f64) -> LatentSpace {
         let mut random = Stream::new(1, "figure");
         let spheres: Vec<Sphere> = (0..classes)
@@ -326,19 +326,19 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_view_shows_nearly_all_and_far_rows_do_not_rule_it() {
+    fn the_view_shows_almost_all_rows_despite_outliers() {
         let space = example(5, 6.0);
         assert!(space.view.side < 25.0);
-        assert!((1..6).contains(&space.points.iter().filter(|p| !sees(&space.view, p.at)).count()));
+        assert!((1..6).contains(&space.points.iter().filter(|p| !visible(&space.view, p.at)).count()));
         assert_eq!(space.view.nodes().count(), (STEPS + 1) * (STEPS + 1));
         let none = View::around(&[], &[]);
         assert!(none.side > 0.0);
         let one = View::around(&[Point { at: [3.0, 4.0], class: None }], &[]);
-        assert!(sees(&one, [3.0, 4.0]));
+        assert!(visible(&one, [3.0, 4.0]));
     }
 
     #[test]
-    fn numbers_that_do_not_fit_are_refused() {
+    fn invalid_numbers_are_refused() {
         let names: Vec<String> = (0..5).map(|i| i.to_string()).collect();
         let good = example(5, 6.0);
         let figure = |space: LatentSpace| latent_spaces("t", "c", &names, "u", &[space]);

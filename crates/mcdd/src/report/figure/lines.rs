@@ -1,38 +1,38 @@
-//! Lines: numbers against a setting.
+//! Line plots of values against a setting.
 
 use super::axis::{Along, Axis};
 use super::color::Paint;
 use super::page::{HEADING, Key, MARGIN, Page, Panel, SMALL, WIDTH, y_name_width};
-use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
+use super::scene::{Anchor, Area, Marker, Primitive, Scene, Style, Text};
 use super::{Figure, Value, check_numbers, font};
 use crate::error::{Error, Result};
 
 /// Lines in one pair of axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinePanel {
-    /// Above it.
+    /// The title.
     pub title: String,
-    /// What is along the x axis.
+    /// The name of the x axis.
     pub x_name: String,
-    /// What is along the y axis, with its unit.
+    /// The name or unit of the y axis.
     pub y_name: String,
-    /// Whether each step along the x axis is a factor.
+    /// Whether the x axis is logarithmic.
     pub log_x: bool,
     /// The settings, in ascending order.
     pub x: Vec<f64>,
-    /// For each series the value at each setting; none where there is none.
+    /// For each series the value at each setting, if there is one.
     pub values: Vec<Vec<Option<Value>>>,
 }
 
-/// Lines with bands of a deviation to each side, in panels. The y axis shows the range of the values.
+/// Lines with bands of one standard deviation to each side, in panels. The y axis covers the range of the values.
 ///
 /// # Errors
-/// If the numbers are not finite, do not fit each other, or a factor is not above 0.
+/// If numbers are not finite, lengths do not match, or a logarithmic axis has numbers that are not above 0.
 pub fn lines(title: &str, caption: &str, series: &[String], panels: &[LinePanel]) -> Result<Figure> {
     for p in panels {
         let fits = p.values.len() == series.len() && p.values.iter().all(|v| v.len() == p.x.len());
         if !fits || !p.x.is_sorted() || p.x.is_empty() {
-            return Err(Error::data(format!("{}: the values do not fit the settings and series", p.title)));
+            return Err(Error::data(format!("{}: the values do not match the settings and series", p.title)));
         }
         let numbers = p.values.iter().flatten().flatten().flat_map(|v| [v.mean, v.deviation.unwrap_or(0.0)]);
         check_numbers(numbers.chain(p.x.iter().copied()))?;
@@ -42,7 +42,7 @@ pub fn lines(title: &str, caption: &str, series: &[String], panels: &[LinePanel]
     }
     let mut page = Page::new(title);
     let keys: Vec<(String, Key)> = series.iter().enumerate().map(|(i, s)| (s.clone(), Key::Line(i))).collect();
-    // One panel has its names beside the lines.
+    // A single panel has the names beside the lines.
     let direct = panels.len() == 1;
     if !direct {
         page.legend(&keys);
@@ -101,14 +101,14 @@ fn draw(scene: &mut Scene, p: &LinePanel, series: &[String], place: Area, left: 
     for (s, values) in p.values.iter().enumerate() {
         line(&panel, &p.x, values, s, &mut inside);
     }
-    scene.shapes.append(&mut inside);
+    scene.primitives.append(&mut inside);
     panel.base(scene);
     if direct {
         label_ends(scene, &panel, p, series);
     }
 }
 
-/// Pieces without a gap.
+/// Segments without missing values.
 fn pieces<'a>(x: &'a [f64], values: &'a [Option<Value>]) -> Vec<Vec<(f64, &'a Value)>> {
     let mut out = vec![Vec::new()];
     for (x, value) in x.iter().zip(values) {
@@ -121,7 +121,7 @@ fn pieces<'a>(x: &'a [f64], values: &'a [Option<Value>]) -> Vec<Vec<(f64, &'a Va
     out
 }
 
-fn bands(panel: &Panel, x: &[f64], values: &[Option<Value>], s: usize, out: &mut Vec<Shape>) {
+fn bands(panel: &Panel, x: &[f64], values: &[Option<Value>], s: usize, out: &mut Vec<Primitive>) {
     for piece in pieces(x, values) {
         let edge = |sign: f64| {
             let at =
@@ -134,20 +134,20 @@ fn bands(panel: &Panel, x: &[f64], values: &[Option<Value>], s: usize, out: &mut
         let mut around = edge(1.0);
         around.extend(edge(-1.0).into_iter().rev());
         let style = Style::fill(Paint::Series(s)).alpha(0.14);
-        out.push(Shape::Path { lines: vec![around], closed: true, style });
+        out.push(Primitive::Path { lines: vec![around], closed: true, style });
     }
 }
 
-fn line(panel: &Panel, x: &[f64], values: &[Option<Value>], s: usize, out: &mut Vec<Shape>) {
+fn line(panel: &Panel, x: &[f64], values: &[Option<Value>], s: usize, out: &mut Vec<Primitive>) {
     let place = |&(x, v): &(f64, &Value)| [panel.at_x(x), panel.at_y(v.mean)];
     let lines: Vec<Vec<[f64; 2]>> = pieces(x, values).iter().map(|p| p.iter().map(place).collect()).collect();
     let at: Vec<[f64; 2]> = lines.iter().flatten().copied().collect();
-    out.push(Shape::Path { lines, closed: false, style: Style::line(Paint::Series(s), 1.8) });
+    out.push(Primitive::Path { lines, closed: false, style: Style::line(Paint::Series(s), 1.8) });
     let style = Style::fill(Paint::Series(s)).with_line(Paint::Surface, 1.0);
-    out.push(Shape::Points { at, r: 3.8, marker: Marker::of(s), style });
+    out.push(Primitive::Points { at, r: 3.8, marker: Marker::of(s), style });
 }
 
-/// Names at the right end of their lines, moved apart where lines end close together.
+/// Names at the right end of their lines, moved apart if they would overlap.
 fn label_ends(scene: &mut Scene, panel: &Panel, p: &LinePanel, series: &[String]) {
     let step = 1.35 * SMALL;
     let mut ends: Vec<(usize, [f64; 2])> = Vec::new();
@@ -163,16 +163,16 @@ fn label_ends(scene: &mut Scene, panel: &Panel, p: &LinePanel, series: &[String]
     for ((s, end), y) in ends.iter().zip(places) {
         let style = Style::line(Paint::Series(*s), 1.0).alpha(0.7);
         let elbow = vec![[end[0] + 5.0, end[1]], [right + 10.0, end[1]], [right + 18.0, y], [right + 22.0, y]];
-        scene.shapes.push(Shape::Path { lines: vec![elbow], closed: false, style });
+        scene.primitives.push(Primitive::Path { lines: vec![elbow], closed: false, style });
         let name = font::fitted(&series[*s], SMALL, true, 180.0);
         let text = Text::new(right + 25.0, y + font::CAPITAL * SMALL / 2.0, name, SMALL).bold();
         scene.text(text);
     }
 }
 
-/// Ascending places moved so that neighbors are `step` apart, each group about where it wanted to be.
+/// Ascending positions moved so that neighbors are `step` apart, with each group centered on its original positions.
 fn apart(wanted: &[f64], step: f64) -> Vec<f64> {
-    // Groups of neighbors that touch: where they begin, and how many they are.
+    // Groups of neighbors that touch: their start and size.
     let mut groups: Vec<(f64, usize, f64)> = Vec::new();
     for &w in wanted {
         groups.push((w, 1, w));
@@ -180,7 +180,7 @@ fn apart(wanted: &[f64], step: f64) -> Vec<f64> {
             if a.0 + a.1 as f64 * step <= b.0 {
                 break;
             }
-            // Together, centerd on the mean of what they wanted.
+            // Merged, centered on the mean of the original positions.
             let (n, sum) = (a.1 + b.1, a.2 + b.2);
             let begin = sum / n as f64 - (n - 1) as f64 * step / 2.0;
             groups.truncate(groups.len() - 2);
@@ -190,7 +190,7 @@ fn apart(wanted: &[f64], step: f64) -> Vec<f64> {
     groups.iter().flat_map(|&(begin, n, _)| (0..n).map(move |i| begin + i as f64 * step)).collect()
 }
 
-/// Moves places that are `step` apart into a range, as far as there is room.
+/// Moves positions that are `step` apart into a range, as far as possible.
 fn within(places: &mut [f64], step: f64, low: f64, high: f64) {
     for (i, p) in places.iter_mut().rev().enumerate() {
         *p = p.min(high - i as f64 * step);

@@ -1,7 +1,22 @@
 //! Figures: numbers in, SVG and PNG out.
 //!
-//! A figure is a list of shapes (`scene.rs`) that two writers draw: as SVG with real text, right on light and on dark ground,
-//! and as PNG in one of the two [`Theme`]s. The font is in the program, so the same numbers are the same bytes everywhere.
+//! A figure is a list of primitives (`scene.rs`) with two writers: SVG with real text, for light and dark backgrounds, and PNG
+//! in one of the two [`Theme`]s. The font is embedded, so the same numbers give the same bytes on every system.
+//!
+//! ```
+//! use mcdd::report::figure::{Theme, Value, BarPanel, bars};
+//!
+//! let value = |mean| Some(Value { mean, deviation: Some(1.5) });
+//! let panel = BarPanel {
+//!     title: "gas".into(),
+//!     unit: "%".into(),
+//!     groups: vec!["AUROC".into()],
+//!     values: vec![vec![value(91.0)], vec![value(97.5)]],
+//! };
+//! let figure = bars("Two methods", "Mean over five folds.", &["softmax".into(), "deep-mcdd".into()], &[panel])?;
+//! assert!(figure.svg().starts_with("<svg") && figure.png(Theme::Dark)?.starts_with(b"\x89PNG"));
+//! # Ok::<(), mcdd::Error>(())
+//! ```
 
 mod axis;
 mod bars;
@@ -23,12 +38,12 @@ pub use color::{SERIES, Theme};
 pub use curves::{Curve, CurvePanel, curves};
 pub use latent::{LatentSpace, Point, STEPS, Sphere, View, latent_spaces};
 pub use lines::{LinePanel, lines};
-pub use samples::{Cell, ClassSamples, Looks, MOST_CELLS, Sample, samples};
+pub use samples::{Cell, ClassSamples, MOST_CELLS, Sample, SampleKind, samples};
 
 use self::scene::Scene;
 use crate::error::{Error, Result};
 
-/// A drawing.
+/// A figure, ready to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     title: String,
@@ -36,12 +51,12 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Its title.
+    /// The title.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// As SVG: for a file, or for the inside of a page, where several may stand.
+    /// As SVG: for a file, or to be embedded in a page with other figures.
     pub fn svg(&self) -> String {
         svg::write(&self.scene, &self.title)
     }
@@ -55,26 +70,26 @@ impl Figure {
     }
 }
 
-/// A number, and how far numbers like it are from it.
+/// A mean and its standard deviation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// The number.
+    /// The mean.
     pub mean: f64,
-    /// The standard deviation, where it is known.
+    /// The standard deviation, if known.
     pub deviation: Option<f64>,
 }
 
-/// A number as a text of at most so many digits that count, with commas between thousands.
+/// A number as text with at most `digits` significant digits and commas between thousands.
 pub fn short_number(value: f64, digits: usize) -> String {
     axis::short(value, digits)
 }
 
-/// Refuses what cannot be drawn.
+/// An error if a number cannot be drawn.
 fn check_numbers(mut numbers: impl Iterator<Item = f64>) -> Result<()> {
     if numbers.all(|v| v.abs() <= 1e100) {
         return Ok(());
     }
-    Err(Error::data("a number of the figure is not finite, or far too large to be drawn"))
+    Err(Error::data("a number of the figure is not finite, or too large to be drawn"))
 }
 
 #[cfg(test)]

@@ -1,28 +1,28 @@
-//! What all figures share: a title, a legend that flows, panels with axes, a caption.
+//! The layout that all figures share: title, legend, panels with axes, caption.
 
 use super::Figure;
 use super::axis::Axis;
 use super::color::Paint;
 use super::font;
-use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
+use super::scene::{Anchor, Area, Marker, Primitive, Scene, Style, Text};
 
 /// The width of a figure.
 pub(super) const WIDTH: f64 = 960.0;
-/// The air around it.
+/// The margin on each side.
 pub(super) const MARGIN: f64 = 20.0;
-/// Sizes of text.
+/// Font sizes.
 pub(super) const TITLE: f64 = 17.0;
 pub(super) const HEADING: f64 = 13.5;
 pub(super) const BODY: f64 = 12.0;
 pub(super) const SMALL: f64 = 11.0;
 pub(super) const TINY: f64 = 9.5;
 
-/// What a legend shows beside a name.
+/// The symbol beside a name in a legend.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Key {
     /// A filled dot.
     Dot(usize),
-    /// A hollow one.
+    /// A hollow dot.
     Hollow,
     /// The mean of a class.
     Mean,
@@ -32,20 +32,20 @@ pub(super) enum Key {
     Square(usize),
     /// A line with its marker.
     Line(usize),
-    /// Colors from three deviations below to three above, to this strength.
+    /// A color scale from three deviations below to three above the mean, with this opacity.
     Diverging(f64),
 }
 
-/// A sheet that is filled from top to bottom.
+/// A canvas that is filled from top to bottom.
 pub(super) struct Page {
     pub scene: Scene,
     title: String,
-    /// Where it goes on.
+    /// Where the next element begins.
     pub y: f64,
 }
 
 impl Page {
-    /// Begins with the title.
+    /// A page with a title.
     pub fn new(title: &str) -> Page {
         let mut page = Page { scene: Scene { width: WIDTH, ..Scene::default() }, title: font::clean(title), y: MARGIN };
         for line in font::wrapped(title, TITLE, true, WIDTH - 2.0 * MARGIN, 2) {
@@ -56,7 +56,7 @@ impl Page {
         page
     }
 
-    /// Names with their keys, in as many lines as they need.
+    /// A legend, in as many lines as needed.
     pub fn legend(&mut self, entries: &[(String, Key)]) {
         let room = WIDTH - 2.0 * MARGIN;
         let mut x = MARGIN;
@@ -113,7 +113,7 @@ impl Page {
         self.scene.text(Text::new(from + 100.0, base, "+3", SMALL).paint(Paint::Muted));
     }
 
-    /// What must be known to read the figure, at its end.
+    /// Adds the caption and returns the figure.
     pub fn finish(mut self, caption: &str) -> Figure {
         let lines = font::wrapped(caption, SMALL, false, WIDTH - 2.0 * MARGIN, 8);
         if !lines.is_empty() {
@@ -128,25 +128,25 @@ impl Page {
     }
 }
 
-/// How rows of a class that was left out look.
+/// The style of out-of-distribution rows.
 pub(super) fn hollow() -> Style {
     Style::line(Paint::Ink, 1.0)
 }
 
-/// How a class mean looks.
+/// The style of a class mean.
 pub(super) fn mean() -> Style {
     Style { fill: Style::fill(Paint::Ink).fill, ..Style::line(Paint::Surface, 1.2) }
 }
 
-/// A name of the y axis that is no longer than this stands above it.
+/// The longest name of a y axis that is written above it.
 const SHORT: f64 = 20.0;
 
-/// The room that ticks and the name of the y axis need beside the numbers themselves.
+/// The width of ticks and name of the y axis, without the tick labels.
 pub(super) fn y_name_width(name: &str) -> f64 {
     if font::width(name, SMALL, false) <= SHORT { 14.0 } else { 30.0 }
 }
 
-/// A panel: the place for the data, and its axes.
+/// A panel: the area of the data, and its axes.
 pub(super) struct Panel {
     pub area: Area,
     pub x: Option<Axis>,
@@ -154,17 +154,17 @@ pub(super) struct Panel {
 }
 
 impl Panel {
-    /// Where a number stands on the x axis.
+    /// The position of a number on the x axis.
     pub fn at_x(&self, value: f64) -> f64 {
         self.area.x + self.area.w * self.x.as_ref().map_or(value, |axis| axis.place(value))
     }
 
-    /// Where a number stands on the y axis.
+    /// The position of a number on the y axis.
     pub fn at_y(&self, value: f64) -> f64 {
         self.area.y + self.area.h * (1.0 - self.y.place(value))
     }
 
-    /// Grid lines and the names of the ticks; below whatever comes after.
+    /// Grid lines and tick labels.
     pub fn grid(&self, scene: &mut Scene) {
         let Area { x, y, w, h } = self.area;
         for tick in &self.y.ticks {
@@ -181,7 +181,7 @@ impl Panel {
         }
     }
 
-    /// What the y axis is: above it where that is a word, else along it.
+    /// The name of the y axis: above it if short, else along it.
     pub fn y_name(&self, scene: &mut Scene, name: &str) {
         let Area { x, y, h, .. } = self.area;
         let name = font::fitted(name, SMALL, false, h);
@@ -194,7 +194,7 @@ impl Panel {
         scene.text(text.paint(Paint::Muted));
     }
 
-    /// The line that bars stand on, or the frame of a plane.
+    /// The line at the bottom.
     pub fn base(&self, scene: &mut Scene) {
         let Area { x, y, w, h } = self.area;
         scene.line([x, y + h], [x + w, y + h], Style::line(Paint::Muted, 1.0));
@@ -202,6 +202,6 @@ impl Panel {
 
     /// A frame.
     pub fn frame(&self, scene: &mut Scene) {
-        scene.shapes.push(Shape::Rect { area: self.area, style: Style::line(Paint::Muted, 1.0) });
+        scene.primitives.push(Primitive::Rect { area: self.area, style: Style::line(Paint::Muted, 1.0) });
     }
 }

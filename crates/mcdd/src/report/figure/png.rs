@@ -1,4 +1,4 @@
-//! A scene as pixels, two for each of the SVG's in each direction.
+//! A scene as PNG, with two pixels for each SVG pixel in each direction.
 
 use tiny_skia::{
     Color, FillRule, FilterQuality, LineJoin, Mask, Paint as SkiaPaint, Path, PathBuilder, Pixmap, PixmapPaint,
@@ -7,10 +7,10 @@ use tiny_skia::{
 
 use super::color::{Paint, Theme};
 use super::font::{self, Pen};
-use super::scene::{Area, Fill, Marker, Raster, Scene, Shape, Stroke, Style, Text};
+use super::scene::{Area, Fill, Marker, Primitive, Raster, Scene, Stroke, Style, Text};
 use crate::error::{Error, Kind, Result};
 
-/// Pixels for each of the SVG's.
+/// Pixels per SVG pixel.
 const SCALE: f32 = 2.0;
 
 /// The file's bytes.
@@ -22,11 +22,11 @@ pub(super) fn write(scene: &Scene, theme: Theme) -> Result<Vec<u8>> {
     let mut canvas = Canvas { pixels, theme, mask: None };
     let [r, g, b] = Paint::Surface.rgb(theme);
     canvas.pixels.fill(Color::from_rgba8(r, g, b, 255));
-    canvas.shapes(&scene.shapes);
+    canvas.primitives(&scene.primitives);
     canvas.pixels.encode_png().map_err(|_| failed())
 }
 
-/// A picture by itself, pixel by pixel, as an SVG carries it.
+/// An image by itself as PNG, for embedding in SVG.
 pub(super) fn raster(raster: &Raster) -> Vec<u8> {
     pixmap(raster).and_then(|p| p.encode_png().ok()).unwrap_or_default()
 }
@@ -43,7 +43,7 @@ fn pixmap(raster: &Raster) -> Option<Pixmap> {
 struct Canvas {
     pixels: Pixmap,
     theme: Theme,
-    /// What is seen, where not all is.
+    /// The clip mask, if there is one.
     mask: Option<Mask>,
 }
 
@@ -94,11 +94,11 @@ impl Canvas {
         }
     }
 
-    fn shapes(&mut self, shapes: &[Shape]) {
-        for shape in shapes {
-            match shape {
-                Shape::Path { lines, closed, style } => self.draw(polygon(lines, *closed), style, to_pixels()),
-                Shape::Points { at, r, marker, style } => {
+    fn primitives(&mut self, primitives: &[Primitive]) {
+        for primitive in primitives {
+            match primitive {
+                Primitive::Path { lines, closed, style } => self.draw(polygon(lines, *closed), style, to_pixels()),
+                Primitive::Points { at, r, marker, style } => {
                     for &p in at {
                         let path = match marker {
                             Marker::Circle => PathBuilder::from_circle(p[0] as f32, p[1] as f32, *r as f32),
@@ -107,22 +107,24 @@ impl Canvas {
                         self.draw(path, style, to_pixels());
                     }
                 }
-                Shape::Rect { area, style } => self.draw(rect(area).map(PathBuilder::from_rect), style, to_pixels()),
-                Shape::Text(text) => self.text(text),
-                Shape::Image { area, raster } => self.image(area, raster),
-                Shape::Clip { area, shapes } => self.clipped(area, shapes),
+                Primitive::Rect { area, style } => {
+                    self.draw(rect(area).map(PathBuilder::from_rect), style, to_pixels())
+                }
+                Primitive::Text(text) => self.text(text),
+                Primitive::Image { area, raster } => self.image(area, raster),
+                Primitive::Clip { area, primitives } => self.clipped(area, primitives),
             }
         }
     }
 
-    fn clipped(&mut self, area: &Area, shapes: &[Shape]) {
+    fn clipped(&mut self, area: &Area, primitives: &[Primitive]) {
         let outer = self.mask.take();
         let mut mask = Mask::new(self.pixels.width(), self.pixels.height());
         if let (Some(mask), Some(area)) = (&mut mask, rect(area)) {
             mask.fill_path(&PathBuilder::from_rect(area), FillRule::Winding, true, to_pixels());
         }
         self.mask = mask;
-        self.shapes(shapes);
+        self.primitives(primitives);
         self.mask = outer;
     }
 
@@ -162,7 +164,7 @@ impl Canvas {
         if t.halo {
             self.draw(Some(path.clone()), &Style::line(Paint::Surface, 3.0), place);
         }
-        // Glyphs may overlap with themselves: what counts is the direction of their outlines.
+        // The outlines of a glyph may overlap: the nonzero winding rule fills them.
         let ink = self.color(t.paint, 1.0);
         self.pixels.fill_path(&path, &ink, FillRule::Winding, place, self.mask.as_ref());
     }

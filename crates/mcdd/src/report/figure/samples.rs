@@ -1,32 +1,32 @@
-//! Rows by their confidence: the highest and the lowest of each class, as pictures or as strips of their features.
+//! The rows with the highest and the lowest confidence of each class, as images or as strips of their features.
 
 use super::axis::{plain, short};
 use super::color::{Paint, Theme};
 use super::page::{BODY, HEADING, Key, MARGIN, Page, TINY, WIDTH};
-use super::scene::{Anchor, Area, Raster, Scene, Shape, Style, Text};
+use super::scene::{Anchor, Area, Primitive, Raster, Scene, Style, Text};
 use super::{Figure, check_numbers, font};
 use crate::error::{Error, Result};
 
 /// A row to show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Which it is: its number, say.
+    /// Its name, for example its row number.
     pub name: String,
     /// The confidence.
     pub confidence: f64,
-    /// What else is to be said: what it was taken for, say; may be empty.
+    /// A note, for example the predicted class; may be empty.
     pub note: String,
-    /// Of a picture the brightness of each pixel, or of each of its colors, from 0 to 1, row by row; else how many deviations each feature is from its
-    /// mean.
+    /// For an image the brightness of each pixel and channel, from 0 to 1, by rows; else the difference of each feature from
+    /// its mean, in standard deviations.
     pub values: Vec<f64>,
-    /// The features as they stand in the data, where there are at most [`MOST_CELLS`]; else empty.
+    /// The features as in the data, if there are at most [`MOST_CELLS`]; else empty.
     pub cells: Vec<Cell>,
 }
 
-/// A feature as it stands in the data.
+/// A feature as in the data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A number, which is written as exactly as there is room for.
+    /// A number, with as many digits as fit.
     Number(f64),
     /// A word.
     Word(String),
@@ -56,14 +56,14 @@ pub struct ClassSamples {
     pub lowest: Vec<Sample>,
 }
 
-/// What the values of a row are.
+/// What the values of a row represent.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Looks {
-    /// A picture of so many columns and rows of pixels.
+pub enum SampleKind {
+    /// An image.
     Picture {
-        /// Pixels in a row.
+        /// Its width in pixels.
         width: usize,
-        /// Pixels in a column.
+        /// Its height in pixels.
         height: usize,
         /// Values of a pixel: 1 for gray, 3 for red, green and blue.
         channels: usize,
@@ -72,7 +72,7 @@ pub enum Looks {
     Features(Vec<String>),
 }
 
-/// Features that are shown as they stand in the data, at the most.
+/// The largest number of features that are shown as in the data.
 pub const MOST_CELLS: usize = 10;
 
 const GAP: f64 = 26.0;
@@ -80,15 +80,15 @@ const GAP: f64 = 26.0;
 /// For each class the rows with the highest confidence on the left and with the lowest on the right.
 ///
 /// # Errors
-/// If the numbers are not finite, or do not fit each other.
-pub fn samples(title: &str, caption: &str, looks: &Looks, classes: &[ClassSamples]) -> Result<Figure> {
+/// If numbers are not finite, or lengths do not match.
+pub fn samples(title: &str, caption: &str, kind: &SampleKind, classes: &[ClassSamples]) -> Result<Figure> {
     let all = || classes.iter().flat_map(|c| c.highest.iter().chain(&c.lowest));
-    let wanted = match looks {
-        Looks::Picture { width, height, channels: channels @ (1 | 3) } => {
+    let wanted = match kind {
+        SampleKind::Picture { width, height, channels: channels @ (1 | 3) } => {
             width.checked_mul(*height).and_then(|n| n.checked_mul(*channels)).unwrap_or(0)
         }
-        Looks::Picture { .. } => 0,
-        Looks::Features(names) => names.len(),
+        SampleKind::Picture { .. } => 0,
+        SampleKind::Features(names) => names.len(),
     };
     if wanted == 0 || all().any(|s| s.values.len() != wanted) {
         return Err(Error::data(format!("each row must have {wanted} values, and at least one")));
@@ -100,13 +100,13 @@ pub fn samples(title: &str, caption: &str, looks: &Looks, classes: &[ClassSample
     let left = [MARGIN + name, MARGIN + name + block + GAP];
     let most = all_sizes(classes).max(1);
     let decimals = decimals(all().map(|s| s.confidence));
-    match looks {
-        Looks::Picture { width, height, .. } => {
+    match kind {
+        SampleKind::Picture { width, height, .. } => {
             heads(&mut page, left);
-            let place = ImageRows { size: [*width, *height], left, block, most, decimals };
+            let place = ImageGrid { size: [*width, *height], left, block, most, decimals };
             place.draw(&mut page, classes);
         }
-        Looks::Features(names) => {
+        SampleKind::Features(names) => {
             let with_texts = names.len() <= MOST_CELLS && all().all(|s| s.cells.len() == names.len());
             let strength = if with_texts { 0.55 } else { 1.0 };
             page.legend(&[("deviations from the mean of the training rows".into(), Key::Diverging(strength))]);
@@ -123,7 +123,7 @@ fn all_sizes(classes: &[ClassSamples]) -> usize {
     classes.iter().map(|c| c.highest.len().max(c.lowest.len())).max().unwrap_or(0)
 }
 
-/// Three digits of the largest, and at least two decimals where that is not long.
+/// The decimals for three significant digits of the largest number, and at least two for numbers below 1000.
 fn decimals(confidences: impl Iterator<Item = f64>) -> usize {
     let largest = confidences.fold(0.0, |most: f64, c| most.max(c.abs()));
     if largest >= 1000.0 || largest == 0.0 {
@@ -144,22 +144,22 @@ fn class_name(scene: &mut Scene, name: &str, middle: f64) {
     scene.text(Text::new(MARGIN, middle + font::CAPITAL * BODY / 2.0, text, BODY).bold());
 }
 
-/// Rows as pictures.
-struct ImageRows {
+/// Rows as images.
+struct ImageGrid {
     size: [usize; 2],
     left: [f64; 2],
     block: f64,
-    /// ImageRows beside each other.
+    /// Images side by side.
     most: usize,
-    /// Of confidences.
+    /// Decimals of confidences.
     decimals: usize,
 }
 
-impl ImageRows {
+impl ImageGrid {
     fn draw(&self, page: &mut Page, classes: &[ClassSamples]) {
         let [columns, rows] = self.size.map(|n| n as f64);
         let cell = (self.block / self.most as f64).min(112.0);
-        // Tall pictures are made narrower, so that classes stay on a page.
+        // The height of images is limited.
         let scale = ((cell - 8.0) / columns).min(120.0 / rows);
         let (w, h) = (scale * columns, scale * rows);
         let notes = classes.iter().flat_map(|c| c.highest.iter().chain(&c.lowest)).any(|s| !s.note.is_empty());
@@ -171,7 +171,7 @@ impl ImageRows {
                 for (i, s) in side.iter().enumerate() {
                     let at = x + i as f64 * cell;
                     let area = Area { x: at, y: page.y, w, h };
-                    page.scene.shapes.push(Shape::Image { area, raster: picture(&s.values, self.size) });
+                    page.scene.primitives.push(Primitive::Image { area, raster: picture(&s.values, self.size) });
                     page.scene.rect(area, Style::line(Paint::Muted, 0.7));
                     let base = page.y + h + 5.0 + font::ASCENT * TINY;
                     let text = |t: &str, y: f64| Text::new(at, y, font::fitted(t, TINY, false, cell - 4.0), TINY);
@@ -184,7 +184,7 @@ impl ImageRows {
     }
 }
 
-/// Gray, or in colors where there are three values for each pixel.
+/// Grayscale, or RGB if there are three values per pixel.
 fn picture(values: &[f64], [columns, rows]: [usize; 2]) -> Raster {
     let level = |v: f64| (v.clamp(0.0, 1.0) * 255.0).round() as u8;
     let channels = values.len() / (columns * rows).max(1);
@@ -206,12 +206,12 @@ struct Strips<'a> {
     strength: f64,
     left: [f64; 2],
     block: f64,
-    /// Of confidences, and the widest of them.
+    /// Decimals of confidences, and the width of the widest one.
     decimals: usize,
     number: f64,
 }
 
-/// The room for the number of a row, and for its confidence and note.
+/// The width of the name of a row, and of its confidence and note.
 const ROW: f64 = 62.0;
 const WORDS: f64 = 104.0;
 
@@ -236,7 +236,7 @@ impl Strips<'_> {
         }
     }
 
-    /// The names of the features above their columns; of many, how many they are.
+    /// The names of the features above their columns; only their number if there are many.
     fn columns(&self, page: &mut Page) {
         let cell = self.strip_width() / self.names.len() as f64;
         let lie = self.names.iter().all(|n| font::width(n, TINY, false) <= cell - 3.0);
@@ -267,7 +267,7 @@ impl Strips<'_> {
     }
 
     fn row(&self, scene: &mut Scene, s: &Sample, area: Area) {
-        scene.shapes.push(Shape::Image { area, raster: self.strip(&s.values) });
+        scene.primitives.push(Primitive::Image { area, raster: self.strip(&s.values) });
         scene.rect(area, Style::line(Paint::Grid, 1.0));
         let base = area.y + area.h / 2.0 + font::CAPITAL * TINY / 2.0;
         let name = font::fitted(&s.name, TINY, false, ROW - 8.0);
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_as_exact_as_there_is_room() {
+    fn numbers_have_as_many_digits_as_fit() {
         let cell = |v: f64, room: f64| Cell::Number(v).fitted(room);
         assert_eq!(cell(12345.6, 40.0), "12,346");
         assert_eq!(cell(12345.6, 25.0), "1.2e4");
@@ -314,17 +314,17 @@ mod tests {
     }
 
     #[test]
-    fn values_must_fit() {
+    fn the_number_of_values_is_checked() {
         let sample =
             Sample { name: "1".into(), confidence: 1.0, note: String::new(), values: vec![0.5; 6], cells: vec![] };
         let class = ClassSamples { name: "a".into(), highest: vec![sample.clone()], lowest: vec![sample] };
-        let draw = |looks| samples("t", "", &looks, std::slice::from_ref(&class));
-        assert!(draw(Looks::Picture { width: 3, height: 2, channels: 1 }).is_ok());
-        assert!(draw(Looks::Picture { width: 1, height: 2, channels: 3 }).is_ok());
-        assert!(draw(Looks::Picture { width: 3, height: 1, channels: 2 }).is_err());
-        assert!(draw(Looks::Picture { width: 3, height: 3, channels: 1 }).is_err());
-        assert!(draw(Looks::Picture { width: usize::MAX, height: 2, channels: 1 }).is_err());
-        assert!(draw(Looks::Features(vec!["f".into(); 6])).is_ok());
-        assert!(draw(Looks::Features(Vec::new())).is_err());
+        let draw = |kind| samples("t", "", &kind, std::slice::from_ref(&class));
+        assert!(draw(SampleKind::Picture { width: 3, height: 2, channels: 1 }).is_ok());
+        assert!(draw(SampleKind::Picture { width: 1, height: 2, channels: 3 }).is_ok());
+        assert!(draw(SampleKind::Picture { width: 3, height: 1, channels: 2 }).is_err());
+        assert!(draw(SampleKind::Picture { width: 3, height: 3, channels: 1 }).is_err());
+        assert!(draw(SampleKind::Picture { width: usize::MAX, height: 2, channels: 1 }).is_err());
+        assert!(draw(SampleKind::Features(vec!["f".into(); 6])).is_ok());
+        assert!(draw(SampleKind::Features(Vec::new())).is_err());
     }
 }

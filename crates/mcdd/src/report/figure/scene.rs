@@ -1,16 +1,16 @@
-//! What a figure is made of, before it is SVG or pixels: shapes with styles, in pixels of the SVG, y down.
+//! A figure as a list of primitives with styles, before it is written as SVG or PNG. Units are SVG pixels; y points down.
 
 use super::color::Paint;
 use super::font;
 
-/// The color inside.
+/// The color of an interior.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fill {
     pub paint: Paint,
     pub alpha: f64,
 }
 
-/// A line.
+/// The color and width of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stroke {
     pub paint: Paint,
@@ -18,7 +18,7 @@ pub(super) struct Stroke {
     pub width: f64,
 }
 
-/// How a shape looks.
+/// The style of a primitive.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Style {
     pub fill: Option<Fill>,
@@ -36,12 +36,12 @@ impl Style {
         Style { fill: None, stroke: Some(Stroke { paint, alpha: 1.0, width }) }
     }
 
-    /// The same with a line.
+    /// The same style with an outline.
     pub fn with_line(self, paint: Paint, width: f64) -> Style {
         Style { stroke: Style::line(paint, width).stroke, ..self }
     }
 
-    /// Seen through to this degree.
+    /// The same style with this opacity.
     pub fn alpha(mut self, alpha: f64) -> Style {
         self.fill.iter_mut().for_each(|f| f.alpha = alpha);
         self.stroke.iter_mut().for_each(|s| s.alpha = alpha);
@@ -59,14 +59,14 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// Whether the two have more than an edge in common.
-    pub fn meets(&self, other: &Area) -> bool {
+    /// Whether the two overlap by more than an edge.
+    pub fn overlaps(&self, other: &Area) -> bool {
         let apart = |a: f64, n: f64, b: f64, m: f64| a + n <= b || b + m <= a;
         !(apart(self.x, self.w, other.x, other.w) || apart(self.y, self.h, other.y, other.h))
     }
 
     /// Whether the other lies inside.
-    pub fn holds(&self, other: &Area) -> bool {
+    pub fn contains(&self, other: &Area) -> bool {
         other.x >= self.x
             && other.y >= self.y
             && other.x + other.w <= self.x + self.w
@@ -74,7 +74,7 @@ impl Area {
     }
 }
 
-/// Which end of a text its place is.
+/// Which part of a text is at its position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Anchor {
     #[default]
@@ -83,7 +83,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// A line of text; `y` is where its letters stand.
+/// A line of text; `y` is its baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Text {
     pub x: f64,
@@ -93,51 +93,51 @@ pub(super) struct Text {
     pub bold: bool,
     pub anchor: Anchor,
     pub paint: Paint,
-    /// Upwards instead of to the right.
+    /// Rotated by 90 degrees: upwards instead of to the right.
     pub upwards: bool,
-    /// With a rim in the color of the ground, over whatever is there.
+    /// With an outline in the background color.
     pub halo: bool,
 }
 
 impl Text {
-    /// In ink, from `x` on.
+    /// Text in the default color that starts at `x`.
     pub fn new(x: f64, y: f64, text: impl AsRef<str>, size: f64) -> Text {
         let text = font::clean(text.as_ref());
         let (bold, anchor, paint) = (false, Anchor::Start, Paint::Ink);
         Text { x, y, text, size, bold, anchor, paint, upwards: false, halo: false }
     }
 
-    /// Bold.
+    /// The same text in bold.
     pub fn bold(self) -> Text {
         Text { bold: true, ..self }
     }
 
-    /// Placed by another end.
+    /// The same text with another anchor.
     pub fn at(self, anchor: Anchor) -> Text {
         Text { anchor, ..self }
     }
 
-    /// In another color.
+    /// The same text in another color.
     pub fn paint(self, paint: Paint) -> Text {
         Text { paint, ..self }
     }
 
-    /// Upwards.
+    /// The same text, rotated upwards.
     pub fn upwards(self) -> Text {
         Text { upwards: true, ..self }
     }
 
-    /// With a rim.
+    /// The same text with a halo.
     pub fn halo(self) -> Text {
         Text { halo: true, ..self }
     }
 
-    /// How long it is.
+    /// The length of the text.
     pub fn width(&self) -> f64 {
         font::width(&self.text, self.size, self.bold)
     }
 
-    /// How far before its place it begins.
+    /// The distance from its start to its anchor.
     pub fn lead(&self) -> f64 {
         match self.anchor {
             Anchor::Start => 0.0,
@@ -146,7 +146,7 @@ impl Text {
         }
     }
 
-    /// The place that it takes.
+    /// The rectangle that it covers.
     pub fn area(&self) -> Area {
         let (long, lead) = (self.width(), self.lead());
         let (above, high) = (font::ASCENT * self.size, (font::ASCENT + font::DESCENT) * self.size);
@@ -158,7 +158,7 @@ impl Text {
     }
 }
 
-/// What stands for a point.
+/// The symbol of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marker {
     Circle,
@@ -169,12 +169,12 @@ pub(super) enum Marker {
 }
 
 impl Marker {
-    /// One for each series.
+    /// The marker of a series.
     pub fn of(series: usize) -> Marker {
         [Marker::Circle, Marker::Square, Marker::Triangle, Marker::Diamond][series % 4]
     }
 
-    /// Its corners around a point, all about as large as a circle of radius `r`; none for a circle.
+    /// The corners around a point. All markers have about the area of a circle of radius `r`; a circle has no corners.
     pub fn corners(self, [x, y]: [f64; 2], r: f64) -> Vec<[f64; 2]> {
         let s = 0.89 * r;
         match self {
@@ -201,64 +201,64 @@ pub(super) struct Raster {
     pub rgba: Vec<u8>,
 }
 
-/// A thing to draw.
+/// One element of a scene.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Shape {
-    /// Lines from point to point, several of them, closed or not.
+pub(super) enum Primitive {
+    /// Polylines, closed or not.
     Path { lines: Vec<Vec<[f64; 2]>>, closed: bool, style: Style },
-    /// Many markers.
+    /// Markers.
     Points { at: Vec<[f64; 2]>, r: f64, marker: Marker, style: Style },
     /// A rectangle.
     Rect { area: Area, style: Style },
-    /// A text.
+    /// Text.
     Text(Text),
-    /// A picture whose pixels stay squares.
+    /// An image, scaled without interpolation.
     Image { area: Area, raster: Raster },
-    /// Shapes of which only what is inside the rectangle is seen.
-    Clip { area: Area, shapes: Vec<Shape> },
+    /// Primitives that are clipped to a rectangle.
+    Clip { area: Area, primitives: Vec<Primitive> },
 }
 
-/// Shapes on a sheet; later ones lie on top.
+/// Primitives on a canvas; later ones are drawn on top.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Scene {
     pub width: f64,
     pub height: f64,
-    pub shapes: Vec<Shape>,
+    pub primitives: Vec<Primitive>,
 }
 
 impl Scene {
     pub fn text(&mut self, text: Text) {
         if !text.text.is_empty() {
-            self.shapes.push(Shape::Text(text));
+            self.primitives.push(Primitive::Text(text));
         }
     }
 
     pub fn line(&mut self, from: [f64; 2], to: [f64; 2], style: Style) {
-        self.shapes.push(Shape::Path { lines: vec![vec![from, to]], closed: false, style });
+        self.primitives.push(Primitive::Path { lines: vec![vec![from, to]], closed: false, style });
     }
 
     pub fn rect(&mut self, area: Area, style: Style) {
-        self.shapes.push(Shape::Rect { area, style });
+        self.primitives.push(Primitive::Rect { area, style });
     }
 
     pub fn point(&mut self, at: [f64; 2], r: f64, marker: Marker, style: Style) {
-        self.shapes.push(Shape::Points { at: vec![at], r, marker, style });
+        self.primitives.push(Primitive::Points { at: vec![at], r, marker, style });
     }
 
     /// All texts, for tests.
     #[cfg(test)]
     pub fn texts(&self) -> Vec<&Text> {
-        fn collect<'a>(shapes: &'a [Shape], out: &mut Vec<&'a Text>) {
-            for shape in shapes {
-                match shape {
-                    Shape::Text(t) => out.push(t),
-                    Shape::Clip { shapes, .. } => collect(shapes, out),
+        fn collect<'a>(primitives: &'a [Primitive], out: &mut Vec<&'a Text>) {
+            for primitive in primitives {
+                match primitive {
+                    Primitive::Text(t) => out.push(t),
+                    Primitive::Clip { primitives, .. } => collect(primitives, out),
                     _ => {}
                 }
             }
         }
         let mut out = Vec::new();
-        collect(&self.shapes, &mut out);
+        collect(&self.primitives, &mut out);
         out
     }
 }

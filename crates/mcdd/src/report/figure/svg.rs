@@ -1,8 +1,8 @@
-//! A scene as SVG: one file that is right on light and on dark ground.
+//! A scene as SVG: one file for light and dark backgrounds.
 //!
-//! Colors are attributes, those of the light theme; a style sheet inside puts the dark ones in their place where the viewer
-//! prefers them, so that programs without style sheets show the light figure. Names of classes and clips begin with
-//! a hash of the drawing: several figures in one page do not meet, and the same figure twice means the same.
+//! Colors are attributes of the light theme. A style sheet in the file replaces them with the dark ones if the viewer prefers
+//! these; programs without style sheets show the light theme. Names of classes and clip paths begin with a hash of the
+//! drawing, so that several figures in one page do not conflict.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::color::{Paint, Theme};
 use super::font::FAMILY;
 use super::png;
-use super::scene::{Anchor, Area, Marker, Scene, Shape, Style, Text};
+use super::scene::{Anchor, Area, Marker, Primitive, Scene, Style, Text};
 
 /// The file's text.
 pub(super) fn write(scene: &Scene, title: &str) -> String {
@@ -23,7 +23,7 @@ pub(super) fn write(scene: &Scene, title: &str) -> String {
     Writer::new(prefix).document(scene, title)
 }
 
-/// A number to a hundredth of a pixel, as short as it gets.
+/// A number with at most two decimals, as short as possible.
 fn number(v: f64) -> String {
     let text = format!("{v:.2}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -37,7 +37,7 @@ fn escaped(text: &str) -> String {
 struct Writer {
     prefix: String,
     out: String,
-    /// What the style sheet must speak of: a color, and whether it is a line's.
+    /// The colors that the style sheet needs, and whether each is a stroke.
     used: BTreeSet<(Paint, bool)>,
     clips: usize,
 }
@@ -48,14 +48,14 @@ impl Writer {
     }
 
     fn put(&mut self, text: std::fmt::Arguments) {
-        // A string takes whatever is written.
+        // Writing to a string does not fail.
         let _ = self.out.write_fmt(text);
     }
 
     fn document(mut self, scene: &Scene, title: &str) -> String {
-        let ground = Area { x: 0.0, y: 0.0, w: scene.width, h: scene.height };
-        self.shapes(&[Shape::Rect { area: ground, style: Style::fill(Paint::Surface) }]);
-        self.shapes(&scene.shapes);
+        let background = Area { x: 0.0, y: 0.0, w: scene.width, h: scene.height };
+        self.primitives(&[Primitive::Rect { area: background, style: Style::fill(Paint::Surface) }]);
+        self.primitives(&scene.primitives);
         let (w, h) = (number(scene.width), number(scene.height));
         let mut head = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" role=\"img\" \
@@ -100,25 +100,25 @@ impl Writer {
         text
     }
 
-    fn shapes(&mut self, shapes: &[Shape]) {
-        for shape in shapes {
-            match shape {
-                Shape::Path { lines, closed, style } => {
+    fn primitives(&mut self, primitives: &[Primitive]) {
+        for primitive in primitives {
+            match primitive {
+                Primitive::Path { lines, closed, style } => {
                     let style = self.style(style);
                     let d: String = lines.iter().map(|line| path(line, *closed)).collect();
                     self.put(format_args!(
                         "<path{style} stroke-linejoin=\"round\" fill-rule=\"evenodd\" d=\"{d}\"/>\n"
                     ));
                 }
-                Shape::Points { at, r, marker, style } => self.points(at, *r, *marker, style),
-                Shape::Rect { area, style } => {
+                Primitive::Points { at, r, marker, style } => self.points(at, *r, *marker, style),
+                Primitive::Rect { area, style } => {
                     let style = self.style(style);
                     let Area { x, y, w, h } = *area;
                     let [x, y, w, h] = [x, y, w, h].map(number);
                     self.put(format_args!("<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"{style}/>\n"));
                 }
-                Shape::Text(text) => self.text(text),
-                Shape::Image { area, raster } => {
+                Primitive::Text(text) => self.text(text),
+                Primitive::Image { area, raster } => {
                     let [x, y, w, h] = [area.x, area.y, area.w, area.h].map(number);
                     let data = base64::engine::general_purpose::STANDARD.encode(png::raster(raster));
                     self.put(format_args!(
@@ -126,7 +126,7 @@ impl Writer {
                          image-rendering=\"optimizeSpeed\" style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{data}\"/>\n"
                     ));
                 }
-                Shape::Clip { area, shapes } => {
+                Primitive::Clip { area, primitives } => {
                     self.clips += 1;
                     let id = format!("{}-{}", self.prefix, self.clips);
                     let [x, y, w, h] = [area.x, area.y, area.w, area.h].map(number);
@@ -134,7 +134,7 @@ impl Writer {
                         "<clipPath id=\"{id}\"><rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"/></clipPath>\n\
                          <g clip-path=\"url(#{id})\">\n"
                     ));
-                    self.shapes(shapes);
+                    self.primitives(primitives);
                     self.put(format_args!("</g>\n"));
                 }
             }
@@ -152,7 +152,7 @@ impl Writer {
             let circles = circles.collect::<String>();
             self.put(format_args!("<g{style}>{circles}</g>\n"));
         } else {
-            // Each its own path, so that they cover one another as circles do.
+            // One path per marker, so that they overlap as circles do.
             let paths = at.iter().map(|&p| format!("<path d=\"{}\"/>", path(&marker.corners(p, r), true)));
             let paths = paths.collect::<String>();
             self.put(format_args!("<g{style}>{paths}</g>\n"));

@@ -1,4 +1,4 @@
-//! Whole figures: well-formed, without overlaps, the same each time.
+//! Complete figures: well-formed, without overlaps, deterministic.
 
 use super::latent::tests::example;
 use super::scene::{Area, Text};
@@ -52,10 +52,10 @@ fn line_panel(series: usize) -> LinePanel {
     }
 }
 
-fn sample_figure(looks: &Looks) -> Figure {
-    let count = match looks {
-        Looks::Picture { width, height, channels } => width * height * channels,
-        Looks::Features(names) => names.len(),
+fn sample_figure(kind: &SampleKind) -> Figure {
+    let count = match kind {
+        SampleKind::Picture { width, height, channels } => width * height * channels,
+        SampleKind::Features(names) => names.len(),
     };
     let sample = |i: usize| Sample {
         name: format!("row {}", 1000 * i),
@@ -69,7 +69,7 @@ fn sample_figure(looks: &Looks) -> Figure {
         highest: (0..5).map(sample).collect(),
         lowest: (5..10).map(sample).collect(),
     };
-    samples("Samples", "A caption.", looks, &names(6).into_iter().map(class).collect::<Vec<_>>()).unwrap()
+    samples("Samples", "A caption.", kind, &names(6).into_iter().map(class).collect::<Vec<_>>()).unwrap()
 }
 
 fn all() -> Vec<(String, Figure)> {
@@ -92,26 +92,26 @@ fn all() -> Vec<(String, Figure)> {
         let panels: Vec<_> = (0..panels).map(|_| line_panel(series)).collect();
         out.push((format!("lines {series}"), lines("Lines", "Caption.", &names(series), &panels).unwrap()));
     }
-    let few = Looks::Features(names(8));
-    let [gray, color] = [1, 3].map(|channels| Looks::Picture { width: 8, height: 8, channels });
-    for looks in [gray, color, few, Looks::Features(vec!["f".into(); 128])] {
-        out.push((format!("samples {looks:?}"), sample_figure(&looks)));
+    let few = SampleKind::Features(names(8));
+    let [gray, color] = [1, 3].map(|channels| SampleKind::Picture { width: 8, height: 8, channels });
+    for kind in [gray, color, few, SampleKind::Features(vec!["f".into(); 128])] {
+        out.push((format!("samples {kind:?}"), sample_figure(&kind)));
     }
     out
 }
 
 #[test]
-fn texts_lie_on_the_sheet_and_not_on_each_other() {
+fn texts_are_on_the_canvas_and_do_not_overlap() {
     for (name, figure) in all() {
-        let sheet = Area { x: 0.0, y: 0.0, w: figure.scene.width, h: figure.scene.height };
+        let canvas = Area { x: 0.0, y: 0.0, w: figure.scene.width, h: figure.scene.height };
         let texts: Vec<(&Text, Area)> = figure.scene.texts().into_iter().map(|t| (t, t.area())).collect();
         assert!(!texts.is_empty());
         for (i, (a, place)) in texts.iter().enumerate() {
-            assert!(sheet.holds(place), "{name}: {a:?} leaves the sheet");
-            // Letters of one line may come as near to the next as a line of text does.
+            assert!(canvas.contains(place), "{name}: {a:?} leaves the canvas");
+            // Adjacent lines of text may touch.
             let inner = Area { x: place.x + 0.5, y: place.y + 0.5, w: place.w - 1.0, h: place.h - 1.0 };
-            if let Some((b, other)) = texts[i + 1..].iter().find(|(_, other)| inner.meets(other)) {
-                panic!("{name}: {:?} at {place:?} lies on {:?} at {other:?}", a.text, b.text);
+            if let Some((b, other)) = texts[i + 1..].iter().find(|(_, other)| inner.overlaps(other)) {
+                panic!("{name}: {:?} at {place:?} overlaps {:?} at {other:?}", a.text, b.text);
             }
         }
     }
@@ -125,7 +125,7 @@ fn svg_is_well_formed_and_without_nan() {
         assert_eq!(document.root_element().tag_name().name(), "svg");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
         assert_eq!(svg, figure.clone().svg());
-        // Every class that is used has a color for dark ground.
+        // Every class has a color in the dark theme.
         let style = document.descendants().find(|n| n.has_tag_name("style")).unwrap().text().unwrap().to_owned();
         for class in document.descendants().filter_map(|n| n.attribute("class")).flat_map(|c| c.split(' ')) {
             assert!(style.contains(&format!(".{class}{{")), "{name}: {class}");
@@ -134,22 +134,22 @@ fn svg_is_well_formed_and_without_nan() {
 }
 
 #[test]
-fn png_is_the_same_each_time_and_has_the_theme_s_ground() {
+fn png_is_deterministic_and_has_the_background_of_its_theme() {
     let figure = bars("Bars", "Caption.", &names(3), &[bar_panel("set", 3, 4)]).unwrap();
-    for (theme, ground) in [(Theme::Light, [255, 255, 255]), (Theme::Dark, [0x15, 0x18, 0x1c])] {
+    for (theme, background) in [(Theme::Light, [255, 255, 255]), (Theme::Dark, [0x15, 0x18, 0x1c])] {
         let bytes = figure.png(theme).unwrap();
         assert_eq!(bytes, figure.png(theme).unwrap());
         let pixels = tiny_skia::Pixmap::decode_png(&bytes).unwrap();
         assert_eq!(f64::from(pixels.width()), 2.0 * figure.scene.width);
         let corner = pixels.pixel(3, 3).unwrap();
-        assert_eq!([corner.red(), corner.green(), corner.blue()], ground);
+        assert_eq!([corner.red(), corner.green(), corner.blue()], background);
         // Something is drawn.
         assert!(pixels.pixels().iter().filter(|p| **p != corner).count() > 10_000);
     }
 }
 
 #[test]
-fn odd_numbers_are_refused_or_drawn() {
+fn unusual_numbers_are_refused_or_drawn() {
     let mut panel = bar_panel("set", 2, 2);
     panel.values[0][0] = value(f64::NAN);
     assert!(bars("b", "", &names(2), &[panel]).is_err());
@@ -159,7 +159,7 @@ fn odd_numbers_are_refused_or_drawn() {
     let mut panel = line_panel(2);
     panel.x[0] = 0.0;
     assert!(lines("l", "", &names(2), &[panel]).is_err());
-    // All the same, all absent, or tiny: still a figure.
+    // All equal, all missing, or tiny: still a figure.
     for v in [value(0.0), value(7.0), value(1e-90), value(1e90), None] {
         let mut panel = line_panel(2);
         panel.values.iter_mut().flatten().for_each(|x| *x = v);

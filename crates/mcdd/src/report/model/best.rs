@@ -1,6 +1,6 @@
-//! The few that count most of many that come by.
+//! The items with the lowest keys of a stream.
 
-/// Keeps the items with the lowest keys; of equal keys those that came first.
+/// Keeps the items with the lowest keys; of equal keys the first ones.
 #[derive(Clone, Debug)]
 pub(super) struct Lowest<T> {
     most: usize,
@@ -12,7 +12,7 @@ impl<T> Lowest<T> {
         Lowest { most, items: Vec::new() }
     }
 
-    /// Offers an item, which is made only if it is kept.
+    /// Offers an item, which is created only if it is kept.
     pub fn offer(&mut self, key: f64, item: impl FnOnce() -> T) {
         let at = self.items.partition_point(|(k, _)| k.total_cmp(&key).is_le());
         if at >= self.most {
@@ -22,7 +22,7 @@ impl<T> Lowest<T> {
         self.items.insert(at, (key, item()));
     }
 
-    /// From the lowest on.
+    /// The items, the lowest first.
     pub fn into_items(self) -> impl Iterator<Item = T> {
         self.items.into_iter().map(|(_, item)| item)
     }

@@ -1,8 +1,8 @@
-// Elements, numbers, and charts as SVG in the width that there is.
+// Elements, number formats, and charts as SVG.
 
 const $ = id => document.getElementById(id);
 
-/** Text goes in as text only: a name is never markup. */
+/** Text is inserted as text only, never as markup. */
 function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes || {})) {
     if (value !== undefined && value !== null) node.setAttribute(key, value);
@@ -15,11 +15,11 @@ function fill(node, attributes, children) {
 const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const svg = (tag, attributes, ...children) =>
   fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
-/** A name from a file: it keeps its direction to itself. */
+/** A name from a file; its text direction does not affect its surroundings. */
 const bdi = text => el('bdi', { title: text }, text);
 
 const thousands = n => n.toLocaleString('en');
-const percent = share => (100 * share).toFixed(1) + '%';
+const percent = fraction => (100 * fraction).toFixed(1) + '%';
 function number(v) {
   if (v === null || v === undefined) return '–';
   const size = Math.abs(v);
@@ -36,8 +36,8 @@ function ticks(low, high, most) {
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9 && out.length < 50; i++) out.push(i * step);
   return out;
 }
-function tickText(v, share) {
-  if (share) return Number((100 * v).toPrecision(6)) + '%';
+function tickText(v, percentage) {
+  if (percentage) return Number((100 * v).toPrecision(6)) + '%';
   return number(Number(v.toPrecision(6)));
 }
 
@@ -53,8 +53,8 @@ function lineKey(series, text, thin) {
 const charts = [];
 
 /**
- * A chart with axes. What it shows: `x` and `y` are ranges, `lines` have points and a series, `bars` are areas made of steps,
- * `marks()` gives the points that move with the slider and `cut()` a vertical line.
+ * A chart with axes: `x` and `y` are ranges, `lines` have points and a series, `bars` are areas made of steps,
+ * `marks()` returns the points that move with the slider and `cut()` a vertical line.
  */
 function chart(parent, spec) {
   const place = el('div');
@@ -117,7 +117,7 @@ function chart(parent, spec) {
     if (at.text) dot.append(svg('title', null, at.text));
     return dot;
   }
-  /** Only what follows the slider. */
+  /** Updates what changes with the slider. */
   function update() {
     if (!layer) return;
     layer.replaceChildren(...(spec.marks ? spec.marks().map(mark) : []));
@@ -130,7 +130,7 @@ function chart(parent, spec) {
   return made;
 }
 
-/** Charts are drawn in the width that they have, again whenever it changes. */
+/** Draws charts in the available width, and again when it changes. */
 function keepCharts() {
   const all = () => charts.forEach(c => { if (c.place.clientWidth !== c.width) c.draw(); });
   all();

@@ -1,4 +1,4 @@
-//! The numbers behind the plots.
+//! The data of the plots.
 
 use super::{Histogram, Reliability, Set, percent};
 use crate::error::Result;
@@ -6,18 +6,18 @@ use crate::metrics::{self, Positive};
 
 /// Bins of the histogram.
 const BINS: usize = 60;
-/// Points of a curve are at least so far apart.
+/// The smallest distance between two points of a curve.
 const STEP: f64 = 1.0 / 250.0;
 
-/// What is further out is not drawn.
+/// Values beyond this are not drawn.
 const FAR: f64 = 1e100;
 
-/// To four decimals, for a curve of shares.
+/// Rounded to four decimals.
 fn rounded(v: f64) -> f64 {
     libm::round(v * 1e4) / 1e4
 }
 
-/// The first, the last, and of the others those that are far enough from the one before.
+/// The first point, the last one, and those between that are far enough from the one before.
 fn thinned(points: impl Iterator<Item = [f64; 2]>) -> Vec<[f64; 2]> {
     let mut out: Vec<[f64; 2]> = Vec::new();
     let mut left = None;
@@ -53,8 +53,8 @@ pub(super) fn set(name: &str, known: &[f64], unknown: &[f64]) -> Result<Set> {
     })
 }
 
-/// The share of kept rows that are wrong, against the share that is kept, from the most confident rows on; rows of equal
-/// confidence come together.
+/// The fraction of kept rows that are misclassified against the fraction of kept rows, from the most confident row on. Rows
+/// of equal confidence are kept together.
 pub(super) fn risk(confidence: &[f64], right: &[bool]) -> Vec<[f64; 2]> {
     let mut order: Vec<usize> = (0..right.len().min(confidence.len())).collect();
     order.sort_by(|&a, &b| confidence[b].total_cmp(&confidence[a]));
@@ -69,7 +69,7 @@ pub(super) fn risk(confidence: &[f64], right: &[bool]) -> Vec<[f64; 2]> {
     thinned(points.into_iter())
 }
 
-/// Tenths of the probability; the last has the rows with a probability of one.
+/// Ten bins of the probability; the last one includes a probability of 1.
 pub(super) fn reliability(probability: &[f64], right: &[bool]) -> Option<Reliability> {
     let mut sums = [(0.0, 0usize, 0usize); 10];
     for (&p, &r) in probability.iter().zip(right) {
@@ -83,9 +83,9 @@ pub(super) fn reliability(probability: &[f64], right: &[bool]) -> Option<Reliabi
     (n > 0).then_some(Reliability { bins, error })
 }
 
-/// Where most of the rows are, and all of the known ones but a few.
+/// A range with most of the rows, and almost all known ones.
 fn range(known: &[f64], sets: &[&[f64]]) -> (f64, f64) {
-    let at = |values: &[f64], share: f64| values[((values.len() - 1) as f64 * share) as usize];
+    let at = |values: &[f64], fraction: f64| values[((values.len() - 1) as f64 * fraction) as usize];
     let sorted = |values: &[f64]| {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
@@ -130,7 +130,7 @@ mod tests {
     use crate::seed::Stream;
 
     #[test]
-    fn risk_is_the_share_of_wrong_rows_among_those_kept() {
+    fn risk_is_the_fraction_of_wrong_rows_among_kept_ones() {
         let confidence = [5.0, 4.0, 4.0, 3.0, 1.0];
         let right = [true, false, true, true, false];
         let wanted = [[0.2, 0.0], [0.6, 1.0 / 3.0], [0.8, 0.25], [1.0, 0.4]];
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_in_a_bin_and_far_ones_do_not_rule() {
+    fn every_row_is_in_a_bin_despite_outliers() {
         let known: Vec<f64> = (0..1000).map(|i| f64::from(i) / 1000.0).collect();
         let unknown = [f64::MIN, -1e9, -0.5, 0.2, 1e9];
         let h = histogram(&known, &[&unknown], 3.05);

@@ -1,4 +1,4 @@
-//! The plots of the page as figures for papers and slides.
+//! The plots of the page as figures.
 
 use super::{Report, Set};
 use crate::error::Result;
@@ -13,7 +13,7 @@ fn hundred(points: &[[f64; 2]]) -> Points {
 }
 
 /// A panel of percentages.
-fn shares(title: &str, x_name: &str, y_name: &str) -> CurvePanel {
+fn percentages(title: &str, x_name: &str, y_name: &str) -> CurvePanel {
     CurvePanel {
         title: title.into(),
         x_name: format!("{x_name}, %"),
@@ -29,7 +29,7 @@ fn curve(series: usize, points: Points) -> Curve {
 }
 
 impl Report {
-    /// All plots that there are numbers for, each with a name for its file.
+    /// All plots with data, each with a name for its file.
     ///
     /// # Errors
     /// If a number is too large to be drawn.
@@ -59,7 +59,7 @@ impl Report {
         }
         if let Some(reliability) = &self.reliability {
             let points: Points = reliability.bins.iter().map(|b| [100.0 * b.0, 100.0 * b.1]).collect();
-            let mut panel = shares("", "probability that the model gives", "right");
+            let mut panel = percentages("", "probability that the model gives", "right");
             panel.marks = points.iter().map(|p| (0, *p)).collect();
             panel.curves = vec![curve(0, points)];
             panel.diagonal = true;
@@ -86,8 +86,8 @@ impl Report {
         let h = &self.histogram;
         let width = (h.high - h.low) / h.known.len().max(1) as f64;
         let steps = |counts: &[usize], rows: usize| -> Points {
-            let share = |n: usize| 100.0 * n as f64 / rows.max(1) as f64;
-            let step = |(i, &n): (usize, &usize)| [0, 1].map(|e| [h.low + (i + e) as f64 * width, share(n)]);
+            let fraction = |n: usize| 100.0 * n as f64 / rows.max(1) as f64;
+            let step = |(i, &n): (usize, &usize)| [0, 1].map(|e| [h.low + (i + e) as f64 * width, fraction(n)]);
             counts.iter().enumerate().flat_map(step).collect()
         };
         let known = Curve { series: 0, points: steps(&h.known, self.rows), filled: true };
@@ -99,7 +99,7 @@ impl Report {
         let position = &self.positions[self.used];
         let panel = CurvePanel {
             x_name: "confidence".into(),
-            y_name: "share of rows, %".into(),
+            y_name: "fraction of rows, %".into(),
             x: [h.low, h.high],
             y: [0.0, 1.05 * top],
             curves: all,
@@ -118,7 +118,7 @@ impl Report {
         points: fn(&Set) -> &Points,
         place: fn([f64; 4]) -> [f64; 2],
     ) -> Result<Figure> {
-        let mut panel = shares("", x_name, y_name);
+        let mut panel = percentages("", x_name, y_name);
         panel.diagonal = title == "ROC";
         panel.curves = self.sets.iter().enumerate().map(|(i, s)| curve(i + 1, hundred(points(s)))).collect();
         let (kept, _, taken) = &self.positions[self.used].counts;
@@ -126,7 +126,7 @@ impl Report {
             (i + 1, place([*kept as f64, self.rows as f64, *taken as f64, s.rows as f64]).map(|v| 100.0 * v))
         });
         panel.marks = marks.filter(|(_, at)| at.iter().all(|v| v.is_finite())).collect();
-        // The colors of the sets are those of the other figures; known rows have no curve of their own.
+        // Sets have the same colors in all figures; known rows have no curve here.
         let mut names = self.series();
         names[0].clear();
         let caption = format!("{} The mark is the threshold. {}", self.caption(), self.positions[self.used].sentence);
@@ -136,7 +136,7 @@ impl Report {
     fn risk_figure(&self) -> Result<Figure> {
         let points = hundred(&self.risk);
         let top = points.iter().map(|p| p[1]).fold(1.0, f64::max);
-        let mut panel = shares("", "known rows kept", "wrong among kept");
+        let mut panel = percentages("", "known rows kept", "wrong among kept");
         panel.y = [0.0, (1.15 * top).min(100.0)];
         let (kept, right, _) = self.positions[self.used].counts;
         if kept > 0 {
@@ -168,7 +168,7 @@ impl Report {
         let mut all: Vec<f64> =
             self.training.iter().flat_map(|t| t.loss.iter().chain(&t.validation_loss).copied()).collect();
         all.sort_by(f64::total_cmp);
-        // A first epoch that is far above all others does not rule the axis.
+        // The largest 2% of losses, usually of the first epochs, do not extend the axis.
         let (low, high) = (all[0].min(0.0), all[((all.len() - 1) as f64 * 0.98) as usize]);
         let y = [low, if high > low { 1.05 * high } else { low + 1.0 }];
         let mut panels = vec![panel("Loss", "loss", y, losses.collect())];
@@ -182,11 +182,11 @@ impl Report {
             1 => String::new(),
             n => format!("A line for each of {n} networks."),
         };
-        curves("Training", &caption, &["training rows".into(), "held-out rows".into()], &panels)
+        curves("Training", &caption, &["training rows".into(), "validation rows".into()], &panels)
     }
 
     fn latent_figure(&self) -> Result<Figure> {
-        // Without classes all known rows are one.
+        // Without classes all known rows have one color.
         let one = self.classes.is_empty();
         let names: Vec<String> =
             if one { vec!["known".into()] } else { self.classes.iter().map(|c| c.name.clone()).collect() };
@@ -194,7 +194,7 @@ impl Report {
             let class = if p.set == 0 { Some(p.class.unwrap_or(0)) } else { None };
             Point { at: p.at, class }
         });
-        // A class without a mean is drawn with one that is not seen.
+        // The mean of a class without one is placed outside of the view.
         let away = [self.plane.view.corner[0] - 10.0 * self.plane.view.side, self.plane.view.corner[1]];
         let sphere =
             |c: &super::Class| Sphere { center: c.mean.unwrap_or(away), radius: c.circle.filter(|_| c.mean.is_some()) };
@@ -220,7 +220,7 @@ impl Report {
     }
 }
 
-/// Working points from known rows kept and all, unknown rows kept and all.
+/// Operating points from the numbers of kept and all known rows, and of kept and all unknown rows.
 fn roc([kept, known, taken, unknown]: [f64; 4]) -> [f64; 2] {
     [taken / unknown, kept / known]
 }

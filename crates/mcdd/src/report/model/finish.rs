@@ -1,4 +1,4 @@
-//! From what was kept of the rows to the report.
+//! Computes the report from the gathered rows.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::best::Lowest;
 use super::gather::{Gather, MOST_CLASSES, Row};
-use super::picture::ImageRows;
+use super::picture::Thumbnails;
 use super::plane::{Projection, distance};
 use super::{About, Class, Group, Plane, Point, Report, Trained, Worth, curves, percent};
 use crate::compute::pool::Pool;
@@ -19,9 +19,9 @@ use crate::report::html::name;
 
 /// Columns that explain a row.
 const COLUMNS: usize = 5;
-/// Predictions that explanations may take in all.
+/// The largest number of predictions for all explanations.
 const PREDICTIONS: usize = 20_000;
-/// Least confident rows that are shown where there are many classes.
+/// The largest number of least confident rows, if there are many classes.
 const LEAST: usize = 30;
 /// Unknown sets whose most confident rows are shown.
 const SETS: usize = 10;
@@ -29,17 +29,17 @@ const SETS: usize = 10;
 const EPOCHS: usize = 200;
 const NETWORKS: usize = 10;
 
-/// A place where a figure can be drawn.
+/// A position within the range that can be drawn.
 fn near(at: [f64; 2]) -> [f64; 2] {
     at.map(|v| short(v.clamp(-1e60, 1e60), 5))
 }
 
-/// A number to so many digits that count.
+/// A number with `digits` significant digits.
 fn short(value: f64, digits: usize) -> f64 {
     format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
 }
 
-/// Findings and notices name classes and columns, which may be long.
+/// Findings and notices with long names of classes and columns are truncated.
 fn shortened(text: &str) -> String {
     const MOST: usize = 400;
     let short: String = text.chars().take(MOST).collect();
@@ -50,7 +50,7 @@ fn shortened(text: &str) -> String {
 #[derive(Default)]
 struct Shown {
     rows: Vec<Row>,
-    /// Whether chance chose a row; statistics are of those alone.
+    /// Whether a row belongs to the random sample; statistics use only these.
     sampled: Vec<bool>,
     at: BTreeMap<(usize, u64), usize>,
 }
@@ -66,7 +66,7 @@ impl Shown {
         at
     }
 
-    /// The class of a known row that chance chose.
+    /// The class of a known row of the random sample.
     fn class(&self, at: usize) -> Option<usize> {
         group(&self.rows[at]).filter(|_| self.sampled[at])
     }
@@ -93,20 +93,20 @@ impl Gather<'_> {
         let right = self.right.iter().filter(|r| **r).count();
         let accuracy = labeled.then(|| percent(right as f64 / self.right.len() as f64));
         let mut classes = classes(model);
-        for ([kind, said, _], n) in &self.counts {
+        for ([kind, predicted, _], n) in &self.counts {
             let Some(class) = classes.get_mut(*kind) else { continue };
             class.rows += n;
-            class.right += if kind == said && model.classifies() { *n } else { 0 };
+            class.right += if kind == predicted && model.classifies() { *n } else { 0 };
         }
         if classes.len() == MOST_CLASSES && model.classes().len() > MOST_CLASSES {
-            // Those that are one here were told apart when it was counted who is right.
+            // The classes that are merged here were separate when correct rows were counted.
             classes[MOST_CLASSES - 1].right =
                 right - classes[..MOST_CLASSES - 1].iter().map(|c| c.right).sum::<usize>();
         }
         let (used, rows, held_out_rows) =
             (self.thresholds.used, self.confidence.len(), model.calibration().scores().len());
-        let counts = self.counts.iter().map(|(&[kind, said, level], &n)| {
-            [if kind == usize::MAX { classes.len() + self.sets.len() } else { kind }, said, level, n]
+        let counts = self.counts.iter().map(|(&[kind, predicted, level], &n)| {
+            [if kind == usize::MAX { classes.len() + self.sets.len() } else { kind }, predicted, level, n]
         });
         let counts = counts.collect();
         let shortfall = self.thresholds.shortfall(held_out_rows);
@@ -118,8 +118,8 @@ impl Gather<'_> {
         let point = |(row, at): (Row, [f64; 2])| point(model, row, at, drawn.next());
         let points = shown.rows.drain(..).zip(places).map(point).collect();
         let mut findings = model.findings().to_vec();
-        let told = |text: &String| model.findings().iter().any(|f| f.starts_with(text.as_str()));
-        findings.extend(shortfall.filter(|s| !told(s)));
+        let reported = |text: &String| model.findings().iter().any(|f| f.starts_with(text.as_str()));
+        findings.extend(shortfall.filter(|s| !reported(s)));
         Ok(Report {
             about,
             rows,
@@ -144,8 +144,8 @@ impl Gather<'_> {
         })
     }
 
-    /// The rows to show, and which of them are worth looking at and why.
-    fn into_rows(self) -> (Shown, Vec<Chosen>, Option<ImageRows>) {
+    /// The rows to show, and the groups of notable ones.
+    fn into_rows(self) -> (Shown, Vec<Chosen>, Option<Thumbnails>) {
         let mut shown = Shown::default();
         let mut groups = Vec::new();
         let mut samples: Vec<Row> = self.sample.into_iter().flat_map(Lowest::into_items).collect();
@@ -160,7 +160,7 @@ impl Gather<'_> {
             groups.push(Chosen {
                 title: format!("Unknown rows that look most known: {}", set.name),
                 note: format!(
-                    "The most confident of {all} rows; {few} are taken for known at the threshold of this report."
+                    "The most confident of {all} rows; {few} are accepted as known at the threshold of this report."
                 ),
                 rows,
             });
@@ -169,11 +169,7 @@ impl Gather<'_> {
             let wrong = self.right.iter().filter(|r| !**r).count();
             groups.push(Chosen {
                 title: "Most confident mistakes".into(),
-                note: format!(
-                    "{} of {} rows are put in another class than their own.",
-                    thousands(wrong),
-                    thousands(self.right.len())
-                ),
+                note: format!("{} of {} rows are misclassified.", thousands(wrong), thousands(self.right.len())),
                 rows: self.mistakes.into_items().map(|r| shown.add(r)).collect(),
             });
         }
@@ -185,10 +181,10 @@ impl Gather<'_> {
         }
         groups.push(Chosen {
             title: if of_classes { "Least confident rows of each class" } else { "Least confident rows" }.into(),
-            note: "Known rows that look strangest to the model.".into(),
+            note: "The known rows with the lowest confidence.".into(),
             rows: least.into_iter().map(|r| shown.add(r)).collect(),
         });
-        // In the order of their files, whatever made them be here.
+        // In the order of their files.
         samples.sort_by_key(|r| (r.set, r.row));
         for row in samples {
             let at = shown.add(row);
@@ -198,14 +194,14 @@ impl Gather<'_> {
     }
 }
 
-/// Rows worth looking at, by their number among those that are shown.
+/// Notable rows, by their index among those that are shown.
 struct Chosen {
     title: String,
     note: String,
     rows: Vec<usize>,
 }
 
-/// The classes of a model; the last stands for all that there is no room for.
+/// The classes of a model; the last one stands for all classes beyond the limit.
 fn classes(model: &Model) -> Vec<Class> {
     let all = model.classes();
     let mut classes: Vec<Class> =
@@ -219,7 +215,7 @@ fn classes(model: &Model) -> Vec<Class> {
     classes
 }
 
-/// The latent means of the classes: the head's own where it measures distances to them, else those of the rows.
+/// The latent means of the classes: those of the head if it has any, else those of the rows.
 fn means(model: &Model, classes: usize, latents: &[&[f32]], latent: usize, shown: &Shown) -> Vec<Option<Vec<f32>>> {
     let own = model.head(0).and_then(|head| head.means());
     if let Some(own) = own.filter(|m| m.len() == model.classes().len() * latent) {
@@ -238,10 +234,10 @@ fn means(model: &Model, classes: usize, latents: &[&[f32]], latent: usize, shown
 
 /// The class of a known row, by its label or by the model.
 fn group(row: &Row) -> Option<usize> {
-    (row.set == 0).then(|| row.truth.or(row.said)).flatten()
+    (row.set == 0).then(|| row.truth.or(row.predicted)).flatten()
 }
 
-/// Where the rows and the means of classes are in a plane; the classes get means and radii.
+/// The positions of rows and class means in a plane; sets the means and radii of the classes.
 fn plane(model: &Model, shown: &Shown, classes: &mut [Class]) -> (Plane, Vec<[f64; 2]>) {
     let x: Vec<f32> = shown.rows.iter().flat_map(|r| r.x.iter().copied()).collect();
     let z = model.latents(0, &x).unwrap_or_default();
@@ -250,7 +246,7 @@ fn plane(model: &Model, shown: &Shown, classes: &mut [Class]) -> (Plane, Vec<[f6
     let known = (0..latents.len()).filter(|&i| shown.rows[i].set == 0 && shown.sampled[i]);
     let known: Vec<f32> = known.flat_map(|i| latents[i].iter().copied()).collect();
     let projection = Projection::of(&known, latent);
-    // The last of very many classes is none.
+    // The last of very many classes stands for several.
     let real = if model.classes().len() > MOST_CLASSES { MOST_CLASSES - 1 } else { classes.len() };
     for (k, mean) in means(model, real, &latents, latent, shown).into_iter().enumerate() {
         let Some(mean) = mean else { continue };
@@ -270,12 +266,12 @@ fn plane(model: &Model, shown: &Shown, classes: &mut [Class]) -> (Plane, Vec<[f6
     let circles = match spheres.is_empty() {
         true => "",
         false => {
-            ". A bold + is a class mean, and a circle holds 95% of the class's drawn rows, as they are seen here; the \
-             verdict comes from the confidence, and not from circles"
+            ". A bold + is a class mean, and a circle contains 95% of the class's drawn rows in this plane; the \
+             verdict depends on the confidence, not on the circles"
         }
     };
     let caption = format!("{}{circles}.", projection.caption());
-    // Without a network the latent space is that of the inputs.
+    // Without a network the latent space is the input space.
     let caption = match model.settings().head.trained_by() {
         Loop::ClosedForm => caption.replacen("The latent space of the first network", "The inputs", 1),
         _ => caption,
@@ -284,14 +280,14 @@ fn plane(model: &Model, shown: &Shown, classes: &mut [Class]) -> (Plane, Vec<[f6
     (Plane { axes: projection.names(), caption, view }, places)
 }
 
-/// The distance that 95% of all are within.
+/// The 95% quantile of distances.
 fn within(mut distances: Vec<f64>) -> Option<f64> {
     distances.sort_by(f64::total_cmp);
     let last = libm::ceil(distances.len() as f64 * 0.95) as usize;
     last.checked_sub(1).map(|i| short(distances[i].min(1e60), 5))
 }
 
-/// The groups with their explanations, as far as the work allows.
+/// The groups with explanations, up to the limit of predictions.
 fn explained(model: &Model, shown: &Shown, groups: Vec<Chosen>, pool: &Pool) -> Result<Vec<Group>> {
     let mut left = PREDICTIONS / (model.explained_columns() + 1);
     let mut out = Vec::new();
@@ -307,7 +303,7 @@ fn explained(model: &Model, shown: &Shown, groups: Vec<Chosen>, pool: &Pool) -> 
                     let deviations = c.deviations.map(|d| short(d, 4));
                     (name(&c.column), name(&c.value), name(&c.expected), deviations, short(c.gain, 4))
                 };
-                // What adds nothing is no reason.
+                // Columns without a gain do not explain anything.
                 columns = found.columns.into_iter().filter(|c| c.gain >= 0.0005).map(shorter).collect();
             }
             explained.push(Worth { point, class, columns });
@@ -324,7 +320,7 @@ fn point(model: &Model, row: Row, at: [f64; 2], picture: Option<String>) -> Poin
         row: row.row,
         class: group(&row).map(|c| c.min(MOST_CLASSES - 1)),
         file: row.file,
-        said: row.said.and_then(|c| model.classes().get(c)).map(|c| name(c)),
+        predicted: row.predicted.and_then(|c| model.classes().get(c)).map(|c| name(c)),
         label: row.label,
         probability: row.probability.map(|p| short(p, 4)),
         confidence: short(row.confidence, 6),
@@ -338,7 +334,7 @@ fn training(model: &Model) -> Vec<Trained> {
     let network = |m: usize| {
         let (history, _) = model.history(m)?;
         let step = history.len().div_ceil(EPOCHS).max(1);
-        // The last epoch is always there.
+        // The last epoch is always included.
         let first = (history.len().max(1) - 1) % step;
         let epochs: Vec<_> = history.iter().skip(first).step_by(step).collect();
         let finite = |v: f64| short(if v.is_finite() { v } else { 0.0 }, 5);
@@ -349,11 +345,11 @@ fn training(model: &Model) -> Vec<Trained> {
             epochs: epochs.iter().map(|e| e.epoch + 1).collect(),
         })
     };
-    // One epoch is no curve.
+    // One epoch does not make a curve.
     (0..model.members().min(NETWORKS)).filter_map(network).filter(|t| t.epochs.len() > 1).collect()
 }
 
-/// The settings by name, as they are typed.
+/// The settings by name, as users type them.
 fn settings(model: &Model) -> Vec<(String, String)> {
     let text = |v: &Value| match v {
         Value::String(s) => s.clone(),
@@ -369,12 +365,12 @@ fn settings(model: &Model) -> Vec<(String, String)> {
         ("mcdd".into(), env!("CARGO_PKG_VERSION").into()),
         ("model made by".into(), format!("mcdd {}", name(model.version()))),
         ("trained on".into(), format!("{} rows", thousands(model.training_rows()))),
-        ("calibrated on".into(), format!("{} held-out rows", thousands(model.calibration().scores().len()))),
+        ("calibrated on".into(), format!("{} calibration rows", thousands(model.calibration().scores().len()))),
         ("networks".into(), model.members().to_string()),
     ];
     if let Ok(Value::Object(mut fields)) = serde_json::to_value(model.settings()) {
         if let Some(Value::Object(image)) = fields.remove("image") {
-            // What is for tables says nothing of images.
+            // Settings of tables do not apply to images.
             ["hidden", "batch_norm", "clip", "latent", "preset"].iter().for_each(|key| drop(fields.remove(*key)));
             fields.extend(image);
         }

@@ -1,40 +1,40 @@
-//! Rows as they come by, and what is kept of them.
+//! Collects rows as they are scored.
 
 use std::collections::BTreeMap;
 
 use super::best::Lowest;
-use super::picture::ImageRows;
+use super::picture::Thumbnails;
 use super::positions::{Levels, Thresholds};
 use crate::error::Result;
 use crate::model::{Model, Predictions};
 use crate::report::html::name;
 use crate::seed::Stream;
 
-/// Rows in the plane at the most; fewer where they have pictures.
+/// The largest numbers of rows in the plane; fewer if they have images.
 const KNOWN: usize = 2000;
 const UNKNOWN: usize = 1000;
-/// Characters that all pictures together may take.
+/// The largest size of all images together, in characters.
 const PICTURES: usize = 900_000;
-/// Inputs that all drawn rows together may have.
+/// The largest number of inputs of all drawn rows together.
 const INPUTS: usize = 1 << 25;
-/// Classes that are told apart; what is left of more is one.
+/// The largest number of classes; all others are merged into the last one.
 pub(super) const MOST_CLASSES: usize = 60;
-/// Rows of a group worth looking at.
+/// Rows of a group of notable rows.
 const GROUP: usize = 9;
 
-/// What a row is.
+/// Whether a row is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Known, with its class where it has a label.
+    /// Known, with its class if it has a label.
     Known(Option<usize>),
     /// Of one of the unknown sets.
     Unknown(usize),
 }
 
-/// Where a row is.
+/// The location of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// Counted in its file from 1.
+    /// Its number in its file, from 1.
     pub row: u64,
     /// The name of an image.
     pub file: Option<&'a str>,
@@ -55,7 +55,7 @@ pub(super) struct Row {
     pub file: Option<String>,
     pub truth: Option<usize>,
     pub label: Option<String>,
-    pub said: Option<usize>,
+    pub predicted: Option<usize>,
     pub probability: Option<f64>,
     pub confidence: f64,
     pub p_value: f64,
@@ -69,19 +69,19 @@ pub(super) struct Unknown {
     pub confidence: Vec<f64>,
     pub levels: Levels,
     pub sample: Lowest<Row>,
-    /// The rows that look most known.
+    /// The rows with the highest confidence.
     pub nearest: Lowest<Row>,
     random: Stream,
 }
 
-/// Takes rows as they are scored; memory grows by a few numbers a row.
+/// Takes rows as they are scored; memory grows by a few numbers per row.
 pub struct Gather<'a> {
     pub(super) model: &'a Model,
     pub(super) thresholds: Thresholds,
     seed: u64,
-    pub(super) pictures: Option<ImageRows>,
+    pub(super) pictures: Option<Thumbnails>,
     pub(super) confidence: Vec<f64>,
-    /// Whether labeled rows were put in their class, and with what probability.
+    /// Whether labeled rows were classified correctly, and the probability of the predicted class.
     pub(super) right: Vec<bool>,
     pub(super) probability: Vec<f64>,
     pub(super) levels: Levels,
@@ -90,19 +90,19 @@ pub struct Gather<'a> {
     pub(super) least: Vec<Lowest<Row>>,
     pub(super) mistakes: Lowest<Row>,
     pub(super) sets: Vec<Unknown>,
-    /// How many sets there may be, so that the plane is not too full.
+    /// The expected number of sets, which limits the drawn rows of each.
     planned: usize,
     random: Stream,
 }
 
 impl<'a> Gather<'a> {
-    /// For a model, the share of known rows that its threshold should keep, and up to so many unknown sets; the seed chooses the
-    /// rows that are drawn.
+    /// For a model, the fraction of known rows that its threshold should keep, and the largest number of unknown sets. The
+    /// seed selects the rows that are drawn.
     ///
     /// # Errors
-    /// If the share is none.
+    /// If `tpr` is not between 0 and 1.
     pub fn new(model: &'a Model, tpr: f64, sets: usize, seed: u64) -> Result<Gather<'a>> {
-        let pictures = ImageRows::of(model.schema());
+        let pictures = Thumbnails::of(model.schema());
         let groups = model.classes().len().clamp(1, MOST_CLASSES);
         let each = if groups <= 10 { 3 } else { 1 };
         let known = most(KNOWN, model.schema().width(), pictures.as_ref());
@@ -125,7 +125,7 @@ impl<'a> Gather<'a> {
         })
     }
 
-    /// Begins an unknown set; it is left out of the report where it stays empty.
+    /// Adds an unknown set and returns its index.
     pub fn set(&mut self, text: &str) -> usize {
         let n = self.sets.len();
         let rows = most(UNKNOWN, self.model.schema().width(), self.pictures.as_ref()).div_ceil(self.planned);
@@ -144,8 +144,8 @@ impl<'a> Gather<'a> {
     pub fn add(&mut self, side: Side, at: Place, x: &[f32], label: Option<&str>, p: &Predictions, i: usize) {
         let confidence = p.confidence[i];
         let level = self.thresholds.level(confidence);
-        let said = p.class.get(i).map(|&c| c as usize);
-        let probability = said.map(|c| p.posterior(i)[c]);
+        let predicted = p.class.get(i).map(|&c| c as usize);
+        let probability = predicted.map(|c| p.posterior(i)[c]);
         let p_value = p.p_value[i];
         let (set, truth) = match side {
             Side::Known(class) => (0, class),
@@ -155,23 +155,23 @@ impl<'a> Gather<'a> {
             let (x, label) = (x.to_vec(), label.map(name));
             let Place { row, file } = at;
             let file = file.map(name);
-            Row { set, row, file, truth, label, said, probability, confidence, p_value, level, x }
+            Row { set, row, file, truth, label, predicted, probability, confidence, p_value, level, x }
         };
         let classes = self.model.classes().len().min(MOST_CLASSES);
-        // Rows without a label come after the classes and the sets, whose number is not known yet.
+        // Rows without a label come after the classes and the sets, whose number is not yet known.
         let kind = match side {
             Side::Known(Some(class)) => class.min(MOST_CLASSES - 1),
             Side::Known(None) => usize::MAX,
             Side::Unknown(set) => classes + set,
         };
-        *self.counts.entry([kind, said.unwrap_or(0).min(MOST_CLASSES - 1), level]).or_default() += 1;
+        *self.counts.entry([kind, predicted.unwrap_or(0).min(MOST_CLASSES - 1), level]).or_default() += 1;
         let Side::Unknown(set) = side else {
-            let right = truth.zip(said).map(|(t, s)| t == s);
+            let right = truth.zip(predicted).map(|(t, s)| t == s);
             self.levels.add(level, right == Some(true));
             self.confidence.push(confidence);
             self.right.extend(right);
             self.probability.extend(probability.filter(|_| right.is_some()));
-            let group = truth.or(said).unwrap_or(0).min(MOST_CLASSES - 1);
+            let group = truth.or(predicted).unwrap_or(0).min(MOST_CLASSES - 1);
             self.sample[group].offer(self.random.uniform(), kept);
             self.least[group].offer(confidence, kept);
             if right == Some(false) {
@@ -187,8 +187,8 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// How many rows can be drawn, as far as the page and the memory have room.
-fn most(rows: usize, width: usize, pictures: Option<&ImageRows>) -> usize {
+/// How many rows can be drawn within the limits of page size and memory.
+fn most(rows: usize, width: usize, pictures: Option<&Thumbnails>) -> usize {
     let all = (KNOWN + UNKNOWN) as f64;
     let page = pictures.map_or(1.0, |p| PICTURES as f64 / (all * p.size() as f64));
     let memory = INPUTS as f64 / (all * width.max(1) as f64);

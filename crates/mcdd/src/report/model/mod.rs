@@ -1,7 +1,7 @@
-//! The report on one model: what it keeps, rejects and gets right, at every threshold, and the rows worth looking at.
+//! The report on one model: kept, rejected and correctly classified rows at every threshold, and notable rows.
 //!
-//! [`Gather`] takes rows as they are scored and keeps little of them; [`Gather::finish`] makes the [`Report`], plain numbers
-//! and texts; [`Report::page`] writes it as one page that stands alone, and [`Report::figures`] draws its plots.
+//! [`Gather`] takes rows as they are scored and stores a few numbers of each. [`Gather::finish`] computes the [`Report`], plain
+//! numbers and texts. [`Report::page`] writes it as one self-contained HTML page, and [`Report::figures`] draws its plots.
 
 mod best;
 mod curves;
@@ -21,41 +21,41 @@ pub use gather::{Gather, Place, Side};
 
 use crate::report::figure::View;
 
-/// What is told about where the numbers come from.
+/// Where the numbers come from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct About {
-    /// Above all.
+    /// The title.
     pub title: String,
-    /// The known rows: a file, say.
+    /// The known rows, for example a file name.
     pub data: String,
-    /// Whether the known rows are those that the model was calibrated on.
+    /// Whether the known rows are the calibration rows of the model.
     pub held_out: bool,
-    /// The command that made it.
+    /// The command that was run.
     pub command: String,
-    /// What was noticed while the rows were read.
+    /// Notices about the rows.
     pub notices: Vec<String>,
 }
 
-/// A threshold that can be chosen, and what it does. Texts are percentages as `mcdd evaluate` prints them.
+/// A threshold and its effect. Texts are percentages.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Position {
-    /// What to pass as `--tpr`.
+    /// The value of the setting `tpr`.
     pub tpr: String,
-    /// A row with this confidence or more is known.
+    /// A row is known if its confidence is at least this.
     pub threshold: f64,
-    /// The share of known rows that the held-out rows vouch for.
+    /// The fraction of calibration rows that it keeps.
     pub set_for: String,
-    /// Whether the held-out rows were too few for what was asked.
+    /// Whether there were too few calibration rows for `tpr`.
     pub short: bool,
-    /// The share of known rows that are kept.
+    /// The fraction of known rows that are kept.
     pub kept: String,
-    /// The share of kept known rows that are put in their class.
+    /// The fraction of kept known rows that are classified correctly.
     pub right: Option<String>,
-    /// The share of each unknown set that is rejected.
+    /// The fraction of each unknown set that is rejected.
     pub rejected: Vec<String>,
-    /// All of it in one sentence.
+    /// A sentence with all of these.
     pub sentence: String,
-    /// How many known rows are kept, how many of them are right, and how many rows of each unknown set are kept.
+    /// The numbers of kept known rows, of correctly classified ones among them, and of kept rows of each unknown set.
     pub counts: (usize, usize, Vec<usize>),
 }
 
@@ -64,69 +64,69 @@ pub struct Position {
 pub struct Set {
     /// Its name.
     pub name: String,
-    /// How many rows it has.
+    /// The number of rows.
     pub rows: usize,
     /// Metrics by name, as percentages.
     pub metrics: Vec<(String, String)>,
-    /// ROC: shares of unknown and of known rows that are kept.
+    /// ROC: fractions of unknown and of known rows that are kept.
     pub roc: Vec<[f64; 2]>,
-    /// Recall and precision where known rows are looked for.
+    /// Recall and precision with known rows as positives.
     pub pr_known: Vec<[f64; 2]>,
-    /// Recall and precision where unknown rows are looked for.
+    /// Recall and precision with unknown rows as positives.
     pub pr_unknown: Vec<[f64; 2]>,
 }
 
-/// Confidences in bins of equal width; what lies further out is in the first and the last.
+/// Confidences in bins of equal width; the first and the last bin include all rows beyond.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Histogram {
-    /// Where the first bin begins.
+    /// The lower end of the first bin.
     pub low: f64,
-    /// Where the last ends.
+    /// The upper end of the last bin.
     pub high: f64,
     /// Known rows.
     pub known: Vec<usize>,
     /// Rows of each unknown set.
     pub sets: Vec<Vec<usize>>,
-    /// Rows that lie further out, below and above.
+    /// The numbers of rows below and above the range.
     pub outside: [usize; 2],
 }
 
-/// How often the model is right where it says so with some probability.
+/// The reliability diagram: accuracy by predicted probability.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reliability {
-    /// Mean probability of the class that was said, share of rows that are right, and rows; for tenths of the probability.
+    /// Mean probability of the predicted class, accuracy, and number of rows; for ten bins of the probability.
     pub bins: Vec<(f64, f64, usize)>,
-    /// Mean distance of the two, weighted by rows.
+    /// The expected calibration error: the mean difference of the two, weighted by rows.
     pub error: f64,
 }
 
-/// A class of the model, or what is left of many.
+/// A class of the model, or all classes beyond the first ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Class {
     /// Its name.
     pub name: String,
     /// Known rows with this label.
     pub rows: usize,
-    /// Those that were put in it, kept or not.
+    /// Those of them that are classified correctly, kept or not.
     pub right: usize,
-    /// Its learned or fixed deviation, where the method has one.
+    /// Its standard deviation, if the method has one.
     pub sigma: Option<f64>,
-    /// The distance from its mean, in the latent space of the first network, that 95% of its drawn rows are within.
+    /// The distance from its mean within which 95% of its drawn rows are, in the latent space of the first network.
     pub radius: Option<f64>,
-    /// Where its mean is in the plane.
+    /// The position of its mean in the plane.
     pub mean: Option<[f64; 2]>,
-    /// How far from there 95% of its drawn rows are, in the plane.
+    /// The same distance in the plane.
     pub circle: Option<f64>,
 }
 
-/// How a network's training went.
+/// The training history of a network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trained {
-    /// Loss on training rows, epoch by epoch.
+    /// Loss on training rows, per epoch.
     pub loss: Vec<f64>,
-    /// Loss on held-out rows.
+    /// Loss on validation rows.
     pub validation_loss: Vec<f64>,
-    /// Accuracy on held-out rows; empty where the method does not classify.
+    /// Accuracy on validation rows; empty if the method does not classify.
     pub accuracy: Vec<f64>,
     /// The epoch of each value, from 1.
     pub epochs: Vec<usize>,
@@ -135,49 +135,49 @@ pub struct Trained {
 /// A row that is shown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Its place in the plane.
+    /// Its position in the plane.
     pub at: [f64; 2],
     /// 0 for the known rows, else the number of its unknown set from 1.
     pub set: usize,
     /// Its number in its file, from 1.
     pub row: u64,
-    /// The file of an image.
+    /// The file name of an image.
     pub file: Option<String>,
-    /// The class whose color it has: that of its label, or what the model says where it has none.
+    /// The class of its color: that of its label, or the predicted one if it has no label.
     pub class: Option<usize>,
     /// Its label.
     pub label: Option<String>,
-    /// What the model says.
-    pub said: Option<String>,
-    /// The probability of that.
+    /// The predicted class.
+    pub predicted: Option<String>,
+    /// The probability of the predicted class.
     pub probability: Option<f64>,
     /// Its confidence.
     pub confidence: f64,
-    /// The share of known rows that look as strange or stranger.
+    /// The p-value: the fraction of known rows whose confidence is as low or lower.
     pub p_value: f64,
-    /// It is known from this position on; never, if it is the number of positions.
+    /// The first position at which it is known; the number of positions if there is none.
     pub level: usize,
     /// Its pixels, packed.
     pub picture: Option<String>,
 }
 
-/// A row with the reasons for its confidence.
+/// A row with an explanation of its confidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Worth {
-    /// Which of the points it is.
+    /// The index of its point.
     pub point: usize,
-    /// What it is compared with: a class, or none for all training rows.
+    /// The class that it is compared with; none for all training rows.
     pub class: Option<String>,
-    /// Column, value, what is usual, deviations, and what the confidence gains.
+    /// Column, value, reference value, deviations, and the gain in confidence at the reference value.
     pub columns: Vec<(String, String, String, Option<f64>, f64)>,
 }
 
-/// Rows that are worth looking at for one reason.
+/// Notable rows of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
-    /// The reason.
+    /// The kind.
     pub title: String,
-    /// What can be seen there.
+    /// A description.
     pub note: String,
     /// The rows.
     pub rows: Vec<Worth>,
@@ -188,9 +188,9 @@ pub struct Group {
 pub struct Plane {
     /// The names of its axes.
     pub axes: [String; 2],
-    /// What is drawn, and what it does not say.
+    /// A description of what is drawn.
     pub caption: String,
-    /// What is seen first.
+    /// The section that is shown first.
     #[serde(serialize_with = "view")]
     pub view: View,
 }
@@ -199,35 +199,35 @@ fn view<S: serde::Serializer>(view: &View, to: S) -> Result<S::Ok, S::Error> {
     [view.corner[0], view.corner[1], view.side].serialize(to)
 }
 
-/// Everything that a report shows.
+/// The contents of a report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Where it comes from.
+    /// Where the numbers come from.
     pub about: About,
     /// Known rows.
     pub rows: usize,
-    /// Share of them that were put in their class, kept or not, as a percentage; none without labels or classes.
+    /// Accuracy on them, kept or not, as a percentage; none without labels or classes.
     pub accuracy: Option<String>,
-    /// Whether the model puts rows in classes.
+    /// Whether the model classifies.
     pub classifies: bool,
     /// The classes of the model.
     pub classes: Vec<Class>,
     /// The unknown sets.
     pub sets: Vec<Set>,
-    /// Thresholds, from the strictest on.
+    /// Thresholds, the strictest first.
     pub positions: Vec<Position>,
-    /// The position that was asked for.
+    /// The position of the requested threshold.
     pub used: usize,
-    /// How many rows were held out to calibrate on.
+    /// The number of calibration rows.
     pub held_out_rows: usize,
-    /// What a row is (a class, then the sets, then rows without a label), what the model says (a class), the position from
-    /// which on it is kept, and how many there are.
+    /// The true kind of a row (a class, then the sets, then rows without a label), the predicted class, the first position at
+    /// which it is kept, and the number of such rows.
     pub counts: Vec<[usize; 4]>,
     /// Confidences.
     pub histogram: Histogram,
-    /// Shares of known rows that are kept, and of those that are wrong.
+    /// Fractions of known rows that are kept, and of those that are misclassified.
     pub risk: Vec<[f64; 2]>,
-    /// The probabilities against what came true.
+    /// The predicted probabilities against the accuracy.
     pub reliability: Option<Reliability>,
     /// The networks.
     pub training: Vec<Trained>,
@@ -235,17 +235,17 @@ pub struct Report {
     pub plane: Plane,
     /// Rows in it.
     pub points: Vec<Point>,
-    /// Width, height and values of a pixel of the pictures of rows; none where rows are no pictures.
+    /// Width, height and channels of the rows' images; none if rows are not images.
     pub picture: Option<[usize; 3]>,
-    /// Rows worth looking at.
+    /// Notable rows.
     pub groups: Vec<Group>,
-    /// What the model's user should know.
+    /// Findings about the model.
     pub findings: Vec<String>,
-    /// The settings of training by name.
+    /// The training settings by name.
     pub settings: Vec<(String, String)>,
 }
 
-/// A share as a percentage, as the commands print it.
-fn percent(share: f64) -> String {
-    format!("{:.2}", 100.0 * share)
+/// A fraction as a percentage.
+fn percent(fraction: f64) -> String {
+    format!("{:.2}", 100.0 * fraction)
 }

@@ -1,4 +1,4 @@
-// What is on the page, and what follows the slider.
+// The sections of the page, and what changes with the slider.
 
 const R = JSON.parse($('data').textContent);
 let at = R.used;
@@ -10,7 +10,7 @@ const signed = (v, digits) => (v < 0 ? '−' : '+') + Math.abs(v).toFixed(digits
 const section = (id, test = true) => { $(id).hidden = !test; return $(id); };
 const known = level => level <= at;
 
-/** The verdict on a row; it follows the slider. */
+/** The verdict on a row; it changes with the slider. */
 function chip(level) {
   const node = el('span', { class: 'chip', 'data-level': level });
   verdict(node);
@@ -21,7 +21,7 @@ const verdict = node => { node.textContent = known(Number(node.dataset.level)) ?
 function picture(p) {
   if (!p.picture) return null;
   const [width, height, channels] = R.picture, bytes = atob(p.picture);
-  const canvas = el('canvas', { width, height, role: 'img', 'aria-label': 'the row as a picture' });
+  const canvas = el('canvas', { width, height, role: 'img', 'aria-label': 'the row as an image' });
   const pen = canvas.getContext('2d'), image = pen.createImageData(width, height);
   const level = (i) => 17 * (i % 2 ? bytes.charCodeAt(i >> 1) & 15 : bytes.charCodeAt(i >> 1) >> 4);
   for (let i = 0; i < width * height; i++) {
@@ -37,12 +37,12 @@ function rowName(p) {
   return p.set === 0 ? `row ${thousands(p.row)}` : `row ${thousands(p.row)} of ${R.sets[p.set - 1].name}`;
 }
 
-/** A row: what it is, what the model says, its scores. */
+/** A row: its label, the prediction, its scores. */
 function card(p) {
   const list = el('dl');
   const put = (name, value) => list.append(el('dt', null, name), el('dd', null, value));
   if (p.label !== null) put('label', bdi(p.label));
-  if (p.said !== null) put('model says', bdi(p.said));
+  if (p.predicted !== null) put('predicted', bdi(p.predicted));
   if (p.probability !== null) put('probability', number(p.probability));
   put('confidence', number(p.confidence));
   put('p-value', number(p.p_value));
@@ -60,10 +60,10 @@ function tiles() {
   R.sets.forEach((s, i) => tile(`rejected-${i}`, ['rejected of ', bdi(s.name)], () => now().rejected[i] + '%',
     () => of(s.rows - now().counts[2][i], s.rows)));
   if (labeled) {
-    tile('right', ['of kept known rows right'], () => now().right === null ? '–' : now().right + '%',
+    tile('right', ['of kept known rows correct'], () => now().right === null ? '–' : now().right + '%',
       () => of(now().counts[1], now().counts[0]));
     const value = el('b', null, R.accuracy + '%');
-    $('tiles').append(el('div', { class: 'tile' }, value, el('span', null, 'right if nothing is rejected')));
+    $('tiles').append(el('div', { class: 'tile' }, value, el('span', null, 'accuracy if nothing is rejected')));
   }
 }
 
@@ -75,35 +75,35 @@ function slider() {
   const go = i => { at = i; refresh(); };
   input.addEventListener('input', () => go(Number(input.value)));
   $('reset').addEventListener('click', () => { input.value = R.used; go(R.used); });
-  // The numbers stay in sight where the tiles are not.
+  // The numbers stay visible when the tiles are not.
   new IntersectionObserver(([e]) => { $('summary').hidden = e.isIntersecting; }).observe($('tiles'));
   live.push(() => {
     const p = now();
     $('verdict').textContent = p.sentence;
-    $('share').textContent = Number((100 * p.tpr).toPrecision(6)) + '%';
+    $('target').textContent = Number((100 * p.tpr).toPrecision(6)) + '%';
     $('option').textContent = `--tpr ${p.tpr}`;
-    input.setAttribute('aria-valuetext', `${$('share').textContent}: ${p.sentence}`);
+    input.setAttribute('aria-valuetext', `${$('target').textContent}: ${p.sentence}`);
     $('reset').disabled = at === R.used;
     const rejected = p.rejected.length ? ` · rejected ${p.rejected.slice(0, 3).join('%, ')}%` : '';
-    $('summary').textContent = `kept ${p.kept}%${rejected}${p.right === null ? '' : ` · right ${p.right}%`}`;
-    const short = p.short ? `; too few for ${$('share').textContent}` : '';
-    $('threshold').textContent = `Known is a confidence of ${p.threshold.toFixed(4).replace('-', '−')} or more, which keeps ${p.set_for}% of the ${rowsOf(R.held_out_rows)} held out of training${short}.`;
+    $('summary').textContent = `kept ${p.kept}%${rejected}${p.right === null ? '' : ` · correct ${p.right}%`}`;
+    const short = p.short ? `; too few for ${$('target').textContent}` : '';
+    $('threshold').textContent = `Rows with a confidence of ${p.threshold.toFixed(4).replace('-', '−')} or more are known, which keeps ${p.set_for}% of the ${rowsOf(R.held_out_rows)} used for calibration${short}.`;
   });
 }
 
 function scores() {
   const h = R.histogram, bins = h.known.length;
-  const share = (counts, rows) => counts.map(n => n / rows);
-  const bars = [{ series: 0, values: share(h.known, R.rows) }, ...h.sets.map((s, i) => ({ series: i + 1, values: share(s, R.sets[i].rows) }))];
+  const fraction = (counts, rows) => counts.map(n => n / rows);
+  const bars = [{ series: 0, values: fraction(h.known, R.rows) }, ...h.sets.map((s, i) => ({ series: i + 1, values: fraction(s, R.sets[i].rows) }))];
   const top = Math.max(...bars.flatMap(b => b.values), 1e-9);
   chart($('scores'), {
-    title: 'How confidences are spread', xName: 'confidence', yName: 'share of rows', x: [h.low, h.high], y: [0, top * 1.06], shareY: true, bars, tall: 320,
+    title: 'Distribution of the confidence', xName: 'confidence', yName: 'fraction of rows', x: [h.low, h.high], y: [0, top * 1.06], shareY: true, bars, tall: 320,
     keys: [{ series: 0, name: `known (${thousands(R.rows)})` }, ...R.sets.map((s, i) => ({ series: i + 1, name: `${s.name} (${thousands(s.rows)})` }))],
     cut: () => now().threshold, cutText: v => `threshold ${number(v)}`,
   });
   const out = h.outside[0] + h.outside[1];
   $('scores-note').textContent = `Rows left of the line are called unknown. ${bins} bins` +
-    (out ? `; ${rowsOf(out)} further out counted in the first and last bin.` : '.');
+    (out ? `; ${rowsOf(out)} beyond the range are counted in the first and last bin.` : '.');
 }
 
 function detection() {
@@ -137,30 +137,30 @@ function classification() {
   const r = R.reliability;
   if (r) {
     const most = Math.max(...r.bins.map(b => b[2]));
-    chart(place, { title: 'Calibration of the probability', xName: 'probability that the model gives', yName: 'right', x: [0, 1], y: [0, 1], shareX: true, shareY: true, diagonal: true,
+    chart(place, { title: 'Calibration of the probability', xName: 'predicted probability', yName: 'accuracy', x: [0, 1], y: [0, 1], shareX: true, shareY: true, diagonal: true,
       lines: [{ series: 0, points: r.bins }],
-      dots: r.bins.map(([x, y, n]) => ({ series: 0, x, y, r: 3 + 7 * Math.sqrt(n / most), text: `${rowsOf(n)}: says ${percent(x)}, right ${percent(y)}` })) });
+      dots: r.bins.map(([x, y, n]) => ({ series: 0, x, y, r: 3 + 7 * Math.sqrt(n / most), text: `${rowsOf(n)}: predicted ${percent(x)}, accuracy ${percent(y)}` })) });
   }
-  $('classification-note').textContent = (r ? `On average the probability is ${(100 * r.error).toFixed(1)} points off (expected calibration error, tenths of the probability; dots grow with their rows). ` : '') +
-    'All of this is of known rows.';
+  $('classification-note').textContent = (r ? `The expected calibration error is ${(100 * r.error).toFixed(1)} percentage points (ten bins; the area of a dot grows with its rows). ` : '') +
+    'Known rows only.';
 }
 
-/** Sums over what rows are, what they are taken for, and whether they are kept. */
+/** The confusion matrix: true kind, predicted class, and whether a row is kept. */
 function confusion() {
   const kinds = [...R.classes.map(c => ({ name: c.name, rows: c.rows })), ...R.sets.map(s => ({ name: s.name, rows: s.rows, unknown: true }))];
   const bare = R.counts.filter(c => c[0] === kinds.length).reduce((n, c) => n + c[3], 0);
   kinds.push({ name: R.classifies ? 'rows without a label' : 'known rows', rows: bare, bare: true });
   const columns = R.classifies ? R.classes.map(c => c.name) : ['known'];
   const cells = kinds.map(() => columns.concat('').map(() => el('td')));
-  const head = el('tr', null, el('th', null, 'is ↓ · taken for →'), ...columns.map(c => el('th', null, R.classifies ? bdi(c) : c)), el('th', null, 'unknown'));
+  const head = el('tr', null, el('th', null, 'true ↓ · predicted →'), ...columns.map(c => el('th', null, R.classifies ? bdi(c) : c)), el('th', null, 'unknown'));
   const firstSet = kinds.findIndex(k => k.unknown);
   const row = (k, i) => k.rows ? el('tr', { class: i === firstSet ? 'first-set' : null }, el('th', null, bdi(k.name)), ...cells[i]) : null;
   const all = kinds.map(row), body = [...all.filter((_, i) => !kinds[i].unknown), ...all.filter((_, i) => kinds[i].unknown)];
   $('confusion').querySelector('.wide').append(el('table', null, el('thead', null, head), el('tbody', null, ...body)));
-  $('confusion-note').textContent = `Rows, at the threshold of the slider. Blue is right, orange is wrong, gray are known rows that are rejected${R.sets.length ? '; below the line are rows that should be unknown' : ''}.`;
+  $('confusion-note').textContent = `Number of rows at the threshold of the slider. Blue is correct, orange is wrong, gray are known rows that are rejected${R.sets.length ? '; below the line are rows that should be unknown' : ''}.`;
   live.push(() => {
     const sums = kinds.map(() => columns.concat('').map(() => 0));
-    for (const [kind, said, level, n] of R.counts) sums[kind][known(level) ? said : columns.length] += n;
+    for (const [kind, predicted, level, n] of R.counts) sums[kind][known(level) ? predicted : columns.length] += n;
     kinds.forEach((kind, i) => sums[i].forEach((n, j) => {
       const cell = cells[i][j], rejected = j === columns.length;
       cell.textContent = n ? thousands(n) : '·';
@@ -177,14 +177,14 @@ function perClass() {
   if (!R.classes.some(c => c.rows)) return;
   const box = section('classes');
   const sigma = R.classes.some(c => c.sigma !== null), radius = R.classes.some(c => c.radius !== null);
-  const head = ['class', 'rows', labeled && 'accuracy', 'kept', labeled && 'right of kept', sigma && 'sigma', radius && 'radius'].filter(Boolean);
+  const head = ['class', 'rows', labeled && 'accuracy', 'kept', labeled && 'correct of kept', sigma && 'sigma', radius && 'radius'].filter(Boolean);
   const rows = R.classes.map((c, k) => {
     if (!c.rows) return null;
     const kept = el('td'), right = el('td');
     live.push(() => {
       let n = 0, good = 0;
-      for (const [kind, said, level, m] of R.counts) {
-        if (kind === k && known(level)) { n += m; good += said === k ? m : 0; }
+      for (const [kind, predicted, level, m] of R.counts) {
+        if (kind === k && known(level)) { n += m; good += predicted === k ? m : 0; }
       }
       kept.textContent = percent(n / c.rows);
       right.textContent = n ? percent(good / n) : '–';
@@ -194,16 +194,16 @@ function perClass() {
     return el('tr', null, ...parts);
   });
   box.querySelector('.wide').append(el('table', null, el('thead', null, el('tr', null, ...head.map(h => el('th', null, h)))), el('tbody', null, ...rows)));
-  $('classes-note').textContent = 'Kept and right of kept follow the slider.' + (sigma ? ' Sigma: the deviation of the class’s sphere in the first network.' : '') +
-    (radius ? ' Radius: how far from the class mean 95% of its drawn rows are, in the latent space of the first network.' : '');
+  $('classes-note').textContent = 'Kept and correct of kept change with the slider.' + (sigma ? ' Sigma: the standard deviation of the class in the first network.' : '') +
+    (radius ? ' Radius: the distance from the class mean within which 95% of its drawn rows are, in the latent space of the first network.' : '');
 }
 
 function worth() {
   const plot = scatter(document.querySelector('.plot'), p => $('card').replaceChildren(...card(p)));
   $('plane-note').textContent = `${R.plane.caption} Drawn: ${rowsOf(R.points.length)}.`;
   const explained = R.groups.some(g => g.rows.some(r => r.columns.length));
-  const against = R.classifies ? 'in the class that it was put in' : 'in training';
-  $('worth-note').textContent = explained ? `Below a row: the columns that would add most to its confidence if they were as usual ${against}; +/− in deviations of all training rows. mcdd explain prints the same.`
+  const against = R.classifies ? 'in the predicted class' : 'in training';
+  $('worth-note').textContent = explained ? `Below a row: the columns that would add most to its confidence if they were as usual ${against}; +/− in standard deviations of all training rows. mcdd explain prints the same.`
     : R.picture && R.picture[2] === 3 ? 'Images have no columns to explain them by.' : '';
   for (const group of R.groups) {
     const cards = el('div', { class: 'cards' });
@@ -228,17 +228,17 @@ function training() {
   const place = section('training').querySelector('.charts');
   const end = Math.max(...R.training.map(t => t.epochs[t.epochs.length - 1]));
   const zip = (t, values) => values.map((v, i) => [t.epochs[i], v]);
-  const all = R.training.flatMap(t => [...t.loss, ...t.held_out_loss]).sort((a, b) => a - b);
-  // A first epoch that is far above all others does not rule the chart.
+  const all = R.training.flatMap(t => [...t.loss, ...t.validation_loss]).sort((a, b) => a - b);
+  // The largest 2% of losses, usually of the first epochs, do not extend the axis.
   const high = all[Math.min(all.length - 1, Math.floor(all.length * 0.98))], low = Math.min(0, all[0]);
   const thin = R.training.length > 1;
   chart(place, { title: 'Loss', xName: 'epoch', yName: 'loss', x: [1, end], y: [low, high > low ? high * 1.05 : low + 1],
-    keys: [{ series: 0, name: 'training rows' }, { series: 1, name: 'held-out rows' }],
-    lines: R.training.flatMap(t => [{ series: 0, points: zip(t, t.loss), thin }, { series: 1, points: zip(t, t.held_out_loss), thin }]) });
+    keys: [{ series: 0, name: 'training rows' }, { series: 1, name: 'validation rows' }],
+    lines: R.training.flatMap(t => [{ series: 0, points: zip(t, t.loss), thin }, { series: 1, points: zip(t, t.validation_loss), thin }]) });
   const rates = R.training.flatMap(t => t.accuracy);
   if (rates.length) {
     const least = Math.min(...rates);
-    chart(place, { title: 'Accuracy on held-out rows', xName: 'epoch', yName: 'right', x: [1, end], y: [Math.max(0, least - 0.05), 1], shareY: true,
+    chart(place, { title: 'Accuracy on validation rows', xName: 'epoch', yName: 'accuracy', x: [1, end], y: [Math.max(0, least - 0.05), 1], shareY: true,
       lines: R.training.map(t => ({ series: 1, dash: 0, points: zip(t, t.accuracy), thin })) });
   }
   $('training-note').textContent = thin ? `A line for each of ${R.training.length} networks.` : '';

@@ -1,4 +1,4 @@
-//! The report as one page that stands alone: nothing is loaded, and names are text wherever they come from.
+//! The report as one self-contained HTML page. Nothing is loaded, and all names are escaped.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -11,11 +11,11 @@ use crate::report::figure::{Theme, variables};
 use crate::report::html::{html, json};
 
 const STYLE: &str = include_str!("page.css");
-/// Charts, the plane of points, and what puts them on the page.
+/// Charts, the scatter plot, and the script of the page.
 const SCRIPT: [&str; 3] = [include_str!("chart.js"), include_str!("scatter.js"), include_str!("page.js")];
 const BODY: &str = include_str!("page.html");
 
-/// What a browser may run or apply: this text and no other.
+/// The hash of a script or style that the browser may run.
 fn fingerprint(text: &str) -> String {
     format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
@@ -24,7 +24,7 @@ impl Report {
     /// The page.
     ///
     /// # Errors
-    /// Never for a report that [`Gather`](super::Gather) has made.
+    /// Never for a report of [`Gather`](super::Gather).
     pub fn page(&self) -> Result<String> {
         let data = serde_json::to_string(self).map_err(|e| Error::format(e.to_string()))?;
         let script = format!("'use strict';\n(() => {{\n{}}})();\n", SCRIPT.concat());
@@ -46,7 +46,7 @@ impl Report {
             "command" => html(&self.about.command),
             _ => String::new(),
         };
-        // The template's places come in turn, so that nothing that was filled in is looked at again.
+        // The template is split once, so that text that was filled in is not expanded again.
         let mut body = String::new();
         for (i, part) in BODY.split("%%").enumerate() {
             body.push_str(&if i % 2 == 1 { filled(part) } else { part.to_owned() });
@@ -62,7 +62,7 @@ impl Report {
         ))
     }
 
-    /// The data in words.
+    /// A sentence about the data.
     fn data(&self) -> String {
         let rows = |n: usize| format!("{} row{}", thousands(n), if n == 1 { "" } else { "s" });
         let mut out = format!("Known: {} ({})", self.about.data, rows(self.rows));
@@ -79,10 +79,10 @@ impl Report {
                 "patience" => value != "off",
                 _ => false,
             };
-            let epoch = if self.settings.iter().any(chose) { ", and the epoch was chosen by them" } else { "" };
+            let epoch = if self.settings.iter().any(chose) { ", and the epoch was selected on them" } else { "" };
             out.push_str(&format!(
-                " These rows were held out of training, but the threshold was set on them{epoch}: the share that is kept is \
-                 right by construction, and nothing here was measured on unknown rows. For that, run mcdd evaluate on other data."
+                " These rows were not trained on, but the threshold was set on them{epoch}: the fraction that is kept is \
+                 correct by construction, and nothing was measured on unknown rows. For that, evaluate the model on other data."
             ));
         }
         out

@@ -1,38 +1,38 @@
-//! Rows that are pictures: images, or as many pixels as a square has, in columns that are named alike.
+//! Rows as small images: from image models, or from tables whose columns are the pixels of a square.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::data::{ColumnKind, Schema};
 
-/// Pixels along a side at the least: a table of a few columns is no picture.
+/// The smallest side in pixels: a table with a few columns is not an image.
 const LEAST: usize = 8;
-/// Pixels along a side that are shown at the most; larger pictures are made smaller.
+/// The largest side in pixels; larger images are downsampled.
 const MOST: usize = 32;
 
-/// How the inputs of a row become a picture.
-pub(super) struct ImageRows {
-    /// For each value of the picture its input, mean and deviation; none where it was the same in all training rows.
+/// Converts the inputs of a row to an image.
+pub(super) struct Thumbnails {
+    /// For each value of the image its input, mean and deviation; none if it was constant in training.
     values: Vec<Option<(usize, f64, f64)>>,
     width: usize,
     height: usize,
     channels: usize,
-    /// Pixels that become one, along a side.
+    /// The downsampling factor along a side.
     merged: usize,
-    /// What black and white are; found in the rows where it is not known.
+    /// The values of black and white; those of the rows if unknown.
     range: Option<(f64, f64)>,
 }
 
-impl ImageRows {
-    /// None where the columns do not look like pixels.
-    pub fn of(schema: &Schema) -> Option<ImageRows> {
+impl Thumbnails {
+    /// None if the columns are not pixels.
+    pub fn of(schema: &Schema) -> Option<Thumbnails> {
         if let Some(spec) = &schema.image {
             let (width, height, channels) = (spec.width, spec.height, spec.channels);
             let of = |c: usize| (f64::from(spec.mean[c]), f64::from(spec.std[c]));
             let value = |i: usize| Some((i, of(i % channels).0, of(i % channels).1));
             let values = (0..width * height * channels).map(value).collect();
             let merged = width.max(height).div_ceil(MOST);
-            return Some(ImageRows { values, width, height, channels, merged, range: Some((0.0, 1.0)) });
+            return Some(Thumbnails { values, width, height, channels, merged, range: Some((0.0, 1.0)) });
         }
         let side = (LEAST..=4096).find(|s| s * s >= schema.columns.len())?;
         let alike = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit() || "_-x:.".contains(c)).to_owned();
@@ -50,20 +50,20 @@ impl ImageRows {
             });
             at += column.kind.width();
         }
-        Some(ImageRows { values, width: side, height: side, channels: 1, merged: side.div_ceil(MOST), range: None })
+        Some(Thumbnails { values, width: side, height: side, channels: 1, merged: side.div_ceil(MOST), range: None })
     }
 
-    /// Width, height and values of a pixel of what is shown.
+    /// Width, height and channels of an image.
     pub fn shape(&self) -> [usize; 3] {
         [self.width.div_ceil(self.merged), self.height.div_ceil(self.merged), self.channels]
     }
 
-    /// Characters of a packed picture.
+    /// The size of an encoded image in characters.
     pub fn size(&self) -> usize {
         self.shape().iter().product::<usize>().div_ceil(2).div_ceil(3) * 4
     }
 
-    /// The rows as pictures of sixteen levels, two values a byte, in base64: black is the least of all.
+    /// The rows as images with sixteen levels, two values per byte, in base64.
     pub fn draw(&self, rows: &[&[f32]]) -> Vec<String> {
         let value = |row: &[f32], i: usize| self.values[i].map(|(at, mean, std)| mean + f64::from(row[at]) * std);
         let (low, high) = self.range.unwrap_or_else(|| {
@@ -102,11 +102,11 @@ mod tests {
     use crate::data::{ImageSpec, Table, digits};
 
     #[test]
-    fn digits_are_pictures_and_other_tables_are_not() {
+    fn digits_are_images_and_other_tables_are_not() {
         let table = digits();
         let rows: Vec<usize> = (0..table.rows()).collect();
         let (schema, _) = Schema::fit(&table, &rows).unwrap();
-        let pictures = ImageRows::of(&schema).unwrap();
+        let pictures = Thumbnails::of(&schema).unwrap();
         assert_eq!((pictures.shape(), pictures.size()), ([8, 8, 1], 44));
         let x = schema.transform(&table, None).unwrap();
         let all: Vec<&[f32]> = x.chunks_exact(schema.width()).collect();
@@ -118,17 +118,17 @@ mod tests {
         }
         let mut other = schema.clone();
         other.columns[3].name = "weight".into();
-        assert!(ImageRows::of(&other).is_none());
+        assert!(Thumbnails::of(&other).is_none());
         other.columns.pop();
-        assert!(ImageRows::of(&other).is_none());
+        assert!(Thumbnails::of(&other).is_none());
     }
 
     #[test]
-    fn large_pictures_are_made_smaller() {
+    fn large_images_are_downsampled() {
         let x: Vec<f32> = (0..2 * 70 * 70).map(|i| (i % 7 + i / 4900) as f32).collect();
         let table = Table::from_rows(&x, 4900, None::<&[&str]>).unwrap();
         let (schema, _) = Schema::fit(&table, &[0, 1]).unwrap();
-        let pictures = ImageRows::of(&schema).unwrap();
+        let pictures = Thumbnails::of(&schema).unwrap();
         assert_eq!(pictures.shape(), [24, 24, 1]);
         let x = schema.transform(&table, None).unwrap();
         let drawn = pictures.draw(&x.chunks_exact(schema.width()).collect::<Vec<_>>());
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn images_have_their_colors() {
         let spec = ImageSpec { height: 1, width: 2, channels: 3, mean: vec![0.5; 3], std: vec![0.25; 3] };
-        let pictures = ImageRows::of(&Schema::of_images(spec)).unwrap();
+        let pictures = Thumbnails::of(&Schema::of_images(spec)).unwrap();
         assert_eq!(pictures.shape(), [2, 1, 3]);
         let drawn = pictures.draw(&[&[-2.0, 2.0, -2.0, 2.0, -2.0, -2.0]]);
         assert_eq!(BASE64_STANDARD.decode(&drawn[0]).unwrap(), [0x0f, 0x0f, 0x00]);

@@ -1,36 +1,36 @@
-//! Latent vectors in a plane.
+//! The projection of latent vectors to a plane.
 
 use crate::stats::eigen::Eigen;
 
-/// Latent features that the plane is looked for in at the most; of more, those that vary most.
+/// The largest number of latent features in the PCA; of more, those with the largest variance.
 const MOST: usize = 400;
 
-/// The plane in which known rows vary most, or the latent space itself where it is one.
+/// The plane with the largest variance of known rows, or the latent space itself if it has two features.
 pub(super) struct Projection {
-    /// None where the two features are the plane.
+    /// None if the two features are the plane.
     axes: Option<Axes>,
     latent: usize,
-    /// The share of the variance that is seen; none where all is.
-    pub share: Option<f64>,
+    /// The fraction of explained variance; none without a projection.
+    pub explained: Option<f64>,
 }
 
-/// Which features count, their means, and two directions.
+/// The features in use, their means, and two directions.
 struct Axes {
     features: Vec<usize>,
     means: Vec<f64>,
     along: [Vec<f64>; 2],
 }
 
-/// A latent feature, finite.
+/// A latent feature, clamped to finite numbers.
 fn number(v: f32) -> f64 {
     if v.is_nan() { 0.0 } else { f64::from(v).clamp(-1e30, 1e30) }
 }
 
 impl Projection {
-    /// Of latent vectors, row by row.
+    /// Of latent vectors by rows.
     pub fn of(z: &[f32], latent: usize) -> Projection {
         if latent <= 2 || z.is_empty() {
-            return Projection { axes: None, latent, share: None };
+            return Projection { axes: None, latent, explained: None };
         }
         let n = (z.len() / latent) as f64;
         let mut means = vec![0.0; latent];
@@ -45,11 +45,11 @@ impl Projection {
         features.sort_unstable();
         let d = features.len();
         let mut covariance = vec![0.0; d * d];
-        let mut centerd = vec![0.0; d];
+        let mut centered = vec![0.0; d];
         for row in z.chunks_exact(latent) {
-            centerd.iter_mut().zip(&features).for_each(|(c, &f)| *c = number(row[f]) - means[f]);
-            for (i, a) in centerd.iter().enumerate() {
-                covariance[i * d..(i + 1) * d].iter_mut().zip(&centerd).for_each(|(s, b)| *s += a * b / n);
+            centered.iter_mut().zip(&features).for_each(|(c, &f)| *c = number(row[f]) - means[f]);
+            for (i, a) in centered.iter().enumerate() {
+                covariance[i * d..(i + 1) * d].iter_mut().zip(&centered).for_each(|(s, b)| *s += a * b / n);
             }
         }
         let eigen = Eigen::of(&covariance, d);
@@ -57,11 +57,11 @@ impl Projection {
         let seen: f64 = eigen.values.iter().take(2).sum();
         let along = [eigen.vector(0).to_vec(), eigen.vector(1).to_vec()];
         let means = features.iter().map(|&f| means[f]).collect();
-        let share = (total > 0.0).then(|| (seen / total).clamp(0.0, 1.0));
-        Projection { axes: Some(Axes { features, means, along }), latent, share }
+        let explained = (total > 0.0).then(|| (seen / total).clamp(0.0, 1.0));
+        Projection { axes: Some(Axes { features, means, along }), latent, explained }
     }
 
-    /// Where a latent vector is.
+    /// The position of a latent vector.
     pub fn place(&self, z: &[f32]) -> [f64; 2] {
         match &self.axes {
             None => [0, 1].map(|i| z.get(i).map_or(0.0, |&v| number(v))),
@@ -80,21 +80,21 @@ impl Projection {
         }
     }
 
-    /// In words.
+    /// A description.
     pub fn caption(&self) -> String {
-        match (&self.axes, self.share) {
+        match (&self.axes, self.explained) {
             (None, _) => "The latent space of the first network".into(),
-            (Some(_), share) => format!(
-                "The latent space of the first network, {} features, seen along the two directions in which the drawn known rows vary \
-                 most (PCA{}); distances in it are a shadow of the true ones",
+            (Some(_), explained) => format!(
+                "The latent space of the first network, {} features, projected on the two directions with the largest variance of the drawn known \
+                 rows (PCA{}); distances in the plane are smaller than the true ones",
                 self.latent,
-                share.map_or(String::new(), |s| format!(": {:.0}% of their variance", 100.0 * s))
+                explained.map_or(String::new(), |s| format!(": {:.0}% of their variance", 100.0 * s))
             ),
         }
     }
 }
 
-/// How far apart two latent vectors are.
+/// The Euclidean distance of two latent vectors.
 pub(super) fn distance(a: &[f32], b: &[f32]) -> f64 {
     libm::sqrt(a.iter().zip(b).map(|(&a, &b)| (number(a) - number(b)).powi(2)).sum())
 }
@@ -105,7 +105,7 @@ mod tests {
     use crate::seed::Stream;
 
     #[test]
-    fn the_plane_is_the_one_with_most_variance() {
+    fn the_plane_has_the_largest_variance() {
         let mut random = Stream::new(2, "plane");
         // Two long directions within seven, one at an angle.
         let z: Vec<f32> = (0..500)
@@ -119,7 +119,7 @@ mod tests {
             })
             .collect();
         let p = Projection::of(&z, 7);
-        assert!(p.share.unwrap() > 0.99);
+        assert!(p.explained.unwrap() > 0.99);
         let rows: Vec<&[f32]> = z.chunks_exact(7).collect();
         for pair in rows.windows(2) {
             let (a, b) = (p.place(pair[0]), p.place(pair[1]));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_latents_are_placed() {
+    fn unusual_latents_are_placed() {
         assert_eq!(Projection::of(&[1.0, 2.0], 2).place(&[3.0, 4.0]), [3.0, 4.0]);
         assert_eq!(Projection::of(&[1.0], 1).place(&[3.0]), [3.0, 0.0]);
         let wide = Projection::of(&vec![f32::MAX; 3 * 1000], 1000);

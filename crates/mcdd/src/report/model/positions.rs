@@ -1,14 +1,14 @@
-//! The thresholds that can be chosen, and what each does.
+//! The selectable thresholds and their effects.
 
 use super::{Position, percent};
 use crate::error::Result;
 use crate::model::{Calibration, Threshold};
 use crate::report::figure::short_number;
 
-/// Names of sets that the sentence has room for.
+/// The largest number of sets that the sentence names.
 const MOST_NAMED: usize = 3;
 
-/// Thresholds for shares of known rows from one half on, and for the share that was asked for.
+/// Thresholds that keep given fractions of known rows, from 0.5 on, and the requested fraction.
 #[derive(Clone, Debug)]
 pub(super) struct Thresholds {
     texts: Vec<String>,
@@ -17,20 +17,20 @@ pub(super) struct Thresholds {
 }
 
 impl Thresholds {
-    /// By the held-out rows.
+    /// From the calibration rows.
     ///
     /// # Errors
-    /// If `tpr` is no share.
+    /// If `tpr` is not between 0 and 1.
     pub fn new(calibration: &Calibration, tpr: f64) -> Result<Thresholds> {
         calibration.threshold(tpr)?;
         let fine = (500..=995).step_by(5).chain(996..=999);
-        // By text: what the page shows is what can be typed.
+        // As text: the page shows what users can type.
         let texts = fine.map(|n| format!("0.{n}").trim_end_matches('0').to_owned());
         let mut both: Vec<(f64, String)> = texts.filter_map(|t| Some((t.parse().ok()?, t))).collect();
-        both.retain(|(share, _)| *share != tpr);
-        let used = both.partition_point(|(share, _)| *share < tpr);
+        both.retain(|(fraction, _)| *fraction != tpr);
+        let used = both.partition_point(|(fraction, _)| *fraction < tpr);
         both.insert(used, (tpr, tpr.to_string()));
-        let all = both.iter().map(|(share, _)| calibration.threshold(*share)).collect::<Result<_>>()?;
+        let all = both.iter().map(|(fraction, _)| calibration.threshold(*fraction)).collect::<Result<_>>()?;
         Ok(Thresholds { texts: both.into_iter().map(|(_, text)| text).collect(), all, used })
     }
 
@@ -39,12 +39,12 @@ impl Thresholds {
         self.all.partition_point(|t| !t.known(confidence))
     }
 
-    /// What to say where the held-out rows are too few for the share that was asked for.
-    pub fn shortfall(&self, held_out: usize) -> Option<String> {
-        self.all[self.used].shortfall(held_out)
+    /// A notice if there are too few calibration rows for the requested fraction.
+    pub fn shortfall(&self, calibration_rows: usize) -> Option<String> {
+        self.all[self.used].shortfall(calibration_rows)
     }
 
-    /// What each does, by the levels of rows.
+    /// The effect of each threshold.
     pub fn positions(&self, known: &Levels, sets: &[(String, Levels)], labeled: bool) -> Vec<Position> {
         let position = |(i, t): (usize, &Threshold)| {
             let (kept, right) = known.up_to(i);
@@ -68,7 +68,7 @@ impl Thresholds {
     }
 }
 
-/// How many rows become known at each position, and how many of them are right.
+/// The number of rows that become known at each position, and of correctly classified ones among them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Levels {
     pub rows: usize,
@@ -85,7 +85,7 @@ impl Levels {
         self.at[level].1 += usize::from(right);
     }
 
-    /// The rows that are known at a position, and how many are right.
+    /// The number of rows that are known at a position, and of correctly classified ones among them.
     pub fn up_to(&self, position: usize) -> (usize, usize) {
         self.at.iter().take(position + 1).fold((0, 0), |sum, at| (sum.0 + at.0, sum.1 + at.1))
     }
@@ -111,7 +111,7 @@ fn sentence(p: &Position, sets: &[(String, Levels)]) -> String {
         }
     }
     if let Some(right) = &p.right {
-        out.push_str(&format!("; {right}% of the known rows that it keeps are put in the right class"));
+        out.push_str(&format!("; {right}% of the kept known rows are classified correctly"));
     }
     out.push('.');
     out
@@ -127,12 +127,12 @@ mod tests {
         for tpr in [0.95, 0.9731, 0.3, 0.99999] {
             let t = Thresholds::new(&calibration, tpr).unwrap();
             assert_eq!(t.texts[t.used].parse::<f64>().unwrap(), tpr);
-            let shares: Vec<f64> = t.texts.iter().map(|t| t.parse().unwrap()).collect();
-            assert!(shares.windows(2).all(|w| w[0] < w[1]));
+            let fractions: Vec<f64> = t.texts.iter().map(|t| t.parse().unwrap()).collect();
+            assert!(fractions.windows(2).all(|w| w[0] < w[1]));
             for c in [-1e300, -1.0, 0.0, 3.0, 17.5, 68.0, 136.0, 137.0] {
                 let level = t.level(c);
-                for (i, share) in shares.iter().enumerate() {
-                    assert_eq!(calibration.threshold(*share).unwrap().known(c), i >= level);
+                for (i, fraction) in fractions.iter().enumerate() {
+                    assert_eq!(calibration.threshold(*fraction).unwrap().known(c), i >= level);
                 }
             }
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_say_what_there_is() {
+    fn sentences_describe_the_position() {
         let calibration = Calibration::new((0..999).map(f64::from).collect()).unwrap();
         let t = Thresholds::new(&calibration, 0.9).unwrap();
         let mut known = Levels::default();
@@ -151,7 +151,7 @@ mod tests {
             let sets: Vec<_> = (0..sets).map(|i| (format!("s{i}"), set.clone())).collect();
             t.positions(&known, &sets, labeled)[t.used].sentence.clone()
         };
-        let right = "; 66.67% of the known rows that it keeps are put in the right class.";
+        let right = "; 66.67% of the kept known rows are classified correctly.";
         assert_eq!(say(0, false), "Keeps 75.00% of known rows.");
         assert_eq!(say(1, true), format!("Keeps 75.00% of known rows, rejects 66.67% of unknown ones{right}"));
         assert_eq!(say(2, false), "Keeps 75.00% of known rows, rejects 66.67% of s0 and 66.67% of s1.");

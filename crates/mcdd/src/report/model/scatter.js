@@ -1,4 +1,4 @@
-// The plane of points: zoom, move, point at a row.
+// The scatter plot: zoom, pan, select a row.
 
 const SHAPES = [
   (x, y, r) => `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`,
@@ -24,7 +24,7 @@ const seriesOf = p => p.set === 0 ? p.class ?? 0 : firstSet() + p.set - 1;
 function scatter(box, show) {
   const [x0, y0, side] = R.plane.view;
   const view = { x: x0 + side / 2, y: y0 + side / 2, side };
-  const root = svg('svg', { tabindex: 0, role: 'application', 'aria-label': 'Rows in the latent space; arrow keys go from row to row' });
+  const root = svg('svg', { tabindex: 0, role: 'application', 'aria-label': 'Rows in the latent space; arrow keys move from row to row' });
   box.append(root);
   const names = [...(R.classes.length ? R.classes.map(c => c.name) : ['known rows']), ...R.sets.map(s => s.name)];
   const groups = names.map((_, i) => R.points.filter(p => seriesOf(p) === i));
@@ -109,7 +109,7 @@ function scatter(box, show) {
     if (i >= 0) show(R.points[i]);
     later();
   }
-  /** Keeps what is under (x, y) where it is. */
+  /** Zooms around (x, y). */
   function zoom(factor, x = width / 2, y = height / 2) {
     const side0 = view.side;
     view.side = Math.max(side * 1e-6, Math.min(side * 1e6, side0 / factor));
@@ -150,9 +150,9 @@ function scatter(box, show) {
     const before = fingers.size === 2 ? apart() : 0;
     fingers.set(e.pointerId, to);
     moved += Math.abs(to[0] - from[0]) + Math.abs(to[1] - from[1]);
-    const share = 1 / fingers.size;
-    view.x -= (to[0] - from[0]) / scale() * share;
-    view.y += (to[1] - from[1]) / scale() * share;
+    const part = 1 / fingers.size;
+    view.x -= (to[0] - from[0]) / scale() * part;
+    view.y += (to[1] - from[1]) / scale() * part;
     if (fingers.size === 2) {
       const [a, b] = [...fingers.values()];
       zoom(apart() / before, (a[0] + b[0]) / 2, (a[1] + b[1]) / 2);
@@ -169,7 +169,7 @@ function scatter(box, show) {
   };
   root.addEventListener('pointerup', up);
   root.addEventListener('pointercancel', up);
-  // Who scrolls by does not want to zoom: only who has clicked does.
+  // The wheel zooms only after a click, so that scrolling the page does not zoom.
   root.addEventListener('wheel', e => {
     if (document.activeElement !== root && !e.ctrlKey) return;
     e.preventDefault();

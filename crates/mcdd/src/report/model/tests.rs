@@ -1,4 +1,4 @@
-//! Reports on small models: their numbers by definition, and whatever a model or a table may be.
+//! Reports on small models: their numbers by definition, for many models and tables.
 
 use super::*;
 use crate::compute::pool::Pool;
@@ -41,7 +41,7 @@ fn split() -> (Table, Table, Table) {
 }
 
 #[test]
-fn every_position_is_what_the_definition_says() {
+fn every_position_follows_the_definition() {
     let (train, test, unknown) = split();
     let model = Model::fit(&train, &quick()).unwrap();
     let report = gathered(&model, &test, &[&unknown], true);
@@ -58,7 +58,7 @@ fn every_position_is_what_the_definition_says() {
         assert_eq!(p.kept, percent(kept.len() as f64 / id.rows() as f64));
         assert_eq!(p.right, Some(percent(good as f64 / kept.len() as f64)));
         assert_eq!(p.rejected, [percent(1.0 - taken as f64 / ood.rows() as f64)]);
-        // The table of what rows are taken for has the same sums.
+        // The confusion matrix has the same sums.
         let classes = report.classes.len();
         let sum =
             |test: &dyn Fn(&[usize; 4]) -> bool| report.counts.iter().filter(|c| test(c)).map(|c| c[3]).sum::<usize>();
@@ -84,7 +84,7 @@ fn every_position_is_what_the_definition_says() {
 }
 
 #[test]
-fn a_report_is_the_same_each_time_and_small() {
+fn a_report_is_deterministic_and_small() {
     let (train, test, unknown) = split();
     let model = Model::fit(&train, &quick()).unwrap();
     let page = || gathered(&model, &test, &[&unknown, &train], true).page().unwrap();
@@ -92,7 +92,7 @@ fn a_report_is_the_same_each_time_and_small() {
     assert_eq!(first, page());
     assert!(first.len() < 1_000_000, "{}", first.len());
     assert!(first.contains("&lt;title&gt;") && !first.contains("<title><title>") && !first.contains("set <0>"));
-    // The page's own scripts and no others.
+    // Only the page's own scripts.
     assert_eq!(first.matches("<script").count(), 2);
     for word in ["http://", "https://", "@import", "url("] {
         assert_eq!(first.matches(word).count(), usize::from(word == "http://"), "{word}");
@@ -113,7 +113,7 @@ fn corners(classes: usize, rows: usize, width: usize) -> Table {
 }
 
 #[test]
-fn whatever_the_model_there_is_a_page_and_figures() {
+fn every_model_has_a_page_and_figures() {
     let table = corners(4, 200, 3);
     let (known, unknown) = table.leave_out("c003").unwrap();
     let with = |method: &str, latent: usize| Settings { head: HeadConfig::parse(method).unwrap(), latent, ..quick() };
@@ -151,7 +151,7 @@ fn whatever_the_model_there_is_a_page_and_figures() {
 }
 
 #[test]
-fn of_very_many_classes_the_last_stand_together() {
+fn many_classes_are_merged() {
     let table = corners(80, 1600, 10);
     let model = Model::fit(&table, &Settings { epochs: 2, ..quick() }).unwrap();
     let report = gathered(&model, &table, &[], true);
