@@ -1,11 +1,11 @@
-//! Detectors against other libraries, on the rows and answers of `scripts/detector_fixtures.py`.
+//! Compares detectors with other libraries, on the rows and scores of `scripts/detector_fixtures.py`.
 
 use mcdd::compute::pool::Pool;
 use mcdd::detector::{DetectorConfig, Features, Fitted, LastLayer, Training};
 use serde::Deserialize;
 
-/// Detectors that nothing is expected of here, and why.
-const WITHOUT: [(&str, &str); 1] = [("distance", "a trained head's own score; it is not fitted on features")];
+/// Detectors without a reference score, and the reason.
+const WITHOUT_REFERENCE: [(&str, &str); 1] = [("distance", "a trained head's own score; it is not fitted on features")];
 
 #[derive(Deserialize)]
 struct Fixture {
@@ -25,22 +25,22 @@ struct Fixture {
 struct Expectation {
     /// The detector, as users type it.
     spec: String,
-    /// Whose answer it is.
+    /// The library.
     peer: String,
     #[serde(flatten)]
     agree: Agree,
-    /// What the answer is, and what was done to it.
+    /// How the score was computed.
     why: String,
-    /// The widths of the layers that the features come from; none for one layer.
+    /// The widths of the layers of the features; empty for one layer.
     #[serde(default)]
     parts: Vec<usize>,
-    /// The features that are looked at; none for all.
+    /// The features to use; empty for all.
     #[serde(default)]
     columns: Vec<usize>,
     confidence: Vec<f64>,
 }
 
-/// How an answer must agree.
+/// How scores must agree.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(tag = "agree", rename_all = "lowercase")]
 enum Agree {
@@ -48,7 +48,7 @@ enum Agree {
     Value { tolerance: f64 },
     /// The same numbers up to a positive factor and a constant.
     Affine { tolerance: f64 },
-    /// A rank correlation, for what is random or of which only the order is said.
+    /// A rank correlation, for scores that are random or of which only the order is known.
     Spearman { least: f64 },
 }
 
@@ -63,8 +63,8 @@ fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[half] } else { 0.5 * (sorted[half - 1] + sorted[half]) }
 }
 
-/// Where an error stops being relative to the value itself: a tenth of the median distance from the median. Confidences
-/// around 0 need something of the kind, and rows far out do not stretch it as they would a standard deviation.
+/// The smallest divisor of a relative error: a tenth of the median absolute deviation. Confidences around 0 need one, and
+/// outliers do not increase it as they would a standard deviation.
 fn scale(expected: &[f64]) -> f64 {
     let middle = median(expected);
     0.1 * median(&expected.iter().map(|e| (e - middle).abs()).collect::<Vec<_>>())
@@ -74,11 +74,11 @@ fn scale(expected: &[f64]) -> f64 {
 fn worst(got: &[f64], expected: &[f64]) -> (usize, f64) {
     let scale = scale(expected);
     let errors = got.iter().zip(expected).map(|(g, e)| (g - e).abs() / e.abs().max(scale));
-    // No number at all is worst of all.
+    // NaN is the worst error.
     errors.map(|e| if e.is_nan() { f64::INFINITY } else { e }).enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
 }
 
-/// The covariance over the variance of `x`, and over both deviations.
+/// The slope of the regression of `y` on `x`, and their correlation.
 fn slope_and_correlation(x: &[f64], y: &[f64]) -> (f64, f64) {
     let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
     let (mx, my) = (mean(x), mean(y));
@@ -91,13 +91,13 @@ fn slope_and_correlation(x: &[f64], y: &[f64]) -> (f64, f64) {
     (xy / xx, xy / (xx * yy).sqrt())
 }
 
-/// `factor` and `constant` for which `factor * got + constant` is closest to what is expected.
+/// The `factor` and `constant` for which `factor * got + constant` is closest to the expected scores.
 fn affine(got: &[f64], expected: &[f64]) -> (f64, f64) {
     let factor = slope_and_correlation(got, expected).0;
     (factor, (expected.iter().sum::<f64>() - factor * got.iter().sum::<f64>()) / got.len() as f64)
 }
 
-/// Ranks, the mean of them for equal values.
+/// Ranks, with the mean rank for ties.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let below = |v: f64| values.iter().filter(|&&w| w < v).count() as f64;
     let equal = |v: f64| values.iter().filter(|&&w| w == v).count() as f64;
@@ -108,7 +108,7 @@ fn spearman(got: &[f64], expected: &[f64]) -> f64 {
     slope_and_correlation(&ranks(got), &ranks(expected)).1
 }
 
-/// What is wrong, in words.
+/// Compares scores; the error describes the difference.
 fn compare(got: &[f64], expected: &[f64], agree: Agree) -> Result<(), String> {
     if got.len() != expected.len() {
         return Err(format!("{} confidences for {} rows", got.len(), expected.len()));
@@ -119,7 +119,7 @@ fn compare(got: &[f64], expected: &[f64], agree: Agree) -> Result<(), String> {
     let (values, tolerance) = match agree {
         Agree::Value { tolerance } => (got, tolerance),
         Agree::Affine { tolerance } if factor > 0.0 => (&mapped[..], tolerance),
-        Agree::Affine { .. } => return Err(format!("the other way round: best factor {factor:e}")),
+        Agree::Affine { .. } => return Err(format!("opposite direction: best factor {factor:e}")),
         Agree::Spearman { least } => {
             let found = spearman(got, expected);
             return if found >= least { Ok(()) } else { Err(format!("rank correlation {found:.4}, at least {least}")) };
@@ -188,19 +188,22 @@ fn agrees_with_other_libraries() {
 }
 
 #[test]
-fn every_detector_has_an_expectation() {
+fn every_detector_has_a_reference() {
     let fixture = fixture();
     let all: Vec<_> = DetectorConfig::all().iter().map(DetectorConfig::name).collect();
-    let excused = |name: &str| WITHOUT.iter().any(|w| w.0 == name);
+    let exempt = |name: &str| WITHOUT_REFERENCE.iter().any(|w| w.0 == name);
     let expected = |name: &str| fixture.expectations.iter().any(|e| crate::name(&e.spec) == name);
-    let lacking: Vec<_> = all.iter().filter(|n| !expected(n) && !excused(n)).collect();
-    assert!(lacking.is_empty(), "nothing is expected of {lacking:?}");
-    let stale: Vec<_> = WITHOUT.iter().filter(|(n, _)| expected(n) || !all.contains(n)).collect();
-    assert!(stale.is_empty(), "no longer without: {stale:?}");
+    let missing: Vec<_> = all.iter().filter(|n| !expected(n) && !exempt(n)).collect();
+    assert!(
+        missing.is_empty(),
+        "add {missing:?} to scripts/detector_fixtures.py, or to WITHOUT_REFERENCE with a reason"
+    );
+    let stale: Vec<_> = WITHOUT_REFERENCE.iter().filter(|(n, _)| expected(n) || !all.contains(n)).collect();
+    assert!(stale.is_empty(), "remove {stale:?} from WITHOUT_REFERENCE");
 }
 
 #[test]
-fn the_fixture_is_what_it_should_be() {
+fn fixture_is_consistent() {
     let fixture = fixture();
     let rows = |x: &[Vec<f32>], l: &[Vec<f64>]| {
         assert_eq!(x.len(), l.len());
@@ -208,7 +211,7 @@ fn the_fixture_is_what_it_should_be() {
             assert_eq!((x.len(), l.len()), (fixture.width, fixture.classes));
             for ((w, &b), &l) in fixture.weight.iter().zip(&fixture.bias).zip(l) {
                 let dot: f64 = x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum();
-                // Binary fractions: there is no rounding in any of it.
+                // Binary fractions, so nothing is rounded.
                 assert_eq!(dot + f64::from(b), l);
             }
         }
@@ -223,7 +226,7 @@ fn the_fixture_is_what_it_should_be() {
 }
 
 #[test]
-fn a_comparison_can_fail() {
+fn comparisons_can_fail() {
     let expected: Vec<f64> = (0..60).map(|i| f64::from((i * 37) % 60) - 20.0).collect();
     let value = Agree::Value { tolerance: 1e-4 };
     let map = |f: fn(f64) -> f64| expected.iter().map(|&e| f(e)).collect::<Vec<_>>();

@@ -71,24 +71,24 @@ impl Detect {
     pub fn check(&self, method: &HeadConfig) -> Result<()> {
         self.detector.check()?;
         let (name, needs, method_name) = (self.detector.name(), self.detector.about().needs, method.name());
-        let refused = |what: String, hint: &str| Err(Error::setting(what).hint(hint));
+        let invalid = |what: String, hint: &str| Err(Error::setting(what).hint(hint));
         if self.on.is_some() && !needs.features {
-            return refused(format!("{name} does not use features"), "leave out on=…");
+            return invalid(format!("{name} uses no features"), "leave out on=…");
         }
         if needs.logits && !method.classifies() {
             let hint = "choose a `detector` that needs features only, or another `method`";
-            return refused(format!("{name} needs logits, and {method_name} does not classify"), hint);
+            return invalid(format!("{name} needs logits, and {method_name} does not classify"), hint);
         }
         if needs.linear && !method.has_linear_logits() {
             let what = format!("{name} needs a linear last layer, and {method_name} does not have one");
-            return refused(what, "set `method` to softmax");
+            return invalid(what, "set `method` to softmax");
         }
         if needs.linear && self.on() != On::Latents {
-            return refused(format!("{name} needs the latents, which the last layer takes"), "leave out on=…");
+            return invalid(format!("{name} needs the latents, which the last layer takes"), "leave out on=…");
         }
         if matches!(self.detector, DetectorConfig::MahalanobisEnsemble(_)) && method.trained_by() == Loop::Adversarial {
             let what = format!("{name} needs gradients of the input, and {method_name} does not have them");
-            return refused(what, "set `detector` to mahalanobis, or choose another `method`");
+            return invalid(what, "set `detector` to mahalanobis, or choose another `method`");
         }
         Ok(())
     }

@@ -90,10 +90,12 @@
 //! # Ok::<(), mcdd::Error>(())
 //! ```
 //!
-//! To make it part of this crate, put it into a file of this folder and add one line to the list at the end of `mod.rs`.
-//! The settings then also derive `Debug`, `Default`, `PartialEq`, `Serialize` and `Deserialize`. Everything else
-//! ([`DetectorConfig::parse`], model files, the conformance tests) finds it there. A detector outside of this crate is
-//! not on that list, so it has no name that [`DetectorConfig::parse`] knows and no place in a model file.
+//! To make it part of this crate, put it into a file of this folder and add two lines to `mod.rs`: its `mod` line and an
+//! entry in the list of detectors. The settings then also derive `Debug`, `Default`, `PartialEq`, `Serialize` and
+//! `Deserialize`. Everything else ([`DetectorConfig::parse`], model files, the conformance tests) finds it there.
+//!
+//! A detector outside of this crate is not on that list: [`DetectorConfig::parse`] does not know its name, and a
+//! [`Model`](crate::model::Model) or a [`Scorer`](crate::model::Scorer) cannot contain it.
 
 mod choice;
 mod distance;
@@ -105,6 +107,7 @@ mod gda;
 mod gen_entropy;
 mod gmm;
 mod isolation_forest;
+mod k_means;
 mod kl_matching;
 mod knn;
 mod last_layer;

@@ -4,6 +4,7 @@
 //! `min 1/2 a'Ka` with `0 <= a_i <= 1` and `sum a = nu n`. Rows are centered and scaled by `sqrt(gamma)` first.
 //! `solver` computes the weights, `rbf` the kernel.
 
+mod cache;
 mod rbf;
 mod solver;
 

@@ -1,5 +1,6 @@
 //! Statistics that heads and detectors share: moments, eigenvectors, whitening, Gaussians.
 
+mod covariance;
 pub(crate) mod eigen;
 pub(crate) mod gaussians;
 pub(crate) mod moments;
