@@ -132,7 +132,7 @@ fn stdin_several_files_and_thresholds() {
     // Too few calibration rows for a fraction are reported.
     let out = lab.ok(&["predict", "m.mcdd", "test.csv", "--tpr", "0.9999"]);
     assert!(stderr(&out).contains("too few for a threshold"), "{}", stderr(&out));
-    lab.fails(&["predict", "m.mcdd", "test.csv", "--tpr", "1.5"], "share");
+    lab.fails(&["predict", "m.mcdd", "test.csv", "--tpr", "1.5"], "fraction");
     let out = lab.command(&["predict", "m.mcdd", "ood.csv", "--fail-on-unknown"]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     let quiet = lab.ok(&["predict", "m.mcdd", "test.csv", "--quiet", "--tpr", "0.9999"]);

@@ -83,6 +83,37 @@ fn evaluate_writes_a_page_and_figures() {
 }
 
 #[test]
+fn evaluate_lists_the_classes() {
+    let lab = trained();
+    lab.write("test.csv", &table(90, |i| if i % 9 == 0 { row(i).replace("odd", "even") } else { row(i) }, HEADER));
+    let evaluate = ["evaluate", "m.mcdd", "test.csv", "--bootstrap", "0"];
+    let text = stdout(&lab.ok(&evaluate));
+    let json: Value = serde_json::from_str(&stdout(&lab.ok(&[&evaluate[..], &["--json"]].concat()))).unwrap();
+    let classes = json["classes"].as_array().unwrap();
+    assert_eq!(classes.iter().map(|c| c["name"].as_str().unwrap()).collect::<Vec<_>>(), ["even", "odd"]);
+    assert_eq!((classes[0]["rows"].as_u64(), classes[1]["rows"].as_u64()), (Some(50), Some(40)));
+    let right = |c: &Value| c["recall"].as_f64().unwrap() * c["rows"].as_f64().unwrap();
+    let total: f64 = classes.iter().map(right).sum();
+    assert!((total / 90.0 - json["accuracy"]["value"].as_f64().unwrap()).abs() < 1e-12);
+    // Five rows have the label of the other class.
+    assert!(classes[0]["recall"].as_f64().unwrap() < 1.0 && classes[1]["precision"].as_f64().unwrap() < 1.0);
+    let line = text.lines().find(|l| l.starts_with("  even ")).unwrap();
+    let percent = |c: &Value| format!("{:.2}", 100.0 * c.as_f64().unwrap());
+    let cells: Vec<&str> = line.split_whitespace().collect();
+    let [recall, precision, kept] = ["recall", "precision", "kept"].map(|key| percent(&classes[0][key]));
+    assert_eq!(cells, ["even", "50", &recall, &precision, &kept], "{text}");
+    // Without labels there is no table.
+    let unlabeled = stdout(&lab.ok(&[&evaluate[..], &["--label", "none"]].concat()));
+    assert!(unlabeled.contains("n/a (no labels)") && !unlabeled.contains("recall"), "{unlabeled}");
+    // A long list is cut.
+    let many = |i: usize| format!("{},{},c{:02}", i % 30, (i % 30) as f64 + (i * 7 % 11) as f64 / 100.0, i % 30);
+    lab.write("many.csv", &table(600, many, "x,y,label"));
+    lab.ok(&["train", "many.csv", "-o", "many.mcdd", "--preset", "fast", "--epochs", "2", "-q"]);
+    let text = stdout(&lab.ok(&["evaluate", "many.mcdd", "many.csv", "--bootstrap", "0"]));
+    assert!(text.contains("(20 of 30 classes, those with the lowest recall; --json lists all)"), "{text}");
+}
+
+#[test]
 fn explain_lists_the_changed_column_first() {
     let lab = trained();
     let odd = |i: usize| match i {

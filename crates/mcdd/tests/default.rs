@@ -1,4 +1,4 @@
-//! The default on tables that are small, wide, uneven or odd, and what it promises on any.
+//! The default settings on small, wide, unbalanced and unusual tables.
 
 use mcdd::data::{Column, Table, digits};
 use mcdd::model::Model;
@@ -20,7 +20,7 @@ fn table(rows: &[(Vec<f64>, usize)]) -> Table {
     Table::read(&[path], &Default::default()).unwrap()
 }
 
-/// Classes of so many rows, each around a place of its own.
+/// Classes of the given sizes, each around its own center.
 fn classes(sizes: &[usize], width: usize) -> Vec<(Vec<f64>, usize)> {
     let mut s = Stream::new(5, "awkward");
     let mut rows = Vec::new();
@@ -31,8 +31,8 @@ fn classes(sizes: &[usize], width: usize) -> Vec<(Vec<f64>, usize)> {
     rows
 }
 
-/// Trains the default with few epochs, and checks everything that comes out of it.
-fn sound(table: &Table) -> Model {
+/// Trains with the default settings and few epochs, and checks all predictions.
+fn check(table: &Table) -> Model {
     let model = Model::fit(table, &Settings::builder().epochs(4).build().unwrap()).unwrap();
     let again = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
     let found = again.predict(table).unwrap();
@@ -44,46 +44,46 @@ fn sound(table: &Table) -> Model {
 }
 
 #[test]
-fn awkward_tables() {
-    sound(&table(&classes(&[20; 4], 3)));
-    sound(&table(&classes(&[30, 30], 2)));
-    sound(&table(&classes(&[10; 500], 4)));
-    sound(&table(&classes(&[40; 3], 1)));
-    sound(&table(&classes(&[20; 3], 2000)));
-    sound(&table(&classes(&[5, 5], 2)));
-    sound(&table(&classes(&[3000, 5], 3)));
-    // Every row of a class is the same, and then an outlier of any size.
+fn unusual_tables() {
+    check(&table(&classes(&[20; 4], 3)));
+    check(&table(&classes(&[30, 30], 2)));
+    check(&table(&classes(&[10; 500], 4)));
+    check(&table(&classes(&[40; 3], 1)));
+    check(&table(&classes(&[20; 3], 2000)));
+    check(&table(&classes(&[5, 5], 2)));
+    check(&table(&classes(&[3000, 5], 3)));
+    // All rows of a class are equal; then there are outliers.
     let mut same: Vec<(Vec<f64>, usize)> =
         (0..90).map(|i| (vec![(i % 3) as f64, 1.0 + (i % 3) as f64], i % 3)).collect();
-    sound(&table(&same));
+    check(&table(&same));
     same[7].0[0] = 1e30;
     same[8].0[1] = -1e-30;
-    sound(&table(&same));
-    // A batch that leaves one row over.
-    sound(&table(&classes(&[75, 76, 72], 3)));
+    check(&table(&same));
+    // The last batch has one row.
+    check(&table(&classes(&[75, 76, 72], 3)));
 }
 
 #[test]
-fn what_cannot_be_learned_is_an_error() {
+fn constant_columns_are_an_error() {
     let constant: Vec<(Vec<f64>, usize)> = (0..40).map(|i| (vec![1.0, 2.0], i % 2)).collect();
     let error = Model::fit(&table(&constant), &Settings::default()).err().unwrap();
     assert!(error.to_string().contains("constant"), "{error}");
 }
 
 #[test]
-fn what_the_network_does_not_see_still_counts() {
+fn values_outside_the_clipping_range_lower_the_confidence() {
     let rows = classes(&[100; 3], 4);
     let model = Model::fit(&table(&rows), &Settings::builder().epochs(20).build().unwrap()).unwrap();
     let threshold = model.threshold().unwrap();
     let unknown = |factor: f64| {
-        // The first value of a typical row is moved away; all beyond the clip looks the same to the networks.
+        // The first value of each row is moved; clipped values are all equal to the networks.
         let moved: Vec<_> = rows.iter().map(|(v, c)| ([&[v[0] + factor], &v[1..]].concat(), *c)).collect();
         let found = model.predict(&table(&moved)).unwrap();
         found.confidence.iter().filter(|&&c| !threshold.known(c)).count() as f64 / rows.len() as f64
     };
     assert!(unknown(0.0) < 0.15);
-    let shares = [1e2, 1e3, 1e6, 1e12].map(unknown);
-    assert!(shares.iter().all(|&s| s == 1.0), "{shares:?}");
+    let fractions = [1e2, 1e3, 1e6, 1e12].map(unknown);
+    assert!(fractions.iter().all(|&f| f == 1.0), "{fractions:?}");
     let confidence = |v: f64| {
         let row = [&[v], &rows[0].0[1..]].concat();
         model.predict(&table(&[(row, 0)])).unwrap().confidence[0]
@@ -117,11 +117,11 @@ fn a_network_of_an_ensemble_is_the_same_as_alone() {
     assert_ne!(best.latents(1, &x), fast.latents(0, &x));
 }
 
-/// Remembers what it was told.
+/// Counts epochs.
 #[derive(Default)]
-struct Told(std::sync::Mutex<(usize, usize, usize)>);
+struct Count(std::sync::Mutex<(usize, usize, usize)>);
 
-impl Callback for Told {
+impl Callback for Count {
     fn begin(&self, members: usize, epochs: usize) {
         *self.0.lock().unwrap() = (members, epochs, 0);
     }
@@ -131,24 +131,24 @@ impl Callback for Told {
 }
 
 #[test]
-fn a_budget_of_steps_caps_the_epochs_and_says_so() {
+fn a_limit_of_steps_limits_the_epochs_and_is_reported() {
     let table = digits();
     let rows = table.rows() * 9 / 10;
     let settings = Settings::builder().epochs(9).steps(rows.div_ceil(200) * 2).members(2).build().unwrap();
-    let watch = Told::default();
-    let fitted = Model::fit_with(&table, &settings, &Run { callback: &watch, ..Run::default() }).unwrap();
-    assert_eq!(*watch.0.lock().unwrap(), (2, 2, 4));
+    let count = Count::default();
+    let fitted = Model::fit_with(&table, &settings, &Run { callback: &count, ..Run::default() }).unwrap();
+    assert_eq!(*count.0.lock().unwrap(), (2, 2, 4));
     assert_eq!(fitted.model.history(1).unwrap().0.len(), 2);
     assert_eq!(*fitted.model.settings(), settings);
     assert!(fitted.notices.iter().any(|n| n.contains("2 epochs instead of 9")));
-    // Never less than one.
+    // At least one epoch.
     assert_eq!(Settings::builder().epochs(9).steps(1).build().unwrap().epochs_for(1_000_000), 1);
     assert_eq!(settings.epochs_for(10), 9);
 }
 
 #[test]
-fn many_rows_make_a_small_file() {
-    // 60,000 rows, of which each of the networks keeps 50,000.
+fn the_file_of_many_rows_is_small() {
+    // Of 60,000 rows each network stores 50,000.
     let mut s = Stream::new(1, "large");
     let values: Vec<f64> = (0..60_000).map(|i| (i % 2) as f64 * 5.0 + s.normal()).collect();
     let mut large = table(&[(vec![0.0], 0), (vec![1.0], 1)]);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const CLOSE: f64 = 1e-12;
 
-/// One side: from few levels (ties), from a continuum, or both; at times infinite.
+/// Scores of one side: a few levels (ties), continuous, or both; sometimes infinite.
 fn side() -> impl Strategy<Value = Vec<f64>> {
     let level = (-3i32..4).prop_map(f64::from);
     let score = prop_oneof![
@@ -22,11 +22,11 @@ fn side() -> impl Strategy<Value = Vec<f64>> {
     ]
 }
 
-fn share(side: &[f64], condition: impl Fn(f64) -> bool) -> f64 {
+fn fraction(side: &[f64], condition: impl Fn(f64) -> bool) -> f64 {
     side.iter().filter(|&&s| condition(s)).count() as f64 / side.len() as f64
 }
 
-/// The definitions, read literally: each pair, each threshold, each row counted anew.
+/// The definitions, taken literally: for each pair, each threshold and each row.
 fn by_definition(id: &[f64], ood: &[f64]) -> Detection {
     let pairs = (id.len() * ood.len()) as f64;
     let (mut above, mut tied) = (0.0, 0.0);
@@ -45,9 +45,11 @@ fn by_definition(id: &[f64], ood: &[f64]) -> Detection {
     };
     // (TPR, FPR) at each threshold with ID as positive, and with OOD.
     let scores = || id.iter().chain(ood).copied();
-    let mut id_positive: Vec<(f64, f64)> = scores().map(|t| (share(id, |s| s >= t), share(ood, |s| s >= t))).collect();
+    let mut id_positive: Vec<(f64, f64)> =
+        scores().map(|t| (fraction(id, |s| s >= t), fraction(ood, |s| s >= t))).collect();
     id_positive.push((0.0, 0.0));
-    let ood_positive: Vec<(f64, f64)> = scores().map(|t| (share(ood, |s| s <= t), share(id, |s| s <= t))).collect();
+    let ood_positive: Vec<(f64, f64)> =
+        scores().map(|t| (fraction(ood, |s| s <= t), fraction(id, |s| s <= t))).collect();
     let least_fpr =
         |points: &[(f64, f64)], rate: f64| points.iter().filter(|p| p.0 >= rate).map(|p| p.1).fold(1.0, f64::min);
     let fpr95_id = least_fpr(&id_positive, 0.95);
@@ -95,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn everything_is_a_share(id in side(), ood in side()) {
+    fn every_metric_is_a_fraction(id in side(), ood in side()) {
         let d = detection(&id, &ood).unwrap();
         for row in d.rows() {
             prop_assert!((0.0..=1.0).contains(&row.value), "{:?}", row);
@@ -104,15 +106,15 @@ proptest! {
         prop_assert!(d.detection_accuracy >= 0.5);
         prop_assert!(d.tnr95 <= d.tnr85);
         prop_assert!((d.tnr95 + d.fpr95_id - 1.0).abs() < CLOSE);
-        // An AUROC of one and a perfect threshold are the same thing.
+        // An AUROC of one and a perfect threshold are equivalent.
         prop_assert_eq!(d.auroc == 1.0, d.detection_accuracy == 1.0);
     }
 
     #[test]
-    fn only_the_order_counts(id in side(), ood in side(), steps in prop::collection::vec(0.001..9.0f64, 100)) {
+    fn only_the_order_of_scores_matters(id in side(), ood in side(), steps in prop::collection::vec(0.001..9.0f64, 100)) {
         let found = detection(&id, &ood).unwrap();
         let values = distinct(&id, &ood);
-        // A random staircase that rises strictly, so that no two values can merge.
+        // A random staircase that increases strictly, so that distinct values stay distinct.
         let stairs: Vec<f64> = steps.iter().scan(-200.0, |sum, s| { *sum += s; Some(*sum) }).collect();
         let staircase = |s: f64| stairs[values.iter().position(|&v| v == s).unwrap()];
         let (id2, ood2) = (map(&id, staircase), map(&ood, staircase));
@@ -120,7 +122,7 @@ proptest! {
         prop_assert_eq!(bootstrap(&id2, &ood2, 5, 1, 2).unwrap(), bootstrap(&id, &ood, 5, 1, 2).unwrap());
         prop_assert_eq!(authors(&id2, &ood2).unwrap(), authors(&id, &ood).unwrap());
         prop_assert_eq!(openood(&id2, &ood2).unwrap(), openood(&id, &ood).unwrap());
-        // Smooth maps, where rounding merges no two values.
+        // Smooth maps, where distinct values stay distinct after rounding.
         let maps: [fn(f64) -> f64; 4] = [f64::exp, f64::atan, f64::cbrt, |s| 3.0 * s - 1.0];
         for f in maps {
             if map(&values, f).windows(2).all(|w| w[0] < w[1]) {
@@ -137,7 +139,7 @@ proptest! {
         prop_assert_eq!((r.tie_fraction, r.auroc, r.detection_accuracy), (d.tie_fraction, d.auroc, d.detection_accuracy));
         prop_assert_eq!((r.fpr95_id, r.fpr95_ood), (d.fpr95_ood, d.fpr95_id));
         prop_assert!((r.aupr_id - d.aupr_ood).abs() < CLOSE && (r.aupr_ood - d.aupr_id).abs() < CLOSE);
-        // Negating alone turns the AUROC round.
+        // Negating the scores turns the AUROC into its complement.
         let n = detection(&map(&id, |s| -s), &map(&ood, |s| -s)).unwrap();
         prop_assert!((n.auroc + d.auroc - 1.0).abs() < CLOSE);
     }
@@ -182,7 +184,7 @@ proptest! {
     fn compatibility_modes_relate_to_ours(id in side(), ood in side()) {
         let ours = detection(&id, &ood).unwrap();
         let theirs = authors(&id, &ood).unwrap();
-        // They count a tie as an error, we count it half.
+        // There a tie counts as an error, here as one half.
         prop_assert!((theirs.auroc - (ours.auroc - ours.tie_fraction / 2.0)).abs() < CLOSE);
         prop_assert!(theirs.dtacc <= ours.detection_accuracy + CLOSE);
         let open = openood(&id, &ood).unwrap();

@@ -10,20 +10,20 @@ use mcdd::protocol::{Scenario, leave_one_out, scenario};
 use mcdd::train::optim::Schedule;
 use mcdd::train::{Preset, Run, Settings};
 
-/// The folder of a data set, or nothing and a word about it.
+/// The folder of a data set; `None` and a message if `MCDD_DATA` is not set.
 fn folder(name: &str) -> Option<PathBuf> {
     match std::env::var_os("MCDD_DATA") {
         Some(root) => Some(PathBuf::from(root).join(name)),
         None => {
-            // Past the test harness, which would swallow it.
+            // Not `eprintln!`, whose output the test harness captures.
             let _ = writeln!(std::io::stderr(), "skipped: MCDD_DATA is not set");
             None
         }
     }
 }
 
-/// Mean AUROC and accuracy over the left-out classes on fold 0, and over some seeds: one seed alone moves a scenario's
-/// AUROC by several points.
+/// Mean AUROC and accuracy over the left-out classes on fold 0, and over some seeds: the AUROC of a scenario varies by
+/// several points between seeds.
 fn means(table: &Table, settings: &Settings, seeds: u64) -> (f64, f64) {
     let mut all: Vec<Scenario> = Vec::new();
     for seed in 0..seeds {
@@ -42,7 +42,7 @@ fn means(table: &Table, settings: &Settings, seeds: u64) -> (f64, f64) {
     (mean(|s| s.detection.auroc), mean(|s| s.accuracy.unwrap_or(f64::NAN)))
 }
 
-/// The paper's network, with a rate that goes down.
+/// The paper's network, with a cosine learning rate schedule.
 fn plain() -> Settings {
     Settings::builder().preset(Preset::Paper).schedule(Schedule::Cosine).build().unwrap()
 }
@@ -71,7 +71,7 @@ fn drive_fold_0() {
     assert!(auroc >= 92.5 && accuracy >= 94.0, "the default: AUROC {auroc}, accuracy {accuracy}");
 }
 
-/// Every method, and every detector on a softmax network, on one scenario; a few epochs, as `docs/methods.md` has the
+/// Every method, and every detector on a softmax network, on one scenario with a few epochs; `docs/methods.md` has the
 /// whole study.
 #[test]
 fn every_method_and_detector_runs() {

@@ -1,35 +1,35 @@
-//! Classification accuracy on ID rows.
+//! Classification accuracy on in-distribution rows.
 
 use serde::Serialize;
 
 use super::bootstrap::{Interval, replicate, resample};
 use crate::error::{Error, Result};
 
-/// The share of rows that were given their class.
+/// The fraction of rows whose class was predicted correctly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Accuracy {
     /// Number of rows.
     pub n: usize,
-    /// Number of rows that were given their class.
+    /// Number of correct rows.
     pub correct: usize,
     /// `correct / n`, between 0 and 1.
     pub accuracy: f64,
 }
 
-/// Accuracy, given whether each row was put in its class.
+/// The accuracy, given whether the class of each row was predicted correctly.
 ///
 /// # Errors
 /// If there are no rows.
 pub fn accuracy(correct: &[bool]) -> Result<Accuracy> {
     if correct.is_empty() {
-        return Err(Error::data("there are no rows to take the accuracy of"));
+        return Err(Error::data("there are no rows to compute the accuracy of"));
     }
     let (n, hits) = (correct.len(), correct.iter().filter(|&&c| c).count());
     Ok(Accuracy { n, correct: hits, accuracy: hits as f64 / n as f64 })
 }
 
-/// The 95% percentile bootstrap interval of the [`accuracy`]; the settings are those of
-/// [`bootstrap`](super::bootstrap), and under one seed the same rows are drawn as there.
+/// The 95% percentile bootstrap interval of the [`accuracy`]. The arguments are those of
+/// [`bootstrap`](super::bootstrap); with the same seed the same rows are drawn.
 ///
 /// # Errors
 /// If there are no rows or no replicates.
@@ -59,12 +59,12 @@ mod tests {
         // Normal approximation: 0.9 +- 1.96 * sqrt(0.9 * 0.1 / 400).
         assert!((i.low - 0.8706).abs() < 0.006 && (i.high - 0.9294).abs() < 0.006, "{i:?}");
         assert_eq!(i, accuracy_interval(&correct, 2000, 3, 1).unwrap());
-        let sure = accuracy_interval(&[true; 5], 10, 0, 2).unwrap();
-        assert_eq!((sure.low, sure.high), (1.0, 1.0));
+        let constant = accuracy_interval(&[true; 5], 10, 0, 2).unwrap();
+        assert_eq!((constant.low, constant.high), (1.0, 1.0));
     }
 
     #[test]
-    fn nothing_is_an_error() {
+    fn no_rows_and_no_replicates_are_errors() {
         assert!(accuracy(&[]).is_err());
         assert!(accuracy_interval(&[true], 0, 0, 0).is_err());
     }

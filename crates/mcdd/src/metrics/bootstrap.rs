@@ -1,8 +1,8 @@
 //! 95% percentile bootstrap intervals.
 //!
-//! Scores are sorted once; a replicate draws rows, counts them per tie group and makes one pass over the groups,
-//! so it costs no sort. Each replicate has its own random stream: the result does not depend on the number of
-//! threads, and under one seed two detectors on the same rows are resampled alike.
+//! Scores are sorted once. A replicate draws rows, counts them by tie group and makes one pass over the groups, so it
+//! does not sort. Each replicate has its own random stream: the result does not depend on the number of threads, and
+//! with the same seed two detectors are resampled with the same rows.
 
 use std::num::NonZero;
 use std::thread;
@@ -24,7 +24,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// One interval for each of `N` metrics.
+    /// An interval for each of `N` metrics.
     pub(super) fn of<const N: usize>(replicates: Vec<[f64; N]>) -> [Interval; N] {
         std::array::from_fn(|metric| {
             let mut values: Vec<f64> = replicates.iter().map(|r| r[metric]).collect();
@@ -79,10 +79,10 @@ impl DetectionIntervals {
     }
 }
 
-/// The 95% percentile bootstrap intervals of [`detection`](super::detection): ID and OOD rows are each drawn with
-/// replacement, as many as there are.
+/// The 95% percentile bootstrap intervals of [`detection`](super::detection). ID and OOD rows are resampled separately,
+/// with replacement.
 ///
-/// `replicates` is at least 1 (1000 is usual); `threads` is the number of threads, 0 for one on each core.
+/// `replicates` is at least 1 (typically 1000); `threads` is the number of threads, 0 for one on each core.
 ///
 /// # Errors
 /// If a side is empty, a score is NaN or `replicates` is 0.
@@ -110,10 +110,10 @@ pub(super) fn resample(stream: &mut Stream, n: usize, mut take: impl FnMut(usize
     }
 }
 
-/// Replicates at the most: all are kept until the quantiles are taken.
-const MOST_REPLICATES: usize = 10_000_000;
+/// The largest number of replicates: all are in memory until the quantiles are computed.
+const MAX_REPLICATES: usize = 10_000_000;
 
-/// Runs the replicates, in contiguous parts on `threads` threads; `worker` makes the state of a thread.
+/// Runs the replicates in contiguous parts on `threads` threads; `worker` makes the state of a thread.
 pub(super) fn replicate<const N: usize, F>(
     replicates: usize,
     seed: u64,
@@ -124,10 +124,12 @@ where
     F: FnMut(&mut Stream) -> [f64; N],
 {
     if replicates == 0 {
-        return Err(Error::setting("a bootstrap interval needs at least one replicate").hint("1000 is usual"));
+        return Err(
+            Error::setting("a bootstrap interval needs at least one replicate").hint("1000 is a typical number")
+        );
     }
-    if replicates > MOST_REPLICATES {
-        return Err(Error::setting(format!("{replicates} replicates are too many")).hint("1000 is usual"));
+    if replicates > MAX_REPLICATES {
+        return Err(Error::setting(format!("{replicates} replicates are too many")).hint("1000 is a typical number"));
     }
     let threads = match threads {
         0 => thread::available_parallelism().map_or(1, NonZero::get),
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_threads_changes_nothing() {
+    fn the_result_does_not_depend_on_the_number_of_threads() {
         let (id, ood) = (normal(300, 1.0, "id"), normal(100, 0.0, "ood"));
         let one = bootstrap(&id, &ood, 50, 9, 1).unwrap();
         for threads in [0, 2, 3, 7, 64] {
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_row_a_side_has_no_spread() {
+    fn single_rows_have_intervals_of_width_zero() {
         let i = bootstrap(&[1.0], &[0.0], 20, 0, 0).unwrap();
         assert!(i.rows().iter().all(|i| i.low == i.high));
         assert!(bootstrap(&[1.0], &[0.0], 0, 0, 0).is_err());

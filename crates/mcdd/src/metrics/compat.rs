@@ -1,4 +1,4 @@
-//! Other people's definitions, for comparing with numbers that were published with them.
+//! Definitions of other implementations, for comparison with numbers published with them.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::ties::TieGroups;
 use super::{Positive, Row, curve::pr_points};
 use crate::error::Result;
 
-/// Whose definitions.
+/// Definitions of another implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compat {
@@ -16,7 +16,7 @@ pub enum Compat {
     Openood,
 }
 
-/// What [`detection_compat`] measured.
+/// The result of [`detection_compat`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "compat", rename_all = "lowercase")]
 pub enum CompatDetection {
@@ -33,14 +33,14 @@ pub struct AuthorsDetection {
     pub n_id: usize,
     /// Number of OOD rows.
     pub n_ood: usize,
-    /// Share of ID-OOD pairs whose scores are equal: each of them is counted as an error here.
+    /// The fraction of ID-OOD pairs with equal scores; each of them counts as an error here.
     #[serde(rename = "tie_share")]
     pub tie_fraction: f64,
     /// True-negative rate where the true-positive rate is nearest to 85%.
     pub tnr85: f64,
     /// True-negative rate where the true-positive rate is nearest to 95%.
     pub tnr95: f64,
-    /// Area under the ROC curve: P(ID > OOD), ties lost.
+    /// Area under the ROC curve: P(ID > OOD), without ties.
     pub auroc: f64,
     /// Detection accuracy.
     pub dtacc: f64,
@@ -57,7 +57,7 @@ pub struct OpenoodDetection {
     pub n_id: usize,
     /// Number of OOD rows.
     pub n_ood: usize,
-    /// Share of ID-OOD pairs whose scores are equal.
+    /// The fraction of ID-OOD pairs with equal scores.
     #[serde(rename = "tie_share")]
     pub tie_fraction: f64,
     /// False-positive rate at 95% true-positive rate, OOD as positive.
@@ -79,7 +79,7 @@ impl CompatDetection {
         }
     }
 
-    /// Share of ID-OOD pairs whose scores are equal.
+    /// The fraction of ID-OOD pairs with equal scores.
     pub fn tie_fraction(&self) -> f64 {
         match self {
             Self::Authors(d) => d.tie_fraction,
@@ -87,7 +87,7 @@ impl CompatDetection {
         }
     }
 
-    /// The metrics, under the names their source gives them.
+    /// The metrics, with the names of the other implementation.
     pub fn rows(&self) -> Vec<Row> {
         use Positive::{Id, Ood};
         let row = |key, name, positive, value| Row { key, name, positive, value };
@@ -110,7 +110,7 @@ impl CompatDetection {
     }
 }
 
-/// Measures by the definitions of [`authors`] or [`openood`].
+/// Computes the metrics with the definitions of [`authors`] or [`openood`].
 ///
 /// # Errors
 /// If a side is empty or a score is NaN.
@@ -123,10 +123,10 @@ pub fn detection_compat(id: &[f64], ood: &[f64], compat: Compat) -> Result<Compa
 
 /// The algorithm of the code published with Deep-MCDD, which is that of Lee et al. 2018 and, before it, ODIN.
 ///
-/// The rows are dropped one at a time, lowest score first. Of rows with equal scores, ID is dropped first, so that
-/// a tie counts as an error: a softmax that saturates at 1.0 loses by it. The true-negative rates are taken at the
-/// first point whose true-positive rate is nearest to the wanted one, which may be below it. The precision-recall
-/// curves are closed by fixed points, which costs them about 0.5 / n.
+/// Rows are removed one at a time, lowest score first. Of rows with equal scores, ID rows are removed first, so a tie
+/// counts as an error; a softmax that saturates at 1.0 is at a disadvantage. The true-negative rates are those of the
+/// first point whose true-positive rate is nearest to the required one, which may be below it. The precision-recall
+/// curves end in fixed points, which lowers their areas by about 0.5 / n.
 ///
 /// # Errors
 /// If a side is empty or a score is NaN.
@@ -134,7 +134,7 @@ pub fn authors(id: &[f64], ood: &[f64]) -> Result<AuthorsDetection> {
     let groups = TieGroups::new(id, ood)?;
     let (n_id, n_ood) = (groups.n_id as f64, groups.n_ood as f64);
 
-    // What is still accepted after each drop, from everything to nothing.
+    // The rows accepted after each removal, from all to none.
     let (mut tp, mut fp) = (groups.n_id as u64, groups.n_ood as u64);
     let mut accepted = Vec::with_capacity(groups.n_id + groups.n_ood + 1);
     accepted.push((tp, fp));
@@ -168,7 +168,7 @@ pub fn authors(id: &[f64], ood: &[f64]) -> Result<AuthorsDetection> {
     let roc = inner(|tp, fp, n_id, n_ood| (tp / n_id, 1.0 - fp / n_ood));
     let auroc = -trapezoids([(1.0, 0.0)].into_iter().chain(roc).chain([(0.0, 1.0)]));
     let dtacc = accepted.iter().map(|&(tp, fp)| tpr(tp) + 1.0 - fpr(fp)).fold(0.0, f64::max) * 0.5;
-    // A point where nothing is on the curve's side has no precision and is left out.
+    // A point without selected rows has no precision and is left out.
     let pin = inner(|tp, fp, n_id, _| (tp / n_id, tp / (tp + fp))).filter(|p| !p.1.is_nan());
     let auin = -trapezoids([(1.0, 0.5)].into_iter().chain(pin).chain([(0.0, 0.0)]));
     let pout = inner(|tp, fp, n_id, n_ood| {
@@ -193,10 +193,10 @@ pub fn authors(id: &[f64], ood: &[f64]) -> Result<AuthorsDetection> {
 
 /// The definitions of OpenOOD 1.5, that is scikit-learn's `roc_curve` and `precision_recall_curve`.
 ///
-/// Two things differ from [`detection`](super::detection). The areas under precision-recall curves are trapezoids
-/// from a point at recall 0 and precision 1. And scikit-learn leaves out points of the ROC curve that lie midway
-/// between their neighbors, so with ties the FPR at 95% may be read at a higher threshold of the true-positive
-/// rate than was needed; without ties it is that of [`Detection::fpr95_ood`](super::Detection::fpr95_ood).
+/// There are two differences from [`detection`](super::detection). The areas under precision-recall curves are sums of
+/// trapezoids and start at recall 0 and precision 1. And scikit-learn drops points of the ROC curve that lie midway
+/// between their neighbors, so with ties the FPR at 95% may be that of a higher true-positive rate; without ties it is
+/// [`Detection::fpr95_ood`](super::Detection::fpr95_ood).
 ///
 /// # Errors
 /// If a side is empty or a score is NaN.
@@ -204,7 +204,7 @@ pub fn openood(id: &[f64], ood: &[f64]) -> Result<OpenoodDetection> {
     let groups = TieGroups::new(id, ood)?;
     let (n_id, n_ood) = (groups.n_id as u64, groups.n_ood as u64);
 
-    // Lowest score first: OOD is positive, and what is rejected so far is (OOD, ID).
+    // Lowest score first, OOD as positive: the numbers of rejected (OOD, ID) rows.
     let (mut tp, mut fp) = (0u64, 0u64);
     let rejected: Vec<(u64, u64)> = groups
         .counts
@@ -240,7 +240,7 @@ pub fn openood(id: &[f64], ood: &[f64]) -> Result<OpenoodDetection> {
     })
 }
 
-/// The area under points `(x, y)`; negative where `x` falls.
+/// The area under points `(x, y)`; negative where `x` decreases.
 fn trapezoids(points: impl Iterator<Item = (f64, f64)>) -> f64 {
     let mut area = 0.0;
     let mut before: Option<(f64, f64)> = None;
@@ -263,7 +263,7 @@ mod tests {
         for (row, expected) in found.rows().iter().zip(expected) {
             assert!((row.value - expected).abs() < 1e-15, "{row:?}, not {expected}");
         }
-        // The order in which the rows come makes no difference.
+        // The order of the rows makes no difference.
         let reversed = |side: &[f64]| side.iter().rev().copied().collect::<Vec<_>>();
         assert_eq!(found, CompatDetection::Authors(authors(&reversed(id), &reversed(ood)).unwrap()));
     }
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn authors_one_tie() {
-        // (1,1) (0,1) (0,0): the tie is lost. AUIN: (1,1/2) (1,1/2) (0,0). AUOUT: (0,0) (0,0) (1,1/2) (1,1/2).
+        // (1,1) (0,1) (0,0): the tie counts as an error. AUIN: (1,1/2) (1,1/2) (0,0). AUOUT: (0,0) (0,0) (1,1/2) (1,1/2).
         check_authors(&[1.0], &[1.0], [0.0, 0.0, 0.0, 0.5, 0.25, 0.25]);
     }
 
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn authors_take_the_nearest_rate_even_below_the_wanted_one() {
+    fn authors_use_the_nearest_rate_even_below_the_required_one() {
         // Of seven ID rows six are 85.7%: the first point that has them still accepts two OOD rows, the best
         // one only one.
         let id: Vec<f64> = (1..=7).map(f64::from).collect();
@@ -327,8 +327,8 @@ mod tests {
     }
 
     #[test]
-    fn openood_leaves_out_points_midway() {
-        // Twenty thresholds on a straight line: all but the last are left out, so 95% is only reached at 100%.
+    fn openood_drops_points_midway() {
+        // Twenty thresholds on a straight line: all but the last are dropped, so 95% is reached only at 100%.
         let scores: Vec<f64> = (0..20).map(f64::from).collect();
         assert_eq!(openood(&scores, &scores).unwrap().fpr95, 1.0);
         assert_eq!(super::super::detection(&scores, &scores).unwrap().fpr95_ood, 0.95);

@@ -1,4 +1,4 @@
-//! The curves behind the areas, a point for each distinct score.
+//! ROC and precision-recall curves, with a point for each distinct score.
 
 use serde::Serialize;
 
@@ -9,22 +9,22 @@ use crate::error::Result;
 /// A point of the ROC curve, ID as positive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RocPoint {
-    /// Share of OOD with a score of at least `threshold`.
+    /// The fraction of OOD rows with a score of at least `threshold`.
     pub fpr: f64,
-    /// Share of ID with a score of at least `threshold`.
+    /// The fraction of ID rows with a score of at least `threshold`.
     pub tpr: f64,
-    /// Infinite at the first point, which accepts nothing.
+    /// Infinite at the first point, which accepts no row.
     pub threshold: f64,
 }
 
 /// A point of a precision-recall curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PrPoint {
-    /// Share of the positive side that is taken.
+    /// The fraction of positive rows that are selected.
     pub recall: f64,
-    /// Share of what is taken that is of the positive side.
+    /// The fraction of selected rows that are positive.
     pub precision: f64,
-    /// With ID as positive, rows with at least this score are taken; with OOD, rows with at most this score.
+    /// With ID as positive, rows with at least this score are selected; with OOD, rows with at most this score.
     pub threshold: f64,
 }
 
@@ -44,8 +44,8 @@ pub fn roc(id: &[f64], ood: &[f64]) -> Result<Vec<RocPoint>> {
     Ok(std::iter::once(start).chain(points).collect())
 }
 
-/// The precision-recall curve with either side as positive, in order of rising recall. It has no point at recall 0:
-/// precision is not defined where nothing is taken.
+/// The precision-recall curve, in order of increasing recall. It has no point at recall 0, where no row is selected and
+/// precision is not defined.
 ///
 /// # Errors
 /// If a side is empty or a score is NaN.
@@ -56,7 +56,7 @@ pub fn precision_recall(id: &[f64], ood: &[f64], positive: Positive) -> Result<V
 pub(super) fn pr_points(groups: &TieGroups, positive: Positive) -> Vec<PrPoint> {
     let (mut tp, mut fp) = (0u64, 0u64);
     let mut points = Vec::with_capacity(groups.scores.len());
-    let mut take = |group: usize| {
+    let mut select = |group: usize| {
         let c = groups.counts[group];
         let (hit, miss, n) = match positive {
             Positive::Id => (c.id, c.ood, groups.n_id),
@@ -71,8 +71,8 @@ pub(super) fn pr_points(groups: &TieGroups, positive: Positive) -> Vec<PrPoint> 
         });
     };
     match positive {
-        Positive::Id => (0..groups.scores.len()).for_each(&mut take),
-        Positive::Ood => (0..groups.scores.len()).rev().for_each(&mut take),
+        Positive::Id => (0..groups.scores.len()).for_each(&mut select),
+        Positive::Ood => (0..groups.scores.len()).rev().for_each(&mut select),
     }
     points
 }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_under_the_curve_are_the_average_precision() {
+    fn the_area_of_steps_is_the_average_precision() {
         let found = detection(&ID, &OOD).unwrap();
         for (positive, expected) in [(Positive::Id, found.aupr_id), (Positive::Ood, found.aupr_ood)] {
             let mut before = 0.0;

@@ -1,4 +1,4 @@
-//! The detection metrics, from one pass over the tie groups.
+//! The detection metrics, computed in one pass over the tie groups.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,20 +8,20 @@ use crate::error::Result;
 
 /// How well a confidence separates ID from OOD rows; every metric is between 0 and 1.
 ///
-/// A threshold `t` accepts a row as ID when its score is at least `t`; only the scores that occur, and one above
-/// them all, are thresholds, so rows of equal score are accepted or rejected together.
+/// A threshold `t` accepts a row as ID if its score is at least `t`. The thresholds are the scores that occur, and one
+/// above all of them, so rows with equal scores are accepted or rejected together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Detection {
     /// Number of ID rows.
     pub n_id: usize,
     /// Number of OOD rows.
     pub n_ood: usize,
-    /// Share of ID-OOD pairs whose scores are equal. A large share means that the score has saturated.
+    /// The fraction of ID-OOD pairs with equal scores. A large fraction means that the score is saturated.
     #[serde(rename = "tie_share")]
     pub tie_fraction: f64,
-    /// Area under the ROC curve: P(ID > OOD) + P(tie) / 2. The same with either side as positive.
+    /// Area under the ROC curve: P(ID > OOD) + P(tie) / 2. It is the same for both choices of the positive class.
     pub auroc: f64,
-    /// Average precision with ID as positive (steps, not trapezoids).
+    /// Average precision with ID as positive (with steps, not trapezoids).
     pub aupr_id: f64,
     /// Average precision with OOD as positive.
     pub aupr_ood: f64,
@@ -29,17 +29,17 @@ pub struct Detection {
     pub tnr85: f64,
     /// Best true-negative rate (OOD rejected) over thresholds that accept at least 95% of ID.
     pub tnr95: f64,
-    /// False-positive rate at 95% true-positive rate, ID as positive: the OOD still accepted; `1 - tnr95`.
+    /// False-positive rate at 95% true-positive rate, ID as positive: the fraction of OOD accepted; `1 - tnr95`.
     pub fpr95_id: f64,
-    /// False-positive rate at 95% true-positive rate, **OOD as positive**: the share of ID rejected when at least
-    /// 95% of OOD is. This is the FPR95 of OpenOOD and pytorch-ood.
+    /// False-positive rate at 95% true-positive rate, **OOD as positive**: the fraction of ID rejected if at least
+    /// 95% of OOD is rejected. This is the FPR95 of OpenOOD and pytorch-ood.
     pub fpr95_ood: f64,
-    /// Greatest mean of true-positive and true-negative rate over all thresholds; never below one half.
+    /// The largest mean of true-positive and true-negative rate over all thresholds; at least one half.
     pub detection_accuracy: f64,
 }
 
 impl Detection {
-    /// The metrics in the order reports show them.
+    /// The metrics, in the order of reports.
     pub fn rows(&self) -> [Row; 8] {
         use Positive::{Id, Ood};
         let row = |key, name, positive, value| Row { key, name, positive, value };
@@ -56,7 +56,7 @@ impl Detection {
     }
 }
 
-/// Measures how well the confidences of ID rows stand above those of OOD rows.
+/// Computes how well confidences separate ID from OOD rows.
 ///
 /// # Errors
 /// If a side is empty or a score is NaN.
@@ -65,12 +65,12 @@ pub fn detection(id: &[f64], ood: &[f64]) -> Result<Detection> {
     Ok(sweep(&groups.counts, groups.n_id, groups.n_ood))
 }
 
-/// All metrics from the counts at each distinct score, highest first; groups may be empty, as in a resample.
+/// All metrics from the counts at each distinct score, highest first; groups may be empty, as in a bootstrap replicate.
 pub(super) fn sweep(counts: &[Counts], n_id: usize, n_ood: usize) -> Detection {
     let (n_id_f, n_ood_f) = (n_id as f64, n_ood as f64);
     let (n_id_u, n_ood_u) = (n_id as u64, n_ood as u64);
     // Rates are compared as integers: tp / n >= 85 / 100.
-    let reaches = |count: u64, percent: u64, n: u64| count * 100 >= percent * n;
+    let at_least = |count: u64, percent: u64, n: u64| count * 100 >= percent * n;
 
     let (mut tp, mut fp) = (0u64, 0u64); // accepted at or above the current score
     let (mut ordered, mut tied) = (0u64, 0u64); // pairs
@@ -80,22 +80,22 @@ pub(super) fn sweep(counts: &[Counts], n_id: usize, n_ood: usize) -> Detection {
     let mut best = 0i64; // of tp * n_ood - fp * n_id; 0 is the threshold above all scores
     for c in counts {
         let (id, ood) = (u64::from(c.id), u64::from(c.ood));
-        // With OOD as positive, a threshold at this score takes in what lies at or below it.
+        // With OOD as positive, a threshold at this score selects the rows at or below it.
         let (id_below, ood_below) = (n_id_u - tp, n_ood_u - fp);
-        if reaches(ood_below, 95, n_ood_u) {
+        if at_least(ood_below, 95, n_ood_u) {
             id_rejected95 = id_below;
         }
         ordered += ood * tp;
         tied += id * ood;
         tp += id;
         fp += ood;
-        // An empty group adds zero; the maximum keeps it from dividing zero by zero.
+        // An empty group adds zero; `max` avoids dividing zero by zero.
         precision_id += (id * tp) as f64 / (tp + fp).max(1) as f64;
         precision_ood += (ood * ood_below) as f64 / (id_below + ood_below).max(1) as f64;
-        if fp85.is_none() && reaches(tp, 85, n_id_u) {
+        if fp85.is_none() && at_least(tp, 85, n_id_u) {
             fp85 = Some(fp);
         }
-        if fp95.is_none() && reaches(tp, 95, n_id_u) {
+        if fp95.is_none() && at_least(tp, 95, n_id_u) {
             fp95 = Some(fp);
         }
         best = best.max((tp * n_ood_u) as i64 - (fp * n_id_u) as i64);
@@ -132,7 +132,7 @@ mod tests {
         assert!((d.aupr_id - (1.0 + 2.0 / 3.0 + 3.0 / 4.0) / 3.0).abs() < 1e-15);
         assert!((d.aupr_ood - (2.0 + 3.0 / 5.0) / 3.0).abs() < 1e-15);
         assert_eq!((d.tnr85, d.tnr95, d.fpr95_id), (2.0 / 3.0, 2.0 / 3.0, 1.0 / 3.0));
-        // All of OOD lies at or below 3, and with it two of three ID rows.
+        // All OOD rows are at or below 3, and two of three ID rows.
         assert_eq!(d.fpr95_ood, 2.0 / 3.0);
         assert_eq!(d.detection_accuracy, 5.0 / 6.0); // (1 + 2/3) / 2
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_met_exactly_counts() {
+    fn a_rate_that_is_exactly_reached_counts() {
         // 20 ID rows: 17 are 85%, 19 are 95%.
         let id: Vec<f64> = (1..=20).map(f64::from).collect();
         let d = detection(&id, &[3.5, 1.5, 1.25, 0.0]).unwrap();

@@ -1,11 +1,11 @@
-//! How well a confidence separates in-distribution (ID) from out-of-distribution (OOD) rows.
+//! Metrics of how well a confidence separates in-distribution (ID) from out-of-distribution (OOD) rows.
 //!
-//! One direction everywhere: a higher score is more in-distribution. ID is the positive class unless a name
-//! says otherwise, because the field does not agree on it: OpenOOD and pytorch-ood report the false-positive
-//! rate with OOD as positive ([`Detection::fpr95_ood`]), ODIN and its descendants with ID
-//! ([`Detection::fpr95_id`]). Equal scores are one threshold, never an order: a detector that gives every row
-//! the same score has an AUROC of one half, whatever order the rows came in. Everything is counted in integers
-//! and divided once. A NaN is an error; infinities are scores like any other.
+//! A higher score is always more in-distribution. ID is the positive class unless the name of a metric says
+//! otherwise. Publications differ here: OpenOOD and pytorch-ood report the false-positive rate with OOD as the
+//! positive class ([`Detection::fpr95_ood`]), ODIN and the methods based on it with ID ([`Detection::fpr95_id`]).
+//! Equal scores share one threshold: a detector that gives every row the same score has an AUROC of one half,
+//! independent of the order of the rows. Rows are counted as integers, and each metric is divided once. A NaN is
+//! an error; infinite scores are allowed.
 //!
 //! ```
 //! let id = [0.9, 0.8, 0.8, 0.4];
@@ -34,13 +34,13 @@ pub use detection::{Detection, detection};
 use serde::Serialize;
 use std::fmt;
 
-/// Which side a metric counts as the positive class.
+/// The positive class of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Positive {
-    /// In-distribution rows: a high confidence is a positive answer.
+    /// In-distribution rows: a high confidence is positive.
     #[serde(rename = "ID")]
     Id,
-    /// Out-of-distribution rows: a low confidence is a positive answer.
+    /// Out-of-distribution rows: a low confidence is positive.
     #[serde(rename = "OOD")]
     Ood,
 }
@@ -54,15 +54,15 @@ impl fmt::Display for Positive {
     }
 }
 
-/// One metric as a report shows it.
+/// A metric as shown in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Short name for programs, as the field is called: `auroc`.
+    /// The name for programs, which is that of the field, such as `auroc`.
     pub key: &'static str,
-    /// Name for people: `AUROC`.
+    /// The name for people, such as `AUROC`.
     pub name: &'static str,
-    /// The side that counts as positive. Where it makes no difference (AUROC, detection accuracy) it is
-    /// the side the source of the metric takes.
+    /// The positive class. Where it makes no difference (AUROC, detection accuracy), it is that of the publication of
+    /// the metric.
     pub positive: Positive,
     /// Between 0 and 1.
     pub value: f64,

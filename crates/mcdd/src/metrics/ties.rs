@@ -1,8 +1,8 @@
-//! Scores sorted once and grouped by value: what every metric here is computed from.
+//! Scores sorted and grouped by value; all metrics are computed from these groups.
 
 use crate::error::{Error, Result};
 
-/// How many ID and OOD rows have one and the same score.
+/// The number of ID and OOD rows with the same score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub id: u32,
@@ -16,20 +16,20 @@ pub(super) struct TieGroups {
     pub counts: Vec<Counts>,
     pub n_id: usize,
     pub n_ood: usize,
-    /// The group of each ID row, then of each OOD row, in the order they were given.
+    /// The group of each ID row, then of each OOD row, in the given order.
     pub group_of: Vec<u32>,
 }
 
 impl TieGroups {
-    /// Sorts and groups; an empty side, a NaN or more rows than can be counted is an error.
+    /// Sorts and groups. An empty side, a NaN or too many rows are errors.
     pub fn new(id: &[f64], ood: &[f64]) -> Result<Self> {
         check(id, "ID")?;
         check(ood, "OOD")?;
         let total = id.len() + ood.len();
-        // Products of two counts must fit an i64, and a group's number a u32.
+        // The product of two counts must fit into an i64, and the index of a group into a u32.
         if i32::try_from(total).is_err() {
-            return Err(Error::data(format!("{total} scores are more than the {} that can be counted", i32::MAX))
-                .hint("evaluate a random part of them"));
+            return Err(Error::data(format!("there are {total} scores, and at most {} are possible", i32::MAX))
+                .hint("evaluate a random sample of them"));
         }
         // Adding zero turns -0.0 into 0.0, so that the total order agrees with `==`.
         let mut order: Vec<(f64, u32)> =
@@ -59,7 +59,7 @@ impl TieGroups {
         Ok(groups)
     }
 
-    /// The share of ID-OOD pairs with equal scores.
+    /// The fraction of ID-OOD pairs with equal scores.
     pub fn tie_fraction(&self) -> f64 {
         let tied: u64 = self.counts.iter().map(|c| u64::from(c.id) * u64::from(c.ood)).sum();
         tied as f64 / (self.n_id as f64 * self.n_ood as f64)
@@ -78,12 +78,14 @@ impl TieGroups {
 fn check(scores: &[f64], side: &str) -> Result<()> {
     if scores.is_empty() {
         return Err(Error::data(format!("there are no {side} scores"))
-            .hint("detection is measured on at least one ID and one OOD row"));
+            .hint("detection metrics need at least one ID and one OOD row"));
     }
     match scores.iter().position(|s| s.is_nan()) {
         None => Ok(()),
-        Some(i) => Err(Error::data(format!("{side} score {} is NaN", i + 1))
-            .hint("a row without a score cannot be ranked: drop it or give it a score")),
+        Some(i) => {
+            Err(Error::data(format!("{side} score {} is NaN", i + 1))
+                .hint("drop rows without a score, or give them one"))
+        }
     }
 }
 
