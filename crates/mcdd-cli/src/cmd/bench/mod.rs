@@ -53,7 +53,7 @@ from in some fold stays in training with all of them and is not tested. Both are
 In the folder: results.jsonl (every cell: settings, seed, seconds, version), table.md, table.csv, table.tex, index.html.
 Figures that mcdd figure draws into the folder as SVG are in index.html after the same command again, which trains nothing
 twice:
-  mcdd figure latent gas -o gas/latent.svg; mcdd bench gas --methods paper -o gas
+  mcdd figure latent gas --ood 3 -o gas/latent.svg; mcdd bench gas --methods paper -o gas
 
 Exit codes: 0 all cells are there, 2 error, 3 some cells failed (the tables list them), 130 stopped before the end.";
 
