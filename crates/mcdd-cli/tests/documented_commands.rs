@@ -1,8 +1,8 @@
-//! Every `mcdd` command in the README and in the documentation works.
+//! Every `mcdd` command in the README, in the documentation and in the help works.
 //!
 //! Commands in `sh` blocks run in a folder with small generated data, with few epochs. Commands that need a published data
 //! set, pretrained weights or the network are only parsed, and so are the commands that the studies in the documentation
-//! quote. The page is named with each command that fails.
+//! quote and the examples of `--help`. An error names the page and the command.
 
 mod help;
 
@@ -174,22 +174,21 @@ fn every_documented_command_works() {
             continue;
         }
         seen.push(args.clone());
-        let mut full: Vec<String> = args.iter().map(|a| a.replacen('~', &home, 1)).collect();
         if !in_block || args.iter().any(|a| ONLY_PARSED.iter().any(|w| a.split(',').any(|part| part == *w))) {
-            // Arguments are checked from left to right, so this fails at a flag or a value that does not exist.
-            full.push("--help".into());
             parsed += 1;
-        } else {
-            let add: &[&str] = match (args[0].as_str(), args.get(1).map(String::as_str)) {
-                ("train", _) | ("figure", Some("latent" | "nu-latent")) => &["--epochs", "1"],
-                ("bench", Some("images")) => &["--epochs", "1", "--methods", "deep-mcdd"],
-                ("bench", _) => &["--epochs", "1", "--test-folds", "1"],
-                ("evaluate", _) => &["--bootstrap", "20"],
-                _ => &[],
-            };
-            full.extend(add.iter().map(|&a| a.to_owned()));
-            run += 1;
+            wrong.extend(usage_error(&args).map(|e| format!("{page}: {e}")));
+            continue;
         }
+        run += 1;
+        let mut full: Vec<String> = args.iter().map(|a| a.replacen('~', &home, 1)).collect();
+        let add: &[&str] = match (args[0].as_str(), args.get(1).map(String::as_str)) {
+            ("train", _) | ("figure", Some("latent" | "nu-latent")) => &["--epochs", "1"],
+            ("bench", Some("images")) => &["--epochs", "1", "--methods", "deep-mcdd"],
+            ("bench", _) => &["--epochs", "1", "--test-folds", "1"],
+            ("evaluate", _) => &["--bootstrap", "20"],
+            _ => &[],
+        };
+        full.extend(add.iter().map(|&a| a.to_owned()));
         let full: Vec<&str> = full.iter().map(String::as_str).collect();
         let start = std::time::Instant::now();
         let out = lab.command(&full).env_remove("MCDD_DATA").output().unwrap();
@@ -202,17 +201,63 @@ fn every_documented_command_works() {
     assert!(run > 30 && parsed > 15, "{run} commands run and {parsed} parsed: the pages are not read as intended");
 }
 
+/// What is wrong with the arguments of a command, if anything. It runs in an empty folder, where it finds no file.
+fn usage_error(args: &[String]) -> Option<String> {
+    let lab = Lab::new();
+    let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
+    if args.contains(&"get") || args[0] == "demo" {
+        // These would download or train. The arguments before --help are checked.
+        args.push("--help");
+    }
+    let out = lab.command(&args).env_remove("MCDD_DATA").write_stdin("").output().unwrap();
+    let text = stderr(&out);
+    text.contains("try '--help'").then(|| format!("mcdd {}\n{text}", args.join(" ")))
+}
+
 #[test]
 fn a_wrong_flag_or_value_is_noticed() {
-    let lab = Lab::new();
-    for line in ["mcdd train a.csv --lable x", "mcdd bench gas --schedule square", "mcdd predct m.mcdd a.csv"] {
-        let mut args = parse(line).unwrap();
-        args.push("--help".into());
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        assert_eq!(lab.command(&args).output().unwrap().status.code(), Some(2), "{line}");
+    for line in [
+        "mcdd train a.csv --lable x",
+        "mcdd bench gas --schedule square",
+        "mcdd predct m.mcdd a.csv",
+        "mcdd predict m.mcdd",
+        "mcdd datasets get --form x gas",
+    ] {
+        assert!(usage_error(&parse(line).unwrap()).is_some(), "{line}");
     }
     assert_eq!(parse("mcdd inspect m.mcdd   # what it is").unwrap(), ["inspect", "m.mcdd"]);
     assert_eq!(parse("cargo test --workspace"), None);
+}
+
+/// The help of a command and of its subcommands, each with its name.
+fn helps(name: &str) -> Vec<(String, String)> {
+    let lab = Lab::new();
+    let args: Vec<&str> = name.split_whitespace().chain(["--help"]).collect();
+    let out = lab.command(&args).env("COLUMNS", "1000").output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    let commands = text.split_once("\nCommands:\n").map_or("", |(_, rest)| rest.split("\n\n").next().unwrap_or(""));
+    let names = commands.lines().filter_map(|l| l.split_whitespace().next()).filter(|&n| n != "help");
+    let below: Vec<_> = names.flat_map(|n| helps(format!("{name} {n}").trim())).collect();
+    std::iter::once((name.to_owned(), text)).chain(below).collect()
+}
+
+#[test]
+fn examples_in_the_help_are_right() {
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for (name, text) in helps("") {
+        let lines = text.lines().filter_map(|l| l.strip_prefix("  ")).filter(|l| !l.starts_with(' '));
+        for line in lines.filter(|l| l.starts_with("mcdd ") || l.contains("| mcdd ")) {
+            // An explanation follows after two spaces; a command may be part of a pipe or a list.
+            let line = line.split("  ").next().unwrap();
+            for command in line.split("; ").flat_map(|l| l.split(" | ")).flat_map(|l| l.split(" || ")) {
+                let Some(args) = parse(command) else { continue };
+                checked += 1;
+                wrong.extend(usage_error(&args).map(|e| format!("mcdd {name} --help: {e}")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(checked > 40, "only {checked} examples were found");
 }
 
 /// The target of every relative link and image of the documentation exists.

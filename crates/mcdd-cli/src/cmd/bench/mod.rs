@@ -52,7 +52,7 @@ fold is trained on with all its rows and is not tested. Both are reported in eve
 In the folder: results.jsonl (every cell: settings, seed, seconds, version), table.md, table.csv, table.tex, index.html.
 SVG figures that mcdd figure writes to the folder are included in index.html when the same command runs again; it does not
 train again:
-  mcdd figure latent gas -o gas/latent.svg; mcdd bench gas --methods paper -o gas
+  mcdd figure latent gas --ood 3 -o gas/latent.svg; mcdd bench gas --methods paper -o gas
 
 Exit codes: 0 all cells are done, 2 error, 3 some cells failed (the tables list them), 130 stopped before the end.";
 
