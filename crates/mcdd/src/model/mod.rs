@@ -22,6 +22,7 @@ use self::range_penalty::RangePenalty;
 use self::score_scale::ScoreScale;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::compute::pool::Pool;
 use crate::container::Container;
@@ -29,8 +30,7 @@ use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
 use crate::detector::On;
 use crate::error::{Error, Kind, Result};
 use crate::head::{Head, Loop};
-use crate::net::cpu::{self, Predictor};
-use crate::net::{Graph, ParamSpec, Weights};
+use crate::net::{Graph, Network, NetworkBuffers, ParamSpec, Weights};
 use crate::train::{self, Epoch, Examples, ImageRows, LabeledRows, Run, Settings};
 
 /// Parameters of a network at the most: 1 GB, and training needs several times that.
@@ -58,7 +58,7 @@ pub const MIN_CLASS_ROWS: usize = 5;
 
 /// One network with its head.
 struct ModelMember {
-    net: Predictor,
+    net: Arc<dyn Network>,
     head: Box<dyn Head>,
     history: Vec<Epoch>,
     /// The epoch that was kept, counted from 0.
@@ -71,7 +71,7 @@ struct ModelMember {
 
 impl ModelMember {
     fn host(&self) -> Host<'_> {
-        Host { net: &self.net, head: self.head.as_ref() }
+        Host { net: self.net.as_ref(), head: self.head.as_ref() }
     }
 
     /// The number of classes that it tells apart: the detector's word counts before the head's.
@@ -304,12 +304,12 @@ impl Model {
         let mut members = trained
             .into_iter()
             .map(|m| {
-                let net = Predictor::new(&graph, &m.net)?;
+                let net = run.engine.network(&graph, &m.net)?;
                 let (history, epoch, usual) = (m.history, m.epoch, ScoreScale::default());
                 let mut member = ModelMember { net, head: m.head, history, epoch, probe: None, usual };
                 let (detect, seed) = (&settings.detector, settings.seed);
                 let rows = probe::Fit { rows: train, labels: known, classes: classes.len(), seed };
-                member.probe = Probe::fit(detect, &graph, member.host(), rows, &pool)?;
+                member.probe = Probe::fit(detect, member.host(), rows, &pool)?;
                 Ok(member)
             })
             .collect::<Result<Vec<_>>>()?;
@@ -333,8 +333,7 @@ impl Model {
         let calibration = Calibration::new(verdicts.confidence).map_err(|_| {
             Error::new(Kind::Diverged, "training ended in confidences that are not finite").hint("lower --lr")
         })?;
-        let latents: Vec<Vec<f32>> =
-            members.iter().map(|m| Ok(held.latents(&m.net, graph.latent()?, &pool))).collect::<Result<_>>()?;
+        let latents: Vec<Vec<f32>> = members.iter().map(|m| held.latents(m.net.as_ref(), &pool)).collect();
         let named = if labeled { &classes[..] } else { &[] };
         let mut findings = doctor::examine(&members, &latents, held.y(), &calibration, named, settings.tpr);
         findings.extend(stopped);
@@ -418,7 +417,7 @@ impl Model {
 
     /// The latent vectors of rows that are ready for the network, under one member.
     pub fn latents(&self, member: usize, x: &[f32]) -> Option<Vec<f32>> {
-        let mut scratch = cpu::ForwardBuffers::default();
+        let mut scratch = NetworkBuffers::default();
         self.members.get(member).map(|m| m.net.latents(x, &mut scratch).to_vec())
     }
 

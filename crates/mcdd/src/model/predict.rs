@@ -8,7 +8,7 @@ use crate::compute::pool::{Pool, chunks};
 use crate::data::Table;
 use crate::error::{Error, Result};
 use crate::head::posterior;
-use crate::net::cpu;
+use crate::net::NetworkBuffers;
 use crate::train::{Examples, LabeledRows};
 
 /// Rows that one thread takes at a time: enough for what a member keeps to stay in its cache for a while.
@@ -63,7 +63,7 @@ impl Predictions {
 /// Buffers of a thread that predicts.
 #[derive(Clone, Debug, Default)]
 pub struct PredictBuffers {
-    net: cpu::ForwardBuffers,
+    net: NetworkBuffers,
     confidence: Vec<f64>,
     logits: Vec<f64>,
     distances: Vec<f64>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::params::{ParamSpec, Params};
+use super::params::{ParamSpec, Params, reverse_axes};
 use super::shape::Shape;
 use crate::error::{Error, Result};
 use crate::seed::Stream;
@@ -130,7 +130,7 @@ impl Graph {
         for node in &self.nodes {
             let mut spec = |part: &str, shape: Vec<usize>, weight: bool, trained: bool| {
                 let name = format!("{}.{part}", node.name);
-                specs.push(ParamSpec { name, shape, transposed: weight, decay: weight, trained });
+                specs.push(ParamSpec { name, shape, decay: weight, trained });
             };
             match node.layer {
                 Layer::Linear { inputs, outputs, bias } => {
@@ -199,10 +199,17 @@ impl Graph {
         let mut at = 0;
         for node in &self.nodes {
             match node.layer {
-                Layer::Linear { inputs, outputs, .. } => xavier(params.get_mut(at), inputs, outputs, seed),
-                Layer::Conv2d { outputs, kernel: [height, width], .. } => {
+                // Weights are drawn in the order kernel, inputs, outputs.
+                Layer::Linear { inputs, outputs, .. } => {
+                    let mut drawn = vec![0.0; inputs * outputs];
+                    xavier(&mut drawn, inputs, outputs, seed);
+                    reverse_axes(&drawn, [1, inputs, outputs], params.get_mut(at));
+                }
+                Layer::Conv2d { inputs, outputs, kernel: [height, width], .. } => {
                     let deviation = libm::sqrt(2.0 / (outputs * height * width) as f64);
-                    params.get_mut(at).iter_mut().for_each(|v| *v = (seed.normal() * deviation) as f32);
+                    let count = height * width * inputs * outputs;
+                    let drawn: Vec<f32> = (0..count).map(|_| (seed.normal() * deviation) as f32).collect();
+                    reverse_axes(&drawn, [height * width, inputs, outputs], params.get_mut(at));
                 }
                 Layer::BatchNorm { .. } => {
                     params.get_mut(at).fill(1.0);
@@ -255,8 +262,9 @@ impl Graph {
                     let scale: Vec<f64> =
                         weight.iter().zip(variance).map(|(&w, &v)| f64::from(w) * inverse_deviation(v)).collect();
                     if let Some(matrix) = tensors.last_mut() {
-                        for row in matrix.chunks_exact_mut(features) {
-                            row.iter_mut().zip(&scale).for_each(|(w, s)| *w = (f64::from(*w) * s) as f32);
+                        let inputs = matrix.len() / features;
+                        for (row, s) in matrix.chunks_exact_mut(inputs.max(1)).zip(&scale) {
+                            row.iter_mut().for_each(|w| *w = (f64::from(*w) * s) as f32);
                         }
                     }
                     let bias = before.iter().zip(mean).zip(shift).zip(&scale);

@@ -38,7 +38,7 @@ impl Weights {
 
     fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<Weights> {
         let file = SafeTensors::deserialize(bytes).map_err(|e| {
-            Error::format(format!("is no safetensors file ({e})"))
+            Error::format(format!("is not a safetensors file ({e})"))
                 .hint("in Python: safetensors.torch.save_file(model.state_dict(), \"weights.safetensors\")")
         })?;
         let mut params = Params::new(graph.specs());
@@ -65,16 +65,16 @@ impl Weights {
                     spec.shape
                 ))
                 .hint(if spec.name.starts_with("linear") {
-                    "leave --latent out: what stands on the network is trained here"
+                    "leave `latent` out: the layers on top of the network are trained here"
                 } else {
-                    "give the --net that the weights are of, and 32-bit numbers"
+                    "give the `net` that the weights belong to, and 32-bit numbers"
                 }));
             }
             let values: Vec<f32> = tensor.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
             if values.iter().any(|v| !v.is_finite()) {
                 return Err(Error::format(format!("tensor {:?} has values that are not finite", spec.name)));
             }
-            params.import(i, &values)?;
+            params.set(i, &values)?;
         }
         let known = |name: &str| params.specs().iter().any(|s| s.name == name) || name.ends_with("num_batches_tracked");
         let mut unused: Vec<String> = file.names().into_iter().filter(|n| !known(n)).map(str::to_owned).collect();
@@ -96,7 +96,7 @@ mod tests {
     fn file(params: &Params, change: Change) -> Vec<u8> {
         let mut tensors = Vec::new();
         for (i, spec) in params.specs().iter().enumerate() {
-            let (mut shape, mut values) = (spec.shape.clone(), params.export(i));
+            let (mut shape, mut values) = (spec.shape.clone(), params.get(i).to_vec());
             if change(&spec.name, &mut shape, &mut values) {
                 let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 tensors.push((spec.name.clone(), shape, bytes));

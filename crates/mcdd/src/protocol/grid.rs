@@ -268,7 +268,8 @@ impl Grid {
             let mut seconds = [0.0; 2];
             let measured = match &split {
                 Ok(split) => {
-                    let run = Run { threads: 1, checkpoint, resume: true, callback: &Stopper(spectator) };
+                    let run =
+                        Run { threads: 1, checkpoint, resume: true, callback: &Stopper(spectator), ..Run::default() };
                     let cell = AssertUnwindSafe(|| measure(split, &settings, &run, &networks, &mut seconds));
                     catch_unwind(cell).unwrap_or_else(|why| Err(panicked(why.as_ref())))
                 }

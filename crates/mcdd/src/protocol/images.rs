@@ -144,7 +144,13 @@ impl ImageGrid {
                 let settings = Settings { seed, ..method.settings.clone() };
                 fs::create_dir_all(&networks).map_err(|e| Error::io(e, &networks))?;
                 let checkpoint = Some(networks.join(format!("{:x}", hash(&network(method)))));
-                let run = Run { threads, checkpoint, resume: true, callback: &Watcher { spectator, method } };
+                let run = Run {
+                    threads,
+                    checkpoint,
+                    resume: true,
+                    callback: &Watcher { spectator, method },
+                    ..Run::default()
+                };
                 let start = Instant::now();
                 let fitted = Model::fit_images(&sets.train, &settings, &run);
                 let trained = start.elapsed().as_secs_f64();

@@ -4,7 +4,7 @@
 //! With rows `x` and codes `z` of independent standard normals, the judges learn to tell the pairs `(x, E(x))` from
 //! `(G(z), z)`, `(x, x)` from `(x, G(E(x)))`, and `(z, z)` from `(z, E(G(z)))`, each by cross-entropy; E and G learn to
 //! have them say the opposite (the form that does not saturate). A step draws codes, moves the judges, then E and G
-//! against the new judges. LabeledRows that do not come back from `G(E(x))` are not like the training rows: see
+//! against the new judges. Rows that do not come back from `G(E(x))` are not like the training rows: see
 //! `head::Alad`, which scores them by the hidden layer of the second judge.
 //!
 //! As in the paper: the three judges, their losses, spectral normalization of the judges (here by one power iteration a
@@ -20,26 +20,24 @@
 mod nets;
 mod shard;
 
-use self::nets::{Nets, Rule, XX, sizes};
+use self::nets::{Nets, XX, sizes};
 use self::shard::Shard;
 use super::checkpoint::{Checkpointer, Tensors};
-use super::optim::Optimizer;
-use super::shards::shard_rows;
 use super::{Best, Epoch, LabeledRows, Member, Run, Select, Settings};
 use crate::compute::pool::{Pool, chunks};
 use crate::error::{Error, Kind, Result};
 use crate::head::Head;
-use crate::net::cpu::{ForwardBuffers, Predictor};
-use crate::net::{Graph, Params, autoencoder};
+use crate::net::cpu::shard_rows;
+use crate::net::{Engine, Graph, NetworkBuffers, Optimizer, Params, Update, autoencoder};
 use crate::seed::Stream;
 
 /// Adam's memory of the mean gradient at the most: a longer one follows a game's turns too late.
 const MOST_BETA1: f64 = 0.5;
-/// The learning rate, in units of the settings': of 0.3, 1, 3 and 10, the one with which validation-out rows came back best.
+/// The learning rate, in units of the settings': of 0.3, 1, 3 and 10, the one with which validation rows came back best.
 const RATE: f64 = 3.0;
 /// What a step leaves of the averaged weights, once there are many steps.
 const KEEP: f64 = 0.999;
-/// LabeledRows scored together.
+/// The number of rows scored together.
 const BLOCK: usize = 96;
 
 /// The network that predicts: encoder, generator, and the row beside its reconstruction.
@@ -72,22 +70,20 @@ impl Game {
         let head = settings.head.build(0, graph.latent()?, &mut Stream::new(settings.seed, "alad/head"));
         let net = Params::new(graph.specs());
         let mut game = Game { nets, net, head, step: 0, history: Vec::new(), best: None };
-        game.update_centers();
+        game.take_averages();
         Ok(game)
     }
 
-    /// Takes the averages over into what predicts.
-    fn update_centers(&mut self) {
+    /// Copies the averages to the network and head that predict.
+    fn take_averages(&mut self) {
         let Nets { encoder, generator, judges } = &self.nets;
-        let (first, second) = self.net.data.split_at_mut(encoder.average.len());
-        first.copy_from_slice(&encoder.average);
-        second.copy_from_slice(&generator.average);
-        let mut judge = judges[XX].used.clone();
-        judge.data.copy_from_slice(&judges[XX].average);
+        let (first, second) = self.net.data.split_at_mut(encoder.average.data().len());
+        first.copy_from_slice(&encoder.averaged().data);
+        second.copy_from_slice(&generator.averaged().data);
+        let judge = judges[XX].averaged();
         let params = self.head.params_mut();
         for i in 0..params.specs().len() {
-            let values = judge.export(i);
-            params.get_mut(i).copy_from_slice(&values);
+            params.get_mut(i).copy_from_slice(judge.get(i));
         }
     }
 
@@ -96,13 +92,13 @@ impl Game {
     }
 
     /// The mean reconstruction error of rows, with the weights that predict.
-    fn validate(&self, graph: &Graph, rows: LabeledRows, pool: &Pool) -> Result<f64> {
-        let net = Predictor::new(graph, &self.net)?;
+    fn validate(&self, engine: &dyn Engine, graph: &Graph, rows: LabeledRows, pool: &Pool) -> Result<f64> {
+        let net = engine.network(graph, &self.net)?;
         let mut errors = vec![0.0; rows.y.len()];
         pool.split(chunks(&mut errors, BLOCK), |i, errors| {
             let x = &rows.x[i * BLOCK * graph.input..][..errors.len() * graph.input];
-            let mut scratch = ForwardBuffers::default();
-            let z = net.latents(x, &mut scratch);
+            let mut buffers = NetworkBuffers::default();
+            let z = net.latents(x, &mut buffers);
             for (error, z) in errors.iter_mut().zip(z.chunks_exact(2 * graph.input)) {
                 *error = -self.head.score(z, &mut [], &mut []);
             }
@@ -134,9 +130,13 @@ impl Game {
         let mut tensors = Tensors::new();
         for (name, net) in self.nets.named() {
             let net = &*net;
-            let parts = [("raw", &net.raw.data), ("first", &net.state.first), ("second", &net.state.second)];
-            tensors.extend(parts.into_iter().map(|(part, v)| (format!("{name}.{part}"), &v[..])));
-            tensors.push((format!("{name}.average"), &net.average));
+            let parts = [
+                ("raw", net.raw.data()),
+                ("first", &net.state.first),
+                ("second", &net.state.second),
+                ("average", net.average.data()),
+            ];
+            tensors.extend(parts.into_iter().map(|(part, values)| (format!("{name}.{part}"), values)));
             tensors.extend(net.norms.iter().enumerate().map(|(i, n)| (format!("{name}.norm{i}"), &n.left[..])));
         }
         checkpointer.write(self.step, &self.history, self.best.as_ref(), done, tensors)
@@ -146,10 +146,10 @@ impl Game {
     fn resume(&mut self, checkpointer: &Checkpointer, pool: &Pool) -> Result<bool> {
         let Some(mut found) = checkpointer.read()? else { return Ok(false) };
         for (name, net) in self.nets.named() {
-            found.fill(&format!("{name}.raw"), &mut net.raw.data)?;
+            found.fill(&format!("{name}.raw"), net.raw.data_mut())?;
             found.fill(&format!("{name}.first"), &mut net.state.first)?;
             found.fill(&format!("{name}.second"), &mut net.state.second)?;
-            found.fill(&format!("{name}.average"), &mut net.average)?;
+            found.fill(&format!("{name}.average"), net.average.data_mut())?;
             for (i, norm) in net.norms.iter_mut().enumerate() {
                 found.fill(&format!("{name}.norm{i}"), &mut norm.left)?;
             }
@@ -158,7 +158,7 @@ impl Game {
         self.best = found.best(|epoch, loss| self.snapshot(epoch, loss))?;
         self.step = found.step;
         self.history = found.history;
-        self.update_centers();
+        self.take_averages();
         Ok(found.done)
     }
 }
@@ -187,7 +187,15 @@ impl<'a> Table<'a> {
     }
 
     /// One step of all networks on these rows, with new codes: first the judges, then those they judge.
-    fn step(&mut self, nets: &mut Nets, rows: &[usize], seed: &mut Stream, rule: &Rule, pool: &Pool) -> Outcome {
+    fn step(
+        &mut self,
+        nets: &mut Nets,
+        rows: &[usize],
+        seed: &mut Stream,
+        update: &Update,
+        keep: f64,
+        pool: &Pool,
+    ) -> Outcome {
         let (width, code, data) = (self.width, self.code, self.data);
         self.codes.clear();
         self.codes.extend((0..rows.len() * code).map(|_| seed.normal() as f32));
@@ -207,14 +215,14 @@ impl<'a> Table<'a> {
             }
         });
         for (k, judge) in nets.judges.iter_mut().enumerate() {
-            judge.update(shards.iter().map(|s| &s.judged[k]), rule, pool);
+            judge.update(shards.iter().map(|s| &s.judged[k]), update, keep, pool);
         }
         let judged = &*nets;
         pool.split(chunks(shards, 1), |_, shards| {
             shards.iter_mut().for_each(|s| s.deceive(judged, rows.len(), width, code));
         });
-        nets.encoder.update(shards.iter().flat_map(|s| &s.encoder), rule, pool);
-        nets.generator.update(shards.iter().flat_map(|s| &s.generator), rule, pool);
+        nets.encoder.update(shards.iter().flat_map(|s| &s.encoder), update, keep, pool);
+        nets.generator.update(shards.iter().flat_map(|s| &s.generator), update, keep, pool);
         let sum = |f: fn(&Shard) -> f64| shards.iter().map(f).sum::<f64>();
         Outcome { judges_loss: sum(|s| s.judges_loss), players_loss: sum(|s| s.players_loss), error: sum(|s| s.error) }
     }
@@ -243,12 +251,12 @@ pub(super) fn fit_member(
     let mut interrupted = false;
     while !done && game.history.len() < settings.epochs {
         let loss = epoch(&mut game, &mut table, settings, member, batch, run, pool)?;
-        game.update_centers();
+        game.take_averages();
         let Some(loss) = loss else {
             interrupted = true;
             break;
         };
-        let validation_loss = game.validate(graph, validation, pool)?;
+        let validation_loss = game.validate(run.engine, graph, validation, pool)?;
         run.callback.epoch(member, &game.record(loss, validation_loss));
         done = game.stale(settings) || game.history.len() == settings.epochs;
         if let Some(checkpointer) = &mut checkpointer {
@@ -264,7 +272,7 @@ pub(super) fn fit_member(
         kept = Some(best.epoch);
     }
     if game.net.data.iter().chain(&game.head.params().data).any(|v| !v.is_finite()) {
-        return Err(Error::new(Kind::Diverged, "training ended in weights that are not finite").hint("lower --lr"));
+        return Err(Error::new(Kind::Diverged, "training ended in weights that are not finite").hint("lower `lr`"));
     }
     Ok(Member { net: game.net, head: game.head, history: game.history, epoch: kept, interrupted })
 }
@@ -292,11 +300,11 @@ fn epoch(
         game.step += 1;
         // The first averages forget fast, or they would long remember the weights before training.
         let keep = KEEP.min((1 + game.step) as f64 / (10 + game.step) as f64);
-        let rule = Rule { optimizer: &optimizer, rate, decay: settings.weight_decay, step: game.step, keep };
-        let here = table.step(&mut game.nets, rows, &mut codes, &rule, pool);
+        let update = Update { optimizer, rate, weight_decay: settings.weight_decay, step: game.step };
+        let here = table.step(&mut game.nets, rows, &mut codes, &update, keep, pool);
         if !(here.judges_loss + here.players_loss + here.error).is_finite() {
-            let what = format!("the loss is not finite any more in epoch {}", epoch + 1);
-            return Err(Error::new(Kind::Diverged, what).hint("lower --lr"));
+            let what = format!("the loss is not finite in epoch {}", epoch + 1);
+            return Err(Error::new(Kind::Diverged, what).hint("lower `lr`"));
         }
         loss += here.error * rows.len() as f64;
         if run.callback.stop() {

@@ -3,11 +3,10 @@
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::head::HeadConfig;
-use crate::net::cpu::Engine;
-use crate::net::{Graph, Params, mlp};
+use crate::net::cpu::{CpuParams, RowEngine};
+use crate::net::{Graph, Optimizer, OptimizerState, Params, Update, mlp};
 use crate::seed::Stream;
 use crate::train::Settings;
-use crate::train::optim::{Optimizer, State, update};
 
 /// Power iterations before the first step; each later step does one.
 const FIRST_ITERATIONS: usize = 20;
@@ -80,30 +79,19 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     lanes.iter().sum()
 }
 
-/// How all networks of a step are updated.
-pub(super) struct Rule<'a> {
-    pub optimizer: &'a Optimizer,
-    pub rate: f64,
-    pub decay: f64,
-    /// Counted from 1.
-    pub step: u64,
-    /// What is left of an average.
-    pub keep: f64,
-}
-
-/// One network.
+/// One network, with its parameters in the engine's layout.
 pub(super) struct Net {
-    /// What the optimizer moves.
-    pub raw: Params,
-    /// What the engine runs: the same, its weights divided by their norms.
-    pub used: Params,
-    pub engine: Engine,
-    pub state: State,
-    /// Of each weight; none where nothing is normalized.
+    /// The parameters that the optimizer updates.
+    pub raw: CpuParams,
+    /// The parameters that the engine runs: the same with weights divided by their norms.
+    pub used: CpuParams,
+    pub engine: RowEngine,
+    pub state: OptimizerState,
+    /// The norms of the weights; empty where nothing is normalized.
     pub norms: Vec<Norm>,
     /// The moving average of `used`.
-    pub average: Vec<f32>,
-    gradient: Vec<f32>,
+    pub average: CpuParams,
+    gradient: Vec<Vec<f32>>,
 }
 
 impl Net {
@@ -114,25 +102,25 @@ impl Net {
         seed: &mut Stream,
         pool: &Pool,
     ) -> Result<Net> {
-        let raw = graph.init(seed);
+        let raw = CpuParams::new(&graph.init(seed));
         let weights = raw.specs().iter().enumerate().filter(|(_, s)| normalized && s.shape.len() == 2);
         let mut norms: Vec<Norm> = weights.map(|(i, s)| Norm::new(i, s.shape[1], s.shape[0], seed)).collect();
         for norm in &mut norms {
             (1..FIRST_ITERATIONS).for_each(|_| norm.iterate(raw.get(norm.weight)));
         }
-        let state = State::new(optimizer, &raw);
-        let gradient = vec![0.0; raw.data.len()];
-        let mut net =
-            Net { used: raw.clone(), raw, engine: Engine::new(graph)?, state, norms, average: Vec::new(), gradient };
+        let state = OptimizerState::new(optimizer, raw.data().len());
+        let gradient = vec![vec![0.0; raw.data().len()]];
+        let (used, average) = (raw.clone(), raw.clone());
+        let mut net = Net { used, raw, engine: RowEngine::new(graph)?, state, norms, average, gradient };
         net.norms.iter_mut().for_each(|n| n.iterate(net.raw.get(n.weight)));
         net.load(pool);
-        net.average.clone_from(&net.used.data);
+        net.average.clone_from(&net.used);
         Ok(net)
     }
 
-    /// Brings `used` and the engine up to `raw` and the norms.
+    /// Computes `used` from `raw` and the norms, and packs it.
     fn load(&mut self, pool: &Pool) {
-        self.used.data.copy_from_slice(&self.raw.data);
+        self.used.data_mut().copy_from_slice(self.raw.data());
         for norm in &self.norms {
             let scale = (1.0 / norm.sigma) as f32;
             self.used.get_mut(norm.weight).iter_mut().for_each(|w| *w *= scale);
@@ -148,28 +136,36 @@ impl Net {
 
     /// Adds up the gradients of `used`, in order, as one with respect to `raw`.
     pub fn collect<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>) -> &[f32] {
-        self.gradient.fill(0.0);
+        let sum = &mut self.gradient[0];
+        sum.fill(0.0);
         for part in parts {
-            self.gradient.iter_mut().zip(part).for_each(|(s, g)| *s += g);
+            sum.iter_mut().zip(part).for_each(|(s, g)| *s += g);
         }
         for norm in &self.norms {
             let range = self.used.range(norm.weight);
-            norm.chain(&self.used.data[range.clone()], &mut self.gradient[range]);
+            norm.chain(&self.used.data()[range.clone()], &mut sum[range]);
         }
-        &self.gradient
+        sum
     }
 
-    /// One step along these gradients of `used`.
-    pub fn update<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>, rule: &Rule, pool: &Pool) {
+    /// One update along these gradients of `used`; averages keep the fraction `keep` of their values.
+    pub fn update<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>, update: &Update, keep: f64, pool: &Pool) {
         self.collect(parts);
-        // The length of a weight that is normalized means nothing, and needs no penalty.
-        let decay = if self.norms.is_empty() { rule.decay } else { 0.0 };
-        let gradient = std::slice::from_ref(&self.gradient);
-        update(rule.optimizer, rule.rate, decay, rule.step, &mut self.raw, gradient, &mut self.state, pool);
+        // The length of a normalized weight has no effect, so it needs no penalty.
+        let weight_decay = if self.norms.is_empty() { update.weight_decay } else { 0.0 };
+        let (specs, values) = self.raw.specs_and_data();
+        Update { weight_decay, ..*update }.apply(specs, values, &self.gradient, &mut self.state, pool);
         self.norms.iter_mut().for_each(|n| n.iterate(self.raw.get(n.weight)));
         self.load(pool);
-        let new = (1.0 - rule.keep) as f32;
-        self.average.iter_mut().zip(&self.used.data).for_each(|(a, &v)| *a += new * (v - *a));
+        let new = (1.0 - keep) as f32;
+        self.average.data_mut().iter_mut().zip(self.used.data()).for_each(|(a, &v)| *a += new * (v - *a));
+    }
+
+    /// The averaged parameters.
+    pub fn averaged(&self) -> Params {
+        let mut params = Params::new(self.average.specs().to_vec());
+        self.average.store(&mut params);
+        params
     }
 }
 

@@ -1,12 +1,12 @@
 //! The game on some rows of a batch: forward and back through all networks, on one thread without waiting.
 
 use super::nets::{Nets, XX, XZ, ZZ};
-use crate::net::cpu::{Pass, join};
+use crate::net::cpu::{Pass, concat_rows};
 
 /// Buffers, gradients and losses of some rows.
 #[derive(Clone, Default)]
 pub(super) struct Shard {
-    /// LabeledRows of the table, and as many codes.
+    /// Rows of the table, and as many codes.
     pub x: Vec<f32>,
     pub z: Vec<f32>,
     rows: usize,
@@ -31,11 +31,11 @@ pub(super) struct Shard {
 impl Shard {
     pub fn new(nets: &Nets) -> Shard {
         let zeros = |n: usize| vec![0.0; n];
-        let (e, g) = (nets.encoder.raw.data.len(), nets.generator.raw.data.len());
+        let (e, g) = (nets.encoder.raw.data().len(), nets.generator.raw.data().len());
         Shard {
             encoder: [zeros(e), zeros(e)],
             generator: [zeros(g), zeros(g)],
-            judged: [XZ, XX, ZZ].map(|k| zeros(nets.judges[k].raw.data.len())),
+            judged: [XZ, XX, ZZ].map(|k| zeros(nets.judges[k].raw.data().len())),
             ..Shard::default()
         }
     }
@@ -55,7 +55,7 @@ impl Shard {
             pairs.resize(2 * self.rows * (a + b), 0.0);
             let halves = pairs.chunks_exact_mut(self.rows * (a + b));
             for (half, (first, second)) in halves.zip(sources) {
-                join(first, a, second, b, half);
+                concat_rows(first, a, second, b, half);
             }
         }
     }

@@ -1,8 +1,9 @@
 use super::nets::{Net, XZ, ZZ};
 use super::*;
 use crate::head::HeadConfig;
+use crate::net::default_engine;
 use crate::train::optim::Schedule;
-use crate::train::{Callback, Examples, NoCallback, Preset, fit};
+use crate::train::{Callback, Examples, Preset, fit};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn settings() -> Settings {
@@ -16,7 +17,7 @@ fn settings() -> Settings {
     }
 }
 
-/// LabeledRows around two points, `(3, 0, ...)` and `(-3, 0, ...)` or, if `far`, around `(0, 9, ...)`.
+/// Rows around two points, `(3, 0, ...)` and `(-3, 0, ...)` or, if `far`, around `(0, 9, ...)`.
 fn blobs(n: usize, far: bool, name: &str) -> Vec<f32> {
     let mut seed = Stream::new(5, name);
     let center = |row: usize, column: usize| match (far, column) {
@@ -36,9 +37,9 @@ fn train(settings: &Settings, run: &Run) -> Result<Member> {
 }
 
 fn confidences(settings: &Settings, member: &Member, x: &[f32]) -> Vec<f64> {
-    let net = Predictor::new(&graph(6, settings), &member.net).unwrap();
-    let mut scratch = ForwardBuffers::default();
-    let z = net.latents(x, &mut scratch);
+    let net = default_engine().network(&graph(6, settings), &member.net).unwrap();
+    let mut buffers = NetworkBuffers::default();
+    let z = net.latents(x, &mut buffers);
     z.chunks_exact(12).map(|z| member.head.score(z, &mut [], &mut [])).collect()
 }
 
@@ -103,7 +104,7 @@ fn gradients_match_finite_differences() {
     let mut nets = Nets::new(width, &settings, &Optimizer::default(), 0, &pool).unwrap();
     let mut seed = Stream::new(8, "gradients");
     for (_, net) in nets.named() {
-        net.raw.data.iter_mut().for_each(|v| *v += 0.2 * seed.normal() as f32);
+        net.raw.data_mut().iter_mut().for_each(|v| *v += 0.2 * seed.normal() as f32);
         net.restore(&pool);
     }
     let mut normal = |n: usize| (0..n).map(|_| seed.normal() as f32).collect::<Vec<f32>>();
@@ -114,7 +115,7 @@ fn gradients_match_finite_differences() {
     let judged = shard.judged.clone();
     shard.deceive(&nets, rows, width, code);
 
-    let raws: Vec<Vec<f64>> = nets.named().map(|(_, n)| wide(&n.raw.data)).collect();
+    let raws: Vec<Vec<f64>> = nets.named().map(|(_, n)| wide(n.raw.data())).collect();
     let (x, z) = (wide(&shard.x), wide(&shard.z));
     let value = |nets: &Nets, raws: &[Vec<f64>]| {
         let all = [&nets.encoder, &nets.generator, &nets.judges[XZ], &nets.judges[XX], &nets.judges[ZZ]];
@@ -211,11 +212,11 @@ fn a_resumed_run_ends_in_the_same_bits() {
     let checkpoint = Some(dir.path().join("c"));
     // Six steps an epoch; it is stopped in the third.
     let stop = Stop(AtomicUsize::new(14));
-    let run = Run { threads: 1, checkpoint: checkpoint.clone(), resume: false, callback: &stop };
+    let run = Run { threads: 1, checkpoint: checkpoint.clone(), callback: &stop, ..Run::default() };
     let stopped = train(&settings, &run).unwrap();
     assert!(stopped.interrupted && stopped.history.len() == 2);
     for _ in 0..2 {
-        let run = Run { threads: 2, checkpoint: checkpoint.clone(), resume: true, callback: &NoCallback };
+        let run = Run { threads: 2, checkpoint: checkpoint.clone(), resume: true, ..Run::default() };
         let resumed = train(&settings, &run).unwrap();
         assert_eq!((&resumed.net, &resumed.history), (&whole.net, &whole.history));
         assert_eq!(resumed.head.params(), whole.head.params());

@@ -4,6 +4,7 @@
 //! only known when all images are done, `a + b (x - mean)` with numbers a and b for each channel; these are added up on
 //! the side and come in when the gradient is used. So each gradient is written once by each reader, and read once.
 
+use super::super::layout::CpuParams;
 use super::conv::Conv;
 use super::engine::ImageEngine;
 use super::forward::{ConvBuffers, Out, band, group, room};
@@ -15,7 +16,6 @@ use super::plan::{Arrival, Input, Step, Work};
 use crate::compute::gemm::{Line, MR, NR, ZERO};
 use crate::compute::pool::{Pool, chunks, pieces};
 use crate::net::graph::inverse_deviation;
-use crate::net::params::Params;
 
 /// Pixels and lines that the gradient of weights takes at a time, so that they stay in the first-level cache.
 const PIXELS: usize = 256;
@@ -29,8 +29,8 @@ impl ImageEngine {
     /// Goes back from the gradient left in [`ImageEngine::latents_and_gradient`] to that of the parameters. `x` must be the
     /// input of the last forward pass; `gradients` has the parameters' layout and is overwritten, with zeros for what is not
     /// trained.
-    pub fn backward(&mut self, params: &Params, x: &[f32], gradients: &mut [f32], pool: &Pool) {
-        if self.still {
+    pub fn backward(&mut self, params: &CpuParams, x: &[f32], gradients: &mut [f32], pool: &Pool) {
+        if self.fixed {
             return gradients.fill(0.0);
         }
         self.statistics.iter_mut().for_each(|s| s.lacking.fill([0.0; 2]));
@@ -69,10 +69,10 @@ impl ImageEngine {
         }
     }
 
-    /// The gradient with respect to the images `x` of the last forward pass, for an engine made by [`ImageEngine::still`];
+    /// The gradient with respect to the images `x` of the last forward pass, for an engine made by [`ImageEngine::fixed`];
     /// others give nothing.
-    pub fn input_gradient(&mut self, params: &Params, x: &[f32], pool: &Pool) -> &[f32] {
-        if !self.still {
+    pub fn input_gradient(&mut self, params: &CpuParams, x: &[f32], pool: &Pool) -> &[f32] {
+        if !self.fixed {
             return &[];
         }
         for i in (0..self.plan.steps.len()).rev().filter(|&i| self.plan.steps[i].used).collect::<Vec<_>>() {
@@ -130,7 +130,7 @@ impl ImageEngine {
     }
 
     /// Brings the gradient of a step's output to one of its inputs.
-    fn spread(&mut self, i: usize, k: usize, params: &Params, x: &[f32], pool: &Pool) {
+    fn spread(&mut self, i: usize, k: usize, params: &CpuParams, x: &[f32], pool: &Pool) {
         let n = self.images;
         let input = self.plan.steps[i].inputs[k];
         let view = input.view;
@@ -142,7 +142,7 @@ impl ImageEngine {
         }
         let mut parts = std::mem::take(&mut self.parts);
         // The mean and variance of a batch have their share in gradients; running ones are what they are.
-        let wanted = if view.norm.is_some() && !self.still { n * 2 * view.channels } else { 0 };
+        let wanted = if view.norm.is_some() && !self.fixed { n * 2 * view.channels } else { 0 };
         if parts.len() < wanted {
             parts.resize(wanted, 0.0);
         }
@@ -216,7 +216,7 @@ impl ImageEngine {
     }
 
     /// Adds up what the images say of a batch normalization.
-    fn absorb_sums(&mut self, norm: usize, parts: &[f32], params: &Params) {
+    fn absorb_sums(&mut self, norm: usize, parts: &[f32], params: &CpuParams) {
         let n = self.plan.norms[norm];
         let share = 1.0 / self.count(n.buffer);
         let weight = params.get(n.parameter);

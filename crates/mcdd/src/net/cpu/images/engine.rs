@@ -6,6 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::super::layout::CpuParams;
 use super::super::norm::MOMENTUM;
 use super::forward::{ConvBuffers, Out, Part, group};
 use super::kernel::start_lines;
@@ -14,9 +15,7 @@ use super::plan::{Plan, Slots, Step, View, Work, compile};
 use crate::compute::gemm::{Line, NR, ZERO};
 use crate::compute::pool::{Pool, chunks, pieces};
 use crate::error::Result;
-use crate::net::graph::Graph;
-use crate::net::graph::inverse_deviation;
-use crate::net::params::Params;
+use crate::net::graph::{Graph, inverse_deviation};
 
 /// What is known of the channels of a buffer in a batch.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +91,7 @@ pub struct ImageEngine {
     pub(super) start: Vec<Line>,
     pub(super) stash: Stash,
     /// Whether batch normalization uses running values, and gradients go to the input and not to parameters.
-    pub(super) still: bool,
+    pub(super) fixed: bool,
 }
 
 impl ImageEngine {
@@ -110,16 +109,16 @@ impl ImageEngine {
     ///
     /// # Errors
     /// As for [`ImageEngine::new`].
-    pub fn still(graph: &Graph) -> Result<ImageEngine> {
+    pub fn fixed(graph: &Graph) -> Result<ImageEngine> {
         ImageEngine::with(graph, true)
     }
 
-    fn with(graph: &Graph, still: bool) -> Result<ImageEngine> {
+    fn with(graph: &Graph, fixed: bool) -> Result<ImageEngine> {
         let mut plan = compile(graph)?;
-        if still {
+        if fixed {
             plan.buffers.iter_mut().for_each(|b| b.measured = false);
         }
-        let slots = Slots::new(&plan.buffers, &plan.gradient_lives(still));
+        let slots = Slots::new(&plan.buffers, &plan.gradient_lives(fixed));
         let (mut packed, mut list, mut ends, mut end) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (step, s) in plan.steps.iter().enumerate() {
             let mut here = Packed::default();
@@ -134,7 +133,7 @@ impl ImageEngine {
                     start..end
                 };
                 here.forward = add(None, conv.forward_k(), conv.outputs);
-                if s.used && (still || s.inputs[0].view.buffer != 0) {
+                if s.used && (fixed || s.inputs[0].view.buffer != 0) {
                     here.back = (0..conv.back.len()).map(|c| add(Some(c), conv.back_k(c), conv.inputs)).collect();
                 }
             }
@@ -164,7 +163,7 @@ impl ImageEngine {
             tiles: Vec::new(),
             start: Vec::new(),
             stash: Stash::default(),
-            still,
+            fixed,
             slots,
             plan,
         })
@@ -184,7 +183,7 @@ impl ImageEngine {
     }
 
     /// Takes over new parameter values; call it after each update.
-    pub fn load(&mut self, params: &Params, pool: &Pool) {
+    pub fn load(&mut self, params: &CpuParams, pool: &Pool) {
         let (steps, list) = (&self.plan.steps, &self.list);
         pool.split(pieces(&mut self.weights, &self.ends), |i, lines| {
             let Piece { step, class, first } = list[i];
@@ -198,7 +197,7 @@ impl ImageEngine {
     }
 
     /// The latent vectors of the images in `x`, one after the other, in training mode.
-    pub fn forward(&mut self, params: &Params, x: &[f32], pool: &Pool) -> &[f32] {
+    pub fn forward(&mut self, params: &CpuParams, x: &[f32], pool: &Pool) -> &[f32] {
         self.images = x.len() / self.plan.buffers[0].len();
         let n = self.images;
         for (value, buffer) in self.values.iter_mut().zip(&self.plan.buffers).skip(1) {
@@ -230,8 +229,8 @@ impl ImageEngine {
     }
 
     /// Lets the running means and variances follow those of the last batch.
-    pub fn update_running_stats(&self, params: &mut Params) {
-        if self.still {
+    pub fn update_running_stats(&self, params: &mut CpuParams) {
+        if self.fixed {
             return;
         }
         for norm in &self.plan.norms {
@@ -256,11 +255,11 @@ impl ImageEngine {
     }
 
     /// Batch normalization as one multiplication and addition.
-    fn scale(&mut self, norm: usize, params: &Params) {
+    fn scale(&mut self, norm: usize, params: &CpuParams) {
         let n = self.plan.norms[norm];
         let (weight, bias) = (params.get(n.parameter), params.get(n.parameter + 1));
         let (s, scaled) = (&self.statistics[n.buffer], &mut self.norms[norm]);
-        let (mean, variance) = match self.still {
+        let (mean, variance) = match self.fixed {
             true => (params.get(n.parameter + 2), params.get(n.parameter + 3)),
             false => (&s.mean[n.offset..], &s.variance[n.offset..]),
         };
@@ -271,7 +270,7 @@ impl ImageEngine {
         }
     }
 
-    fn step(&mut self, i: usize, params: &Params, x: &[f32], pool: &Pool) {
+    fn step(&mut self, i: usize, params: &CpuParams, x: &[f32], pool: &Pool) {
         let (n, step) = (self.images, &self.plan.steps[i]);
         let Step { buffer, offset, channels, .. } = *step;
         let (length, pixels) = (self.plan.buffers[buffer].len(), self.plan.buffers[buffer].pixels());
