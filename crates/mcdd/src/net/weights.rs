@@ -9,16 +9,16 @@ use super::{Graph, Params};
 use crate::container::hex;
 use crate::error::{Error, Result};
 
-/// Larger files hold no network that could be trained here.
-const MOST_BYTES: u64 = 4 << 30;
+/// The largest size of a file.
+const MAX_BYTES: u64 = 4 << 30;
 
-/// The weights of a network, and what they came from.
+/// The weights of a network, and the file they came from.
 pub struct Weights {
     /// Every parameter of the network.
     pub params: Params,
-    /// A name for the file's content.
+    /// The SHA-256 of the file.
     pub sha256: String,
-    /// Tensors of the file that the network has no place for, such as a classifier.
+    /// Tensors of the file that the network does not have, such as a classifier.
     pub unused: Vec<String>,
 }
 
@@ -26,11 +26,11 @@ impl Weights {
     /// Reads the weights of `graph`.
     ///
     /// # Errors
-    /// If the file cannot be read, lacks a tensor, or has one of another shape or kind.
+    /// If the file cannot be read, a tensor is missing, or one has another shape or type.
     pub fn read(path: &Path, graph: &Graph) -> Result<Weights> {
         let size = std::fs::metadata(path).map_err(|e| Error::io(e, path))?.len();
-        if size > MOST_BYTES {
-            return Err(Error::format("is too large for the weights of a network").at_file(path));
+        if size > MAX_BYTES {
+            return Err(Error::format("is too large for a file of weights").at_file(path));
         }
         let bytes = std::fs::read(path).map_err(|e| Error::io(e, path))?;
         Self::from_bytes(&bytes, graph).map_err(|e| e.at_file(path))
@@ -90,7 +90,7 @@ mod tests {
     use crate::seed::Stream;
     use safetensors::tensor::TensorView;
 
-    /// Changes a tensor, and says whether it stays.
+    /// Changes a tensor; returns whether to keep it.
     type Change<'a> = &'a dyn Fn(&str, &mut Vec<usize>, &mut Vec<f32>) -> bool;
 
     fn file(params: &Params, change: Change) -> Vec<u8> {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_come_back_and_wrong_ones_are_named() {
+    fn weights_are_read_and_invalid_ones_are_named() {
         let graph = NetName::parse("resnet8").unwrap().graph([8, 8, 3], None).unwrap();
         let params = graph.init(&mut Stream::new(3, "weights"));
         let read = Weights::from_bytes(&file(&params, &|_, _, _| true), &graph).unwrap();

@@ -9,7 +9,7 @@ use crate::net::engine::{Engine, NetworkBuffers};
 use crate::net::{Graph, Layer, Node, Params, mlp_with};
 use crate::seed::Stream;
 
-/// What a graph is defined to compute, node by node; `params` has the layout of [`Params::data`].
+/// The definition of a graph, node by node; `params` has the layout of [`Params::data`].
 pub(super) struct Definition {
     pub latents: Vec<f64>,
     /// The smallest distance of a value to where a ReLU or a clip bends.
@@ -161,7 +161,7 @@ fn narrow(value: &Value) -> Vec<f32> {
 }
 
 #[test]
-fn batch_normalization_is_pytorchs() {
+fn batch_normalization_matches_pytorch() {
     let fixture: Value = serde_json::from_str(include_str!("../../../tests/fixtures/batchnorm.json")).unwrap();
     let expected = &fixture["expected"];
     let graph = mlp_with(5, None, &[7, 6], 3, true);
@@ -201,7 +201,7 @@ fn batch_normalization_is_pytorchs() {
     close(&found, &numbers(&expected["evaluation_latents"]), 1e-6).unwrap();
 }
 
-/// Parameters with nothing special about them; variances are positive.
+/// Random parameters; variances are positive.
 pub(super) fn some_params(graph: &Graph, seed: &mut Stream) -> Params {
     let mut params = graph.init(seed);
     for i in 0..params.specs().len() {
@@ -294,7 +294,7 @@ proptest! {
     }
 
     #[test]
-    fn no_graph_makes_a_panic(nodes in prop::collection::vec((0usize..6, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
+    fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..6, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
         let layer = |kind: usize| match kind {
             0 | 1 => Layer::Linear { inputs: 3, outputs: 3, bias: kind == 0 },
             2 => Layer::BatchNorm { features: 3 },
@@ -331,7 +331,7 @@ proptest! {
 }
 
 #[test]
-fn batch_normalization_must_follow_a_linear_layer_that_nobody_else_reads() {
+fn batch_normalization_must_follow_a_linear_layer_with_no_other_reader() {
     let norm = |from: usize| Node { name: "bn".into(), layer: Layer::BatchNorm { features: 3 }, from: vec![from] };
     let relu = |from: usize| Node { name: "relu".into(), layer: Layer::Relu, from: vec![from] };
     let concat = |from: [usize; 2]| Node { name: "both".into(), layer: Layer::Concat, from: from.to_vec() };
@@ -359,7 +359,7 @@ fn batch_normalization_must_follow_a_linear_layer_that_nobody_else_reads() {
 }
 
 #[test]
-fn awkward_batches_end_in_numbers_or_are_seen() {
+fn extreme_batches_give_finite_values_or_are_detected() {
     let graph = mlp_with(3, None, &[4], 2, true);
     let params = graph.init(&mut Stream::new(1, "awkward"));
     let finite = |x: &[f32]| {
@@ -370,8 +370,8 @@ fn awkward_batches_end_in_numbers_or_are_seen() {
     // One row, and constant columns: the variance is 0, and what comes out is the bias.
     assert!(finite(&[1.0, -2.0, 3e4]) && finite(&[0.0; 3]) && finite(&[7.0; 30]));
     assert!(finite(&[1e15, -1e15, 3.0, -1e15, 1e15, 2.0]));
-    // Beyond that a gradient, a running variance or a latent value stops being a number, which training refuses; what
-    // comes in as no number is not swallowed by a ReLU.
+    // Beyond that a gradient, a running variance or a latent value is not finite, which training refuses; an input that is
+    // not a number is not hidden by a ReLU.
     for huge in [1e25, f32::MAX, f32::INFINITY, f32::NAN] {
         let x = [huge, -1.0, 2.0, -huge, 1.0, 1.0, huge, huge, -huge];
         let (latents, gradient, _) = gradients(&graph, &params, &x, &[1.0; 6]);

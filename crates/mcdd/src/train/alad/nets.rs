@@ -1,4 +1,4 @@
-//! The five networks of the game, and spectral normalization.
+//! The five networks of ALAD, and spectral normalization.
 
 use crate::compute::pool::Pool;
 use crate::error::Result;
@@ -8,17 +8,17 @@ use crate::net::{Graph, Optimizer, OptimizerState, Params, Update, mlp};
 use crate::seed::Stream;
 use crate::train::Settings;
 
-/// Power iterations before the first step; each later step does one.
+/// The number of power iterations before the first step; each later step does one.
 const FIRST_ITERATIONS: usize = 20;
-/// Nothing is divided by less.
+/// The smallest divisor.
 const LEAST: f64 = 1e-12;
 
-/// The largest singular value of a weight, followed by power iteration.
+/// The largest singular value of a weight, by power iteration.
 #[derive(Clone, Debug)]
 pub(super) struct Norm {
-    /// Which tensor.
+    /// The number of the tensor.
     weight: usize,
-    /// The singular vector on the side of the layer's inputs; all that a checkpoint must keep.
+    /// The singular vector on the side of the layer's inputs; a checkpoint needs only this one.
     pub left: Vec<f32>,
     right: Vec<f32>,
     sigma: f64,
@@ -37,7 +37,7 @@ impl Norm {
         self.measure(weight);
     }
 
-    /// The norm along `left`, and the other vector that belongs to it.
+    /// Computes the norm along `left`, and the other singular vector.
     fn measure(&mut self, weight: &[f32]) {
         let mut products = vec![0.0f64; self.right.len()];
         for (row, &l) in weight.chunks_exact(self.right.len()).zip(&self.left) {
@@ -169,16 +169,16 @@ impl Net {
     }
 }
 
-/// The judge of a row with a code, of a row with itself or its reconstruction, and the same for codes.
+/// The discriminators of a row with a code, of a row with itself or its reconstruction, and of a code with the same.
 pub(super) const XZ: usize = 0;
 pub(super) const XX: usize = 1;
 pub(super) const ZZ: usize = 2;
 
-/// All of them.
+/// All five networks.
 pub(super) struct Nets {
     pub encoder: Net,
     pub generator: Net,
-    pub judges: [Net; 3],
+    pub discriminators: [Net; 3],
 }
 
 impl Nets {
@@ -192,7 +192,7 @@ impl Nets {
         Ok(Nets {
             encoder: net("encoder", mlp(input, &settings.hidden, code), false)?,
             generator: net("generator", mlp(code, &back, input), false)?,
-            judges: [
+            discriminators: [
                 net("xz", mlp(input + code, &[features, features], 1), true)?,
                 net("xx", mlp(2 * input, &[features], 1), true)?,
                 net("zz", mlp(2 * code, &[features], 1), true)?,
@@ -202,17 +202,17 @@ impl Nets {
 
     /// Each with its name.
     pub fn named(&mut self) -> impl Iterator<Item = (&'static str, &mut Net)> {
-        let [xz, xx, zz] = &mut self.judges;
+        let [xz, xx, zz] = &mut self.discriminators;
         [("encoder", &mut self.encoder), ("generator", &mut self.generator), ("xz", xz), ("xx", xx), ("zz", zz)]
             .into_iter()
     }
 }
 
-/// The features of a code, and those of the judges' hidden layers.
+/// The number of features of a code, and of the discriminators' hidden layers.
 pub(super) fn sizes(settings: &Settings) -> (usize, usize) {
     match settings.head {
         HeadConfig::Alad { code, features } => (code, features),
-        // No other method comes here; a network of any size would do.
+        // Not reached: no other method is trained here.
         _ => (settings.latent, settings.latent),
     }
 }

@@ -46,7 +46,7 @@ impl ImageNetwork {
         let (folded_graph, folded) = graph.folded_where_it_can(params)?;
         let folded = CpuParams::new(&folded);
         let plan = compile(&folded_graph)?;
-        let slots = Slots::new(&plan.buffers, &plan.value_lives());
+        let slots = Slots::new(&plan.buffers, &plan.value_lifetimes());
         let (mut weights, mut starts) = (Vec::new(), Vec::new());
         for step in &plan.steps {
             let (mut lines, mut start) = (Vec::new(), Vec::new());

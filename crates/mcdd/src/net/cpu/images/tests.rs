@@ -83,7 +83,7 @@ fn conv(inputs: usize, outputs: usize, kernel: [usize; 2], stride: usize, paddin
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn convolutions_are_their_definition(
+    fn convolutions_match_their_definition(
         (height, width, channels, middle, outputs) in (1usize..12, 1usize..12, 1usize..9, 1usize..20, 1usize..40),
         (kh, kw, stride, padding, bias) in (1usize..5, 1usize..5, 1usize..4, 0usize..3, any::<bool>()),
         (images, seed) in (1usize..6, any::<u64>()),
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn what_stands_between_convolutions_is_its_definition(
+    fn layers_between_convolutions_match_their_definition(
         (height, width, channels) in (2usize..8, 2usize..8, 1usize..21),
         (kernel, stride, relu, twice) in (1usize..4, 1usize..4, any::<bool>(), any::<bool>()),
         (images, seed) in (2usize..6, any::<u64>()),
@@ -122,7 +122,7 @@ proptest! {
             node("mean", Layer::GlobalAvgPool, &[11]),
             node("out", Layer::Linear { inputs: 3 * channels, outputs: 5, bias: true }, &[12]),
         ];
-        // A layer that nobody reads has gradients of zero.
+        // A layer that is not read has gradients of zero.
         nodes.insert(5, node("lost", conv(channels, 2, [1, 1], 1, 0, true), &[4]));
         for node in &mut nodes[6..] {
             node.from.iter_mut().filter(|f| **f > 5).for_each(|f| *f += 1);
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn prediction_is_the_definition_and_independent_of_other_rows(
+    fn prediction_matches_the_definition_and_is_independent_of_other_rows(
         (height, width, channels, dense) in (4usize..10, 4usize..10, 1usize..4, any::<bool>()),
         (images, seed) in (1usize..8, any::<u64>()),
     ) {
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn no_graph_makes_a_panic(nodes in prop::collection::vec((0usize..9, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
+    fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..9, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
         let layer = |kind: usize| match kind {
             0 | 1 => conv(4, 4, [3, 2 + kind], 1, 1, kind == 0),
             2 => Layer::BatchNorm { features: 4 },
@@ -191,7 +191,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
-    fn convolutions_with_fewer_products_are_their_definition(
+    fn winograd_convolutions_match_their_definition(
         (height, width, middle, outputs) in (1usize..10, 1usize..10, 32usize..50, 32usize..50),
         (bias, images, seed) in (any::<bool>(), 1usize..5, any::<u64>()),
     ) {

@@ -20,7 +20,7 @@ pub(super) struct Step {
 }
 
 pub(super) fn unsupported(name: &str) -> Error {
-    Error::format(format!("the CPU engine cannot run layer {name:?} where it stands"))
+    Error::format(format!("the CPU engine cannot run layer {name:?} at this position"))
 }
 
 /// A compiled graph: steps, each reading the output of the one before.
