@@ -6,13 +6,12 @@
 //! ```
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::Instant;
 
 use mcdd::compute::pool::{Pool, chunks};
-use mcdd::net::cpu::{ImageBuffers, ImageEngine, ImagePredictor};
-use mcdd::net::{Graph, NetName};
+use mcdd::net::{Graph, NetName, NetworkBuffers, Objective, Optimizer, TrainerOptions, Update, default_engine};
 use mcdd::seed::Stream;
-use mcdd::train::optim::{Optimizer, State, update};
 
 const SIDE: usize = 32;
 const CLASSES: usize = 10;
@@ -43,7 +42,7 @@ fn main() {
     );
 }
 
-/// What was measured.
+/// A measurement.
 struct Timed {
     steps: u32,
     taken: f64,
@@ -72,28 +71,38 @@ impl Clock {
 
 /// Steps of softmax, cross-entropy and SGD with Nesterov momentum on one batch; the first warms up.
 fn train(graph: &Graph, x: &[f32], pool: &Pool, seconds: f64, seed: &mut Stream) -> Timed {
-    let mut params = graph.init(seed);
-    let labels: Vec<usize> = (0..x.len() / graph.input).map(|_| seed.below(CLASSES)).collect();
-    let mut engine = ImageEngine::new(graph).expect("a network of images runs");
+    let params = graph.init(seed);
+    let images = x.len() / graph.input;
+    let batch = Images { x, labels: (0..images).map(|_| seed.below(CLASSES)).collect() };
     let optimizer = Optimizer::Sgd { momentum: 0.9 };
-    let mut state = State::new(&optimizer, &params);
-    let mut gradients = vec![vec![0.0; params.data.len()]];
-    engine.load(&params, pool);
+    let options = TrainerOptions { batch: images, whole: true, optimizer };
+    let mut trainer = default_engine().trainer(graph, &params, &options).expect("a convolutional network trains");
     let (mut steps, mut clock) = (0, Clock::new());
     loop {
-        engine.forward(&params, x, pool);
-        let (z, dz) = engine.latents_and_gradient();
-        let loss = cross_entropy(z, &labels, dz);
-        engine.backward(&params, x, &mut gradients[0], pool);
-        update(&optimizer, 1e-3, 1e-4, 1, &mut params, &gradients, &mut state, pool);
-        engine.update_running_stats(&mut params);
-        engine.load(&params, pool);
+        let loss = trainer.step(images, &batch, pool);
+        trainer.update(&Update { optimizer, rate: 1e-3, weight_decay: 1e-4, step: 1 }, pool);
         steps += 1;
         if steps == 1 {
             clock = Clock::new();
         } else if clock.taken() >= seconds {
             return clock.timed(steps - 1, loss);
         }
+    }
+}
+
+/// One batch, with the loss of softmax and cross-entropy.
+struct Images<'a> {
+    x: &'a [f32],
+    labels: Vec<usize>,
+}
+
+impl Objective for Images<'_> {
+    fn inputs<'b>(&'b self, _: Range<usize>, _: &'b mut Vec<f32>) -> &'b [f32] {
+        self.x
+    }
+
+    fn loss(&self, _: usize, _: Range<usize>, z: &[f32], dz: &mut [f32]) -> f64 {
+        cross_entropy(z, &self.labels, dz)
     }
 }
 
@@ -113,16 +122,16 @@ fn cross_entropy(z: &[f32], labels: &[usize], dz: &mut [f32]) -> f64 {
 
 /// Latent vectors of the batch, spread over the threads.
 fn predict(graph: &Graph, x: &[f32], pool: &Pool, seconds: f64, seed: &mut Stream) -> Timed {
-    let net = ImagePredictor::new(graph, &graph.init(seed)).expect("a network of images runs");
+    let net = default_engine().network(graph, &graph.init(seed)).expect("a convolutional network runs");
     let images = x.len() / graph.input;
     let each = images.div_ceil(pool.threads());
-    let mut scratches: Vec<ImageBuffers> = vec![ImageBuffers::default(); images.div_ceil(each)];
+    let mut buffers = vec![NetworkBuffers::default(); images.div_ceil(each)];
     let (mut steps, mut clock) = (0, Clock::new());
     loop {
-        pool.split(chunks(&mut scratches, 1), |i, scratch| {
-            for scratch in scratch {
+        pool.split(chunks(&mut buffers, 1), |i, buffers| {
+            for buffers in buffers {
                 let x = &x[i * each * graph.input..((i + 1) * each).min(images) * graph.input];
-                black_box(net.latents(black_box(x), scratch));
+                black_box(net.latents(black_box(x), buffers));
             }
         });
         steps += 1;
@@ -134,13 +143,13 @@ fn predict(graph: &Graph, x: &[f32], pool: &Pool, seconds: f64, seed: &mut Strea
     }
 }
 
-/// What this thread alone has computed, where the system says (Linux); on a busy machine it tells more than the clock.
+/// The CPU time of this thread (Linux only); on a busy machine it says more than the clock.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }
 
-/// The most memory that the process has had, in MB, where the system says (Linux).
+/// The peak memory of the process in MB (Linux only).
 fn peak_memory() -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));

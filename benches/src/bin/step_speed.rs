@@ -12,11 +12,11 @@ use std::time::Instant;
 
 use mcdd::compute::pool::Pool;
 use mcdd::head::{Head, HeadConfig};
-use mcdd::net::cpu::{Engine, Predictor};
-use mcdd::net::{Params, mlp, mlp_with};
+use mcdd::net::{
+    NetworkBuffers, Optimizer, OptimizerState, Params, TrainerOptions, Update, default_engine, mlp, mlp_with,
+};
 use mcdd::seed::Stream;
-use mcdd::train::optim::{Optimizer, State, update};
-use mcdd::train::{LabeledRows, Shards};
+use mcdd::train::{Batch, HeadLoss, LabeledRows};
 
 const BATCH: usize = 200;
 const ROWS: usize = 6000;
@@ -54,14 +54,14 @@ fn main() {
         y: (0..ROWS).map(|_| seed.below(classes) as u32).collect(),
     };
     if flag("--predict-one") {
-        let net = Predictor::new(&graph, &setup.params).expect("an MLP runs");
+        let net = default_engine().network(&graph, &setup.params).expect("an MLP runs");
         let (mut logits, mut distances) = (vec![0.0; classes], vec![0.0; classes]);
-        let mut scratch = Default::default();
+        let mut buffers = NetworkBuffers::default();
         let mut rows = 0u64;
         let start = Instant::now();
         while start.elapsed().as_secs_f64() < seconds {
             for x in setup.x.chunks_exact(input).take(1000) {
-                let z = net.latents(black_box(x), &mut scratch);
+                let z = net.latents(black_box(x), &mut buffers);
                 black_box(setup.head.score(z, &mut logits, &mut distances));
                 mcdd::head::posterior(&mut logits);
                 rows += 1;
@@ -76,26 +76,25 @@ fn main() {
 fn train(graph: &mcdd::net::Graph, s: &mut Setup, threads: usize, seconds: f64, seed: &mut Stream) {
     let input = graph.input;
     let pool = Pool::new(threads);
-    let mut engine = Engine::new(graph).expect("an MLP runs");
-    let optimizer = Optimizer::default();
-    let mut states = (State::new(&optimizer, &s.params), State::new(&optimizer, s.head.params()));
-    let mut shards = Shards::new(&s.params, s.head.params(), BATCH, input, false);
+    let options = TrainerOptions { batch: BATCH, whole: false, optimizer: Optimizer::default() };
+    let mut trainer = default_engine().trainer(graph, &s.params, &options).expect("an MLP trains");
+    let mut head_loss = HeadLoss::new(s.head.as_ref(), trainer.parts());
+    let mut state = OptimizerState::new(&options.optimizer, s.head.params().data.len());
+    let specs = s.head.params().specs().to_vec();
     let mut order: Vec<usize> = (0..ROWS).collect();
     seed.shuffle(&mut order);
     let mut steps = 0u64;
-    engine.load(&s.params, &pool);
     let (mut start, mut busy) = (Instant::now(), cpu_seconds());
     loop {
-        for batch in order.chunks_exact(BATCH) {
-            let data = LabeledRows { x: &s.x, y: &s.y };
-            black_box(shards.run(&engine, &s.params, s.head.as_ref(), data, batch, &pool));
+        for rows in order.chunks_exact(BATCH) {
+            let batch = Batch::rows(LabeledRows { x: &s.x, y: &s.y }, rows);
+            black_box(trainer.step(BATCH, &head_loss.on(s.head.as_ref(), batch), &pool));
             steps += 1;
-            let (net, head) = (shards.net_gradients(), shards.head_gradients());
-            update(&optimizer, 1e-3, 0.0, steps, &mut s.params, net, &mut states.0, &pool);
-            update(&optimizer, 1e-3, 0.0, steps, s.head.params_mut(), head, &mut states.1, &pool);
+            let update = Update { optimizer: options.optimizer, rate: 1e-3, weight_decay: 0.0, step: steps };
+            trainer.update(&update, &pool);
+            let values = &mut s.head.params_mut().data;
+            update.apply(&specs, values, head_loss.gradient(), &mut state, &pool);
             s.head.project();
-            engine.update_running_stats(&mut s.params, shards.net_gradients());
-            engine.load(&s.params, &pool);
         }
         if steps == (ROWS / BATCH) as u64 {
             (start, busy) = (Instant::now(), cpu_seconds()); // the first epoch warms up
@@ -117,13 +116,13 @@ fn train(graph: &mcdd::net::Graph, s: &mut Setup, threads: usize, seconds: f64, 
     );
 }
 
-/// What this thread alone has computed, where the system says (Linux); on a busy machine it tells more than the clock.
+/// The CPU time of this thread (Linux only); on a busy machine it says more than the clock.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }
 
-/// The rate of a product whose operands stay in the first-level cache: what no matrix product can exceed by much.
+/// The rate of a product whose operands stay in the first-level cache: an upper bound for any matrix product.
 fn peak(threads: usize, seconds: f64) -> f64 {
     use mcdd::compute::gemm::{Panels, Then, ZERO, pack, product};
     let (m, k, n) = (6 * 4, 192, 16);

@@ -1,4 +1,4 @@
-//! Networks for images from training to a file and back.
+//! Convolutional networks: training, saving, loading and prediction.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use safetensors::SafeTensors;
 
 const SHAPE: ImageShape = ImageShape { height: 8, width: 8, channels: 3 };
 
-/// Bars across, bars down, or a frame, in some color and with some noise.
+/// Horizontal bars, vertical bars, or a frame, in some color and with some noise.
 fn images(each: usize, kinds: &[&str]) -> Images {
     let (mut pixels, mut labels, mut state) = (Vec::new(), Vec::new(), 7u32);
     for i in 0..each * kinds.len() {
@@ -53,7 +53,7 @@ fn predict(model: &Model, images: &Images, threads: usize) -> Predictions {
 }
 
 #[test]
-fn images_are_learned_saved_and_told_apart() {
+fn images_are_learned_saved_and_classified() {
     let known = images(40, &["across", "down", "frame"]);
     let one = Model::fit_images(&known, &settings(), &Run { threads: 1, ..Run::default() }).unwrap().model;
     let two = Model::fit_images(&known, &settings(), &Run { threads: 3, ..Run::default() }).unwrap().model;
@@ -68,11 +68,11 @@ fn images_are_learned_saved_and_told_apart() {
     let right =
         (0..fresh.rows()).filter(|&i| fresh.label_name(i) == Some(&model.classes()[p.class[i] as usize])).count();
     assert!(right * 10 >= fresh.rows() * 9, "{right} of {}", fresh.rows());
-    // What it never saw is farther away.
+    // Unknown images have a lower confidence.
     let other = predict(&model, &images(60, &["other"]), 2);
     let auroc = mcdd::metrics::detection(&p.confidence, &other.confidence).unwrap().auroc;
     assert!(auroc > 0.8, "{auroc}");
-    // A table is refused, not misread.
+    // A table is refused.
     let table = mcdd::data::digits();
     assert!(model.predict(&table).unwrap_err().to_string().contains("images"));
 }
@@ -91,7 +91,7 @@ impl Callback for Impatient {
 }
 
 #[test]
-fn a_stopped_run_goes_on_to_the_same_bytes() {
+fn a_resumed_run_ends_in_the_same_bytes() {
     let known = images(20, &["across", "down"]);
     let whole = Model::fit_images(&known, &settings(), &Run::default()).unwrap().model.to_bytes().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn a_stopped_run_goes_on_to_the_same_bytes() {
 }
 
 #[test]
-fn detectors_stand_on_the_latents_of_images() {
+fn detectors_work_on_the_latents_of_images() {
     let known = images(30, &["across", "down", "frame"]);
     for (method, detector) in [("softmax", "mahalanobis"), ("softmax", "energy"), ("deep-mcdd", "knn:k=1:log=true")] {
         let mut s = settings();
@@ -124,15 +124,15 @@ fn detectors_stand_on_the_latents_of_images() {
     assert!(Model::fit(&mcdd::data::digits(), &settings()).is_err());
 }
 
-/// Numbers of a tensor.
+/// The values of a tensor.
 fn tensor(file: &SafeTensors, name: &str) -> Vec<f32> {
     let data = file.tensor(name).unwrap();
     data.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
-/// `scripts/image_fixtures.py` had PyTorch write the weights, and its latents of these images.
+/// `scripts/image_fixtures.py` wrote the weights and the latents of these images with PyTorch.
 #[test]
-fn weights_of_pytorch_give_its_latents_and_stay_where_they_are_frozen() {
+fn pytorch_weights_give_its_latents_and_do_not_change_if_frozen() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let bytes = std::fs::read(fixtures.join("images.safetensors")).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -151,7 +151,7 @@ fn weights_of_pytorch_give_its_latents_and_stay_where_they_are_frozen() {
         assert_eq!(latents.len(), expected.len());
         latents.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
     };
-    assert!(farthest(&fit(&s).model) > 0.01, "training changes an open network");
+    assert!(farthest(&fit(&s).model) > 0.01, "training changes a network that is not frozen");
     s.image.as_mut().unwrap().frozen = true;
     let fitted = fit(&s);
     assert!(fitted.notices.iter().any(|n| n.contains("linear.weight")), "{:?}", fitted.notices);

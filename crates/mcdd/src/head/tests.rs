@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::compute::pool::Pool;
-use crate::net::cpu::{Engine, Pass};
-use crate::net::mlp;
-use crate::train::{LabeledRows, Shards};
+use crate::net::{NetworkBuffers, Optimizer, TrainerOptions, default_engine, mlp};
+use crate::train::{Batch, HeadLoss, LabeledRows};
 use proptest::prelude::*;
 
 /// The formulas of a head in f64, as written in its paper. Every head's file has them, so that the tests below apply to
@@ -62,7 +61,7 @@ fn reference_latents(x: &[f64], weights: &[(Vec<f64>, Vec<f64>)], inputs: usize)
         let mut next = Vec::new();
         for row in value.chunks(width) {
             for o in 0..outputs {
-                let sum: f64 = (0..width).map(|i| row[i] * w[i * outputs + o]).sum::<f64>() + b[o];
+                let sum: f64 = (0..width).map(|i| row[i] * w[o * width + i]).sum::<f64>() + b[o];
                 next.push(if l + 1 < weights.len() { sum.max(0.0) } else { sum });
             }
         }
@@ -112,26 +111,25 @@ fn check_gradients(config: &HeadConfig, case: &Case) {
     let x: Vec<f32> = (0..case.rows * case.inputs).map(|_| seed.normal() as f32).collect();
     let y: Vec<u32> = (0..case.rows).map(|_| seed.below(case.classes) as u32).collect();
 
-    // Through the shards of a training step, as training does.
-    let mut engine = Engine::new(&graph).unwrap();
+    // Through a training step, as training does.
     let pool = Pool::new(case.threads);
-    engine.load(&params, &pool);
+    let net = default_engine().network(&graph, &params).unwrap();
+    let z = net.latents(&x, &mut NetworkBuffers::default()).to_vec();
     let head = example(config, case.classes, case.latent, &mut seed);
     let trained: Vec<bool> = head.params().specs().iter().flat_map(|s| vec![s.trained; s.len()]).collect();
-    let mut shards = Shards::new(&params, head.params(), case.rows, case.inputs, whole(config));
+    let options = TrainerOptions { batch: case.rows, whole: whole(config), optimizer: Optimizer::default() };
+    let mut trainer = default_engine().trainer(&graph, &params, &options).unwrap();
+    let mut head_loss = HeadLoss::new(head.as_ref(), trainer.parts());
     let order: Vec<usize> = (0..case.rows).collect();
-    let loss = shards.run(&engine, &params, head.as_ref(), LabeledRows { x: &x, y: &y }, &order, &pool);
-    let total =
-        |parts: &[Vec<f32>]| (0..parts[0].len()).map(|i| parts.iter().map(|p| p[i]).sum::<f32>()).collect::<Vec<f32>>();
-    let (gradient, head_gradient) = (total(shards.net_gradients()), total(shards.head_gradients()));
-    // The gradient of the input, through a pass over all rows.
-    let mut pass = Pass::default();
-    pass.forward(&engine, &params, &x);
-    let mut ignored = (vec![0.0; gradient.len()], vec![0.0; head_gradient.len()]);
-    let (z, dz) = pass.latents_and_gradient();
-    head.loss(z, &y, case.rows, dz, &mut ignored.1, &mut LossBuffers::default());
-    pass.backward(&engine, &params, &x, &mut ignored.0);
-    let dx = pass.input_gradient(&engine, &params).to_vec();
+    let batch = Batch::rows(LabeledRows { x: &x, y: &y }, &order);
+    let loss = trainer.step(case.rows, &head_loss.on(head.as_ref(), batch), &pool);
+    let mut of_params = params.clone();
+    trainer.gradient(&mut of_params);
+    let (gradient, head_gradient) = (of_params.data, head_loss.gradient()[0].clone());
+    // The gradient of the input, through all rows at once.
+    let (mut dz, mut ignored) = (vec![0.0; z.len()], vec![0.0; head_gradient.len()]);
+    head.loss(&z, &y, case.rows, &mut dz, &mut ignored, &mut LossBuffers::default());
+    let dx = net.input_gradient().unwrap().input_gradient(&x, &dz, &mut NetworkBuffers::default()).to_vec();
 
     // All variables of the function in one vector: input, network, head.
     let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
@@ -291,17 +289,20 @@ fn threads_do_not_change_a_bit() {
             let x: Vec<f32> = (0..311 * 7).map(|_| seed.normal() as f32).collect();
             let y: Vec<u32> = (0..311).map(|i| i % 5).collect();
             let pool = Pool::new(threads);
-            let mut engine = Engine::new(&graph).unwrap();
-            engine.load(&params, &pool);
-            let z = Pass::default().forward(&engine, &params, &x).to_vec();
+            let net = default_engine().network(&graph, &params).unwrap();
+            let z = net.latents(&x, &mut NetworkBuffers::default()).to_vec();
             let mut head = example(&config, 5, 20, &mut seed);
             head.update_centers(&z, &y, 1, &pool).unwrap();
-            let mut shards = Shards::new(&params, head.params(), 311, 7, whole(&config));
+            let options = TrainerOptions { batch: 311, whole: whole(&config), optimizer: Optimizer::default() };
+            let mut trainer = default_engine().trainer(&graph, &params, &options).unwrap();
+            let mut head_loss = HeadLoss::new(head.as_ref(), trainer.parts());
             let order: Vec<usize> = (0..311).rev().collect();
-            let loss = shards.run(&engine, &params, head.as_ref(), LabeledRows { x: &x, y: &y }, &order, &pool);
-            let own = |parts: &[Vec<f32>]| parts.concat();
+            let batch = Batch::rows(LabeledRows { x: &x, y: &y }, &order);
+            let loss = trainer.step(311, &head_loss.on(head.as_ref(), batch), &pool);
+            let mut gradient = params.clone();
+            trainer.gradient(&mut gradient);
             let updated = head.params().data.clone();
-            (loss.to_bits(), own(shards.net_gradients()), own(shards.head_gradients()), updated)
+            (loss.to_bits(), gradient, head_loss.gradient().clone(), updated)
         };
         assert_eq!(run(1), run(2));
         assert_eq!(run(1), run(3));

@@ -13,8 +13,7 @@ use crate::container::{Container, Values};
 use crate::data::Schema;
 use crate::detector::StateDict;
 use crate::error::{Error, Result};
-use crate::net::cpu::Predictor;
-use crate::net::{Graph, ParamSpec, Params};
+use crate::net::{Graph, ParamSpec, Params, default_engine};
 use crate::seed::Stream;
 use crate::train::{Epoch, Settings};
 
@@ -71,7 +70,7 @@ impl Model {
         for (m, member) in self.members.iter().enumerate() {
             for params in [member.net.params(), member.head.params()] {
                 for (i, spec) in params.specs().iter().enumerate() {
-                    container.put(tensor(m, spec), &spec.shape, Values::F32(params.export(i)));
+                    container.put(tensor(m, spec), &spec.shape, Values::F32(params.get(i).to_vec()));
                 }
             }
         }
@@ -153,7 +152,7 @@ impl Model {
             let mut fill = |params: &mut Params| -> Result<()> {
                 for i in 0..params.specs().len() {
                     let spec = params.specs()[i].clone();
-                    params.import(i, &c.take_f32(&tensor(m, &spec), &spec.shape)?)?;
+                    params.set(i, &c.take_f32(&tensor(m, &spec), &spec.shape)?)?;
                 }
                 Ok(())
             };
@@ -161,12 +160,12 @@ impl Model {
             fill(&mut params)?;
             let mut head = text.settings.head.build(classes, latent, &mut Stream::new(0, "load"));
             fill(head.params_mut())?;
-            let net = Predictor::new(&text.graph, &params)?;
+            let net = default_engine().network(&text.graph, &params)?;
             let scale = ScoreScale { mean: scales[2 * m], deviation: scales[2 * m + 1] };
             let (history, epoch) = (described.history, described.epoch);
             let mut member = ModelMember { net, head, history, epoch, probe: None, scale };
             let mut store = StateDict::new(&mut c, format!("members.{m}.detector."));
-            member.probe = Probe::load(&text.settings.detector, &text.graph, member.host(), &mut store)?;
+            member.probe = Probe::load(&text.settings.detector, member.host(), &mut store)?;
             if member.classes() != 0 && member.classes() != text.classes.len() {
                 return Err(invalid("the number of classes of the detector is not that of the model"));
             }

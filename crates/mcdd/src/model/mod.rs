@@ -46,14 +46,14 @@ use self::range_penalty::RangePenalty;
 use self::score_scale::ScoreScale;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::compute::pool::Pool;
 use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
 use crate::detector::On;
 use crate::error::{Error, Result};
 use crate::head::{Head, Loop};
-use crate::net::cpu::{self, Predictor};
-use crate::net::{Graph, ParamSpec, Weights};
+use crate::net::{Graph, Network, NetworkBuffers, ParamSpec, Weights};
 use crate::train::{self, Epoch, Examples, ImageRows, LabeledRows, Run, Settings};
 
 /// The largest number of parameters of a network: 1 GB, and training needs several times that.
@@ -81,7 +81,7 @@ pub const MIN_CLASS_ROWS: usize = 5;
 
 /// One network with its head.
 struct ModelMember {
-    net: Predictor,
+    net: Arc<dyn Network>,
     head: Box<dyn Head>,
     history: Vec<Epoch>,
     /// The epoch whose weights are used, counted from 0.
@@ -94,7 +94,7 @@ struct ModelMember {
 
 impl ModelMember {
     fn host(&self) -> Host<'_> {
-        Host { net: &self.net, head: self.head.as_ref() }
+        Host { net: self.net.as_ref(), head: self.head.as_ref() }
     }
 
     /// The number of classes it predicts: those of the detector, or else those of the head.
@@ -302,12 +302,12 @@ impl Model {
         let mut members = trained
             .into_iter()
             .map(|m| {
-                let net = Predictor::new(&graph, &m.net)?;
+                let net = run.engine.network(&graph, &m.net)?;
                 let (history, epoch, scale) = (m.history, m.epoch, ScoreScale::default());
                 let mut member = ModelMember { net, head: m.head, history, epoch, probe: None, scale };
                 let (detect, seed) = (&settings.detector, settings.seed);
                 let rows = probe::Fit { rows: train, labels: known, classes: classes.len(), seed };
-                member.probe = Probe::fit(detect, &graph, member.host(), rows, &pool)?;
+                member.probe = Probe::fit(detect, member.host(), rows, &pool)?;
                 Ok(member)
             })
             .collect::<Result<Vec<_>>>()?;
@@ -329,8 +329,7 @@ impl Model {
         let right = predicted.class.iter().zip(calibration.y()).filter(|(c, y)| c == y).count();
         let accuracy = (!predicted.class.is_empty()).then(|| right as f64 / calibration.len() as f64);
         let calibrated = Calibration::new(predicted.confidence).map_err(|_| score_scale::not_finite())?;
-        let latents: Vec<Vec<f32>> =
-            members.iter().map(|m| Ok(calibration.latents(&m.net, graph.latent()?, &pool))).collect::<Result<_>>()?;
+        let latents: Vec<Vec<f32>> = members.iter().map(|m| calibration.latents(m.net.as_ref(), &pool)).collect();
         let named = if labeled { &classes[..] } else { &[] };
         let mut findings =
             doctor::examine(&members, &settings.head, &latents, calibration.y(), &calibrated, named, settings.tpr);
@@ -415,7 +414,7 @@ impl Model {
 
     /// The latent vectors of preprocessed rows, from the network of one member.
     pub fn latents(&self, member: usize, x: &[f32]) -> Option<Vec<f32>> {
-        let mut scratch = cpu::ForwardBuffers::default();
+        let mut scratch = NetworkBuffers::default();
         self.members.get(member).map(|m| m.net.latents(x, &mut scratch).to_vec())
     }
 

@@ -8,7 +8,7 @@ use crate::compute::pool::{Pool, chunks};
 use crate::data::{ImageShape, Images, Table};
 use crate::error::{Error, Result};
 use crate::head::posterior;
-use crate::net::cpu;
+use crate::net::NetworkBuffers;
 use crate::train::{Examples, ImageRows, LabeledRows};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
@@ -90,7 +90,7 @@ impl Serialize for Predictions {
 /// Buffers of a thread that predicts; to be reused.
 #[derive(Clone, Debug, Default)]
 pub struct PredictBuffers {
-    net: cpu::ForwardBuffers,
+    net: NetworkBuffers,
     confidence: Vec<f64>,
     logits: Vec<f64>,
     distances: Vec<f64>,

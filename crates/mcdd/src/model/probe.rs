@@ -1,4 +1,6 @@
-//! A detector on what a member's network makes of the input.
+//! A detector on the outputs of a member's network.
+
+use std::sync::Arc;
 
 use crate::compute::pool::{Pool, chunks};
 use crate::detector::{
@@ -6,53 +8,47 @@ use crate::detector::{
 };
 use crate::error::Result;
 use crate::head::Head;
-use crate::net::cpu::{self, Engine, Pass, Predictor};
-use crate::net::{Graph, Params};
+use crate::net::{InputGradient, Network, NetworkBuffers};
 use crate::train::Examples;
 
-/// The parts of the network whose outputs a detector looks at.
-fn views(detect: &Detect, graph: &Graph, params: &Params) -> Result<Vec<View>> {
-    let widths = graph.widths()?;
-    let all = graph.nodes.len();
-    let nodes: Vec<usize> = match detect.on() {
-        On::Latents => vec![all],
-        On::Inputs => vec![0],
-        On::Layers => graph.layer_ends(),
-    };
-    let view = |nodes: usize| {
-        let part = Graph { input: graph.input, nodes: graph.nodes[..nodes].to_vec() };
-        let whole = nodes == all;
-        let net = match nodes {
-            0 => None,
-            _ if whole => None,
-            _ => Some(Predictor::new(&part, &first_params(&part, params))?),
-        };
-        Ok(View { part, width: widths[nodes], whole, net, engine: None })
-    };
-    nodes.into_iter().map(view).collect()
-}
-
-/// A part of the network, from the input on.
+/// What a detector sees of a network.
 struct View {
-    part: Graph,
+    source: Source,
     width: usize,
-    /// Whether it is all of it.
-    whole: bool,
-    /// Runs it, where it is neither nothing nor all.
-    net: Option<Predictor>,
-    /// Runs it back to the input, where the detector moves the input; batch normalization is part of the layers.
-    engine: Option<(Engine, Params)>,
+    /// For a detector that moves the input: the gradient with respect to it. None where the view is the input.
+    gradient: Option<Arc<dyn InputGradient>>,
 }
 
-/// The parameters of a part of a network: those that come first.
-fn first_params(part: &Graph, all: &Params) -> Params {
-    let mut params = Params::new(part.specs());
-    let n = params.data.len();
-    params.data.copy_from_slice(&all.data[..n]);
-    params
+enum Source {
+    Inputs,
+    /// The output of a layer before the last.
+    Layer(Arc<dyn Network>),
+    Latents,
 }
 
-/// A detector with the parts of the network that it looks at.
+fn views(detect: &Detect, net: &dyn Network) -> Result<Vec<View>> {
+    let last = net.layers().saturating_sub(1);
+    let sources = match detect.on() {
+        On::Latents => vec![Source::Latents],
+        On::Inputs => vec![Source::Inputs],
+        On::Layers => {
+            let mut layers = (0..last).map(|l| net.part(l).map(Source::Layer)).collect::<Result<Vec<_>>>()?;
+            layers.push(Source::Latents);
+            layers
+        }
+    };
+    let view = |source: Source| {
+        let width = match &source {
+            Source::Inputs => net.input(),
+            Source::Layer(part) => part.latent(),
+            Source::Latents => net.latent(),
+        };
+        View { source, width, gradient: None }
+    };
+    Ok(sources.into_iter().map(view).collect())
+}
+
+/// A detector with its views of the network.
 pub(super) struct Probe {
     views: Vec<View>,
     fitted: Fitted,
@@ -65,16 +61,14 @@ pub(super) struct Buffers {
     features: Vec<f32>,
     moved: Vec<f32>,
     logits: Vec<f64>,
-    net: cpu::ForwardBuffers,
-    pass: Pass,
-    ignored: Vec<f32>,
+    net: NetworkBuffers,
     detector: DetectorBuffers,
 }
 
 /// What a detector is fitted on.
 #[derive(Clone, Copy)]
 pub(super) struct Fit<'a> {
-    /// What the network was trained on.
+    /// The rows that the network was trained on.
     pub rows: Examples<'a>,
     /// Their classes, where they have any.
     pub labels: Option<&'a [u32]>,
@@ -85,7 +79,7 @@ pub(super) struct Fit<'a> {
 /// A member's network and head.
 #[derive(Clone, Copy)]
 pub(super) struct Host<'a> {
-    pub net: &'a Predictor,
+    pub net: &'a dyn Network,
     pub head: &'a dyn Head,
 }
 
@@ -105,13 +99,13 @@ impl Host<'_> {
 }
 
 impl Probe {
-    /// Fits on the rows that a member was trained on; none where the head's own score is wanted.
-    pub fn fit(detect: &Detect, graph: &Graph, host: Host, given: Fit, pool: &Pool) -> Result<Option<Probe>> {
+    /// Fits a detector on the training rows of a member; none if the head itself gives the score.
+    pub fn fit(detect: &Detect, host: Host, given: Fit, pool: &Pool) -> Result<Option<Probe>> {
         if detect.is_own() {
             return Ok(None);
         }
         let needs = detect.detector.about().needs;
-        let views = views(detect, graph, host.net.params())?;
+        let views = views(detect, host.net)?;
         let width = views.iter().map(|v| v.width).sum();
         let rows = given.rows.len();
         let block = given.rows.block();
@@ -146,11 +140,12 @@ impl Probe {
 
     fn with(mut views: Vec<View>, fitted: Fitted, width: usize, host: Host) -> Result<Probe> {
         if fitted.detector().epsilon() > 0.0 {
-            for view in views.iter_mut().filter(|v| !v.part.nodes.is_empty()) {
-                let (graph, params) = view.part.folded(&first_params(&view.part, host.net.params()))?;
-                let mut engine = Engine::new(&graph)?;
-                engine.load(&params, &Pool::new(1));
-                view.engine = Some((engine, params));
+            for view in &mut views {
+                view.gradient = match &view.source {
+                    Source::Inputs => None,
+                    Source::Layer(part) => Some(part.input_gradient()?),
+                    Source::Latents => Some(host.net.input_gradient()?),
+                };
             }
         }
         Ok(Probe { views, fitted, width })
@@ -161,13 +156,13 @@ impl Probe {
         self.fitted.save(store);
     }
 
-    /// Takes back what [`Probe::save`] has stored.
-    pub fn load(detect: &Detect, graph: &Graph, host: Host, store: &mut StateDict) -> Result<Option<Probe>> {
+    /// Loads what [`Probe::save`] has stored.
+    pub fn load(detect: &Detect, host: Host, store: &mut StateDict) -> Result<Option<Probe>> {
         if detect.is_own() {
             return Ok(None);
         }
         let fitted = Fitted::load(&detect.detector, store)?;
-        let views = views(detect, graph, host.net.params())?;
+        let views = views(detect, host.net)?;
         let width: usize = views.iter().map(|v| v.width).sum();
         let fits = (fitted.width() == width || fitted.width() == 0)
             && (fitted.logit_classes() == host.head.classes() || fitted.logit_classes() == 0);
@@ -177,7 +172,7 @@ impl Probe {
         Probe::with(views, fitted, width, host).map(Some)
     }
 
-    /// The number of classes that the detector tells apart.
+    /// The number of classes of the detector; 0 if it does not classify.
     pub fn classes(&self) -> usize {
         self.fitted.detector().classes()
     }
@@ -202,7 +197,7 @@ impl Probe {
         }
     }
 
-    /// Moves the input of each part along the sign of its gradient, and takes the features from there.
+    /// Moves the input of each view along the sign of its gradient, and takes the features from there.
     fn perturb(&self, host: Host, x: &[f32], rows: usize, b: &mut Buffers) {
         let input = x.len() / rows;
         let detector = self.fitted.detector();
@@ -216,7 +211,7 @@ impl Probe {
                 let row = Features { count: 1, features, logits: &b.logits[i * classes..(i + 1) * classes] };
                 let mut by_logits = vec![0.0f64; classes];
                 detector.perturbation_gradient(p, &row, gradient, &mut by_logits);
-                if view.whole && by_logits.iter().any(|&g| g != 0.0) {
+                if view.is_latents() && by_logits.iter().any(|&g| g != 0.0) {
                     let mut dz = vec![0.0f32; view.width];
                     host.head.logit_gradient(features, &by_logits, &mut dz);
                     gradient.iter_mut().zip(dz).for_each(|(g, d)| *g += d);
@@ -224,23 +219,18 @@ impl Probe {
             }
             b.moved.clear();
             b.moved.extend_from_slice(x);
-            if let Some((engine, params)) = &view.engine {
-                b.pass.forward(engine, params, x);
-                b.pass.latents_and_gradient().1.copy_from_slice(&gradient);
-                b.ignored.resize(params.data.len(), 0.0);
-                b.pass.backward(engine, params, x, &mut b.ignored);
-                let by_input = b.pass.input_gradient(engine, params);
-                step(&mut b.moved, by_input, epsilon);
-            } else {
-                step(&mut b.moved, &gradient, epsilon);
-            }
+            let by_input = match &view.gradient {
+                Some(network) => network.input_gradient(x, &gradient, &mut b.net),
+                None => &gradient,
+            };
+            step(&mut b.moved, by_input, epsilon);
             debug_assert_eq!(b.moved.len(), rows * input);
-            let z = if view.whole { host.net.latents(&b.moved, &mut b.net).to_vec() } else { Vec::new() };
+            let z = if view.is_latents() { host.net.latents(&b.moved, &mut b.net).to_vec() } else { Vec::new() };
             let part = view.output(&b.moved, &z, &mut b.net).to_vec();
             for (to, from) in b.features.chunks_exact_mut(self.width).zip(part.chunks_exact(view.width)) {
                 to[at..at + view.width].copy_from_slice(from);
             }
-            if view.whole && self.fitted.logit_classes() > 0 {
+            if view.is_latents() && self.fitted.logit_classes() > 0 {
                 host.logits(&z, rows, &mut b.logits);
             }
             at += view.width;
@@ -258,25 +248,32 @@ fn step(x: &mut [f32], gradient: &[f32], epsilon: f32) {
 }
 
 impl View {
-    /// What this part makes of `x`, whose latents are `z`.
-    fn output<'a>(&self, x: &'a [f32], z: &'a [f32], scratch: &'a mut cpu::ForwardBuffers) -> &'a [f32] {
-        match &self.net {
-            Some(net) => net.latents(x, scratch),
-            None if self.whole => z,
-            None => x,
+    fn is_latents(&self) -> bool {
+        matches!(self.source, Source::Latents)
+    }
+
+    /// What this view shows of the rows `x`, whose latents are `z`.
+    fn output<'a>(&self, x: &'a [f32], z: &'a [f32], buffers: &'a mut NetworkBuffers) -> &'a [f32] {
+        match &self.source {
+            Source::Inputs => x,
+            Source::Layer(part) => part.latents(x, buffers),
+            Source::Latents => z,
         }
     }
 }
 
-/// The outputs of all parts, side by side.
-fn collect(views: &[View], x: &[f32], z: &[f32], rows: usize, out: &mut [f32], scratch: &mut cpu::ForwardBuffers) {
+/// The outputs of all views, side by side.
+fn collect(views: &[View], x: &[f32], z: &[f32], rows: usize, out: &mut [f32], buffers: &mut NetworkBuffers) {
     let width = out.len() / rows.max(1);
     let mut at = 0;
     for view in views {
-        let part = view.output(x, z, scratch);
+        let part = view.output(x, z, buffers);
         for (to, from) in out.chunks_exact_mut(width).zip(part.chunks_exact(view.width)) {
             to[at..at + view.width].copy_from_slice(from);
         }
         at += view.width;
     }
 }
+
+#[cfg(test)]
+mod tests;

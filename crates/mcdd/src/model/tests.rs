@@ -200,7 +200,7 @@ fn a_stopped_run_keeps_the_best_and_a_resumed_one_gives_the_same_bytes() {
             let stopped = Model::fit_with(
                 &table,
                 &settings,
-                &Run { threads: 1, checkpoint: checkpoint.clone(), resume: false, callback: &stop },
+                &Run { threads: 1, checkpoint: checkpoint.clone(), callback: &stop, ..Run::default() },
             )
             .unwrap();
             assert!(stopped.interrupted && stopped.model.findings().iter().any(|n| n.contains("stopped")));

@@ -1,7 +1,7 @@
 //! Densely connected networks (Huang, Liu, van der Maaten, Weinberger 2017) with bottlenecks and compression (DenseNet-BC).
 //!
-//! The paper on Deep-MCDD uses 100 layers, growth 12 and compression 0.5. Parameters have the names that the usual PyTorch
-//! code for small images gives them (`block1.layer.0.conv1`, `trans1.bn1`, `fc`).
+//! The paper on Deep-MCDD uses 100 layers, growth 12 and compression 0.5. Parameters have the names of the common PyTorch
+//! code for small images (`block1.layer.0.conv1`, `trans1.bn1`, `fc`).
 
 use super::graph::{Graph, Layer};
 use super::resnet::Build;
@@ -12,7 +12,7 @@ const BOTTLENECK: usize = 4;
 
 /// Three dense blocks with `depth` layers in all, each layer adding `growth` channels; between blocks their number is
 /// multiplied by `reduction` and the image halved. The latent vector is the mean of each channel, or `latent` features of a
-/// linear layer behind it.
+/// linear layer after it.
 ///
 /// # Errors
 /// If there is no such depth or growth, or the image is too small to be halved twice.
@@ -25,7 +25,7 @@ pub fn densenet(
 ) -> Result<Graph> {
     if depth < 10 || !(depth - 4).is_multiple_of(6) || depth > 1000 {
         let error = Error::setting(format!("there is no DenseNet with three blocks and {depth} layers"));
-        return Err(error.hint("take 40, 100, 190 or another depth that is 6n + 4"));
+        return Err(error.hint("use 40, 100, 190 or another depth that is 6n + 4"));
     }
     if !((1..=256).contains(&growth) && reduction > 0.0 && reduction <= 1.0) {
         return Err(Error::setting("growth must be from 1 to 256, and the reduction above 0 and at most 1"));
@@ -67,7 +67,7 @@ mod tests {
     use crate::net::{ParamSpec, Shape};
 
     #[test]
-    fn it_is_the_network_of_the_paper() {
+    fn it_has_the_parameters_of_the_paper() {
         let graph = densenet([32, 32, 3], 100, 12, 0.5, Some(10)).unwrap();
         // "DenseNet-BC (k = 12), depth 100: 0.8M".
         assert_eq!(graph.specs().iter().filter(|s| s.trained).map(ParamSpec::len).sum::<usize>(), 769_162);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn any_size_that_can_be_halved_twice_ends_in_a_row() {
+    fn images_that_can_be_halved_twice_give_a_row() {
         for image in [[4, 4, 1], [5, 7, 2], [28, 28, 1]] {
             let shapes = densenet(image, 10, 4, 0.5, None).unwrap().shapes().unwrap();
             assert!(matches!(shapes.last(), Some(Shape::Row(_))));

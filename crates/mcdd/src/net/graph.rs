@@ -1,13 +1,13 @@
-//! A network as a value: a short list of layers that any engine can run and any writer can write.
+//! A network as a value: a list of layers that any engine can run.
 
 use serde::{Deserialize, Serialize};
 
-use super::params::{ParamSpec, Params};
+use super::params::{ParamSpec, Params, reverse_axes};
 use super::shape::Shape;
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
-/// What a node computes.
+/// The operation of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "op")]
 #[non_exhaustive]
@@ -17,29 +17,29 @@ pub enum Layer {
     /// # Shapes
     /// input `[n, inputs]`, output `[n, outputs]`; parameters `weight [outputs, inputs]` and, if any, `bias [outputs]`.
     Linear {
-        /// Features of a row that comes in.
+        /// The number of input features.
         inputs: usize,
-        /// Features of a row that goes out.
+        /// The number of output features.
         outputs: usize,
-        /// Whether there is a bias (Deep-SVDD must not have one).
+        /// Whether there is a bias (there must not be one with Deep-SVDD).
         bias: bool,
     },
     /// `max(x, 0)`; same shape.
     Relu,
-    /// `weight (x - mean) / sqrt(variance + 1e-5) + bias`, feature by feature; same shape. In training mean and variance are
-    /// those of the rows that pass together, afterwards their running means: parameters `weight`, `bias`, `running_mean`
+    /// `weight (x - mean) / sqrt(variance + 1e-5) + bias`, feature by feature; same shape. In training, mean and variance are
+    /// those of the batch, afterwards their running means: parameters `weight`, `bias`, `running_mean`
     /// and `running_var`, each `[features]`, as in PyTorch.
     BatchNorm {
-        /// Features of a row.
+        /// The number of features.
         features: usize,
     },
-    /// Each value within `±limit`; same shape.
+    /// Values clipped to `±limit`; same shape.
     Clip {
         /// Above 0.
         limit: f32,
     },
-    /// The values it reads, one behind the other; as wide as all of them together. Images are put together channel by
-    /// channel and must have the same height and width.
+    /// The concatenation of the values it reads. Images are concatenated channel by channel and must have the same height and
+    /// width.
     Concat,
     /// A row read as an image: pixel by pixel from the upper left, line after line, the channels of a pixel together.
     Image {
@@ -47,29 +47,29 @@ pub enum Layer {
         height: usize,
         /// Pixels from left to right.
         width: usize,
-        /// Numbers of a pixel.
+        /// Values of a pixel.
         channels: usize,
     },
-    /// A convolution over an image with zeros around it.
+    /// A convolution over a zero-padded image.
     ///
     /// # Shapes
     /// input `[h, w, inputs]`, output `[(h + 2 padding - kernel) / stride + 1, the same for w, outputs]`; parameters
     /// `weight [outputs, inputs, kernel]` and, if any, `bias [outputs]`.
     Conv2d {
-        /// Channels that come in.
+        /// The number of input channels.
         inputs: usize,
-        /// Channels that go out.
+        /// The number of output channels.
         outputs: usize,
         /// Height and width of the window.
         kernel: [usize; 2],
-        /// Pixels from one window to the next, both ways.
+        /// Pixels from one window to the next, in both directions.
         stride: usize,
         /// Pixels of zeros on each side.
         padding: usize,
         /// Whether there is a bias.
         bias: bool,
     },
-    /// The mean of each channel in windows of an image; what does not fill a window is left out.
+    /// The mean of each channel in windows of an image; pixels that do not fill a window are left out.
     AvgPool {
         /// Height and width of a window.
         kernel: usize,
@@ -98,7 +98,7 @@ pub struct Node {
 /// the latent vector is the input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
-    /// Features of an input row.
+    /// The number of values of an input row.
     pub input: usize,
     /// The layers.
     pub nodes: Vec<Node>,
@@ -116,7 +116,7 @@ impl Graph {
         self.widths().map(|w| w.last().copied().unwrap_or(self.input))
     }
 
-    /// The numbers of every value, the input first; checks the whole graph.
+    /// The number of features of every value, the input first; checks the whole graph.
     ///
     /// # Errors
     /// As for [`Graph::latent`].
@@ -130,7 +130,7 @@ impl Graph {
         for node in &self.nodes {
             let mut spec = |part: &str, shape: Vec<usize>, weight: bool, trained: bool| {
                 let name = format!("{}.{part}", node.name);
-                specs.push(ParamSpec { name, shape, transposed: weight, decay: weight, trained });
+                specs.push(ParamSpec { name, shape, decay: weight, trained });
             };
             match node.layer {
                 Layer::Linear { inputs, outputs, bias } => {
@@ -158,13 +158,13 @@ impl Graph {
         specs
     }
 
-    /// How many nodes it takes to the end of each layer: its activation, where it has one.
+    /// The number of nodes up to the end of each layer, including its activation.
     pub fn layer_ends(&self) -> Vec<usize> {
         let begins = |i: &usize| self.nodes[*i].layer.is_linear();
         (0..self.nodes.len()).filter(begins).skip(1).chain([self.nodes.len()]).collect()
     }
 
-    /// The same network with no bias in any layer.
+    /// The same network without biases.
     pub fn without_bias(mut self) -> Graph {
         for node in &mut self.nodes {
             if let Some(bias) = node.layer.bias_mut() {
@@ -174,12 +174,12 @@ impl Graph {
         self
     }
 
-    /// Whether rows that pass together change each other's result while it is trained.
+    /// Whether it has batch normalization, so that the rows of a training batch affect each other.
     pub fn has_batch_norm(&self) -> bool {
         self.nodes.iter().any(|n| matches!(n.layer, Layer::BatchNorm { .. }))
     }
 
-    /// Where its input is clipped, if it is.
+    /// The limit that its input is clipped at, if it is.
     pub fn clip(&self) -> Option<f32> {
         match self.nodes.first()?.layer {
             Layer::Clip { limit } => Some(limit),
@@ -199,10 +199,17 @@ impl Graph {
         let mut at = 0;
         for node in &self.nodes {
             match node.layer {
-                Layer::Linear { inputs, outputs, .. } => xavier(params.get_mut(at), inputs, outputs, seed),
-                Layer::Conv2d { outputs, kernel: [height, width], .. } => {
+                // Weights are drawn in the order kernel, inputs, outputs.
+                Layer::Linear { inputs, outputs, .. } => {
+                    let mut drawn = vec![0.0; inputs * outputs];
+                    xavier(&mut drawn, inputs, outputs, seed);
+                    reverse_axes(&drawn, [1, inputs, outputs], params.get_mut(at));
+                }
+                Layer::Conv2d { inputs, outputs, kernel: [height, width], .. } => {
                     let deviation = libm::sqrt(2.0 / (outputs * height * width) as f64);
-                    params.get_mut(at).iter_mut().for_each(|v| *v = (seed.normal() * deviation) as f32);
+                    let count = height * width * inputs * outputs;
+                    let drawn: Vec<f32> = (0..count).map(|_| (seed.normal() * deviation) as f32).collect();
+                    reverse_axes(&drawn, [height * width, inputs, outputs], params.get_mut(at));
                 }
                 Layer::BatchNorm { .. } => {
                     params.get_mut(at).fill(1.0);
@@ -215,10 +222,10 @@ impl Graph {
         params
     }
 
-    /// The same network for prediction: each batch normalization becomes part of the linear layer before it.
+    /// The same network for prediction, with each batch normalization merged into the linear layer before it.
     ///
     /// # Errors
-    /// If one stands elsewhere, or the graph does not fit together.
+    /// If one follows something else, or the graph is invalid.
     pub fn folded(&self, params: &Params) -> Result<(Graph, Params)> {
         let (graph, folded) = self.folded_where_it_can(params)?;
         match graph.nodes.iter().find(|n| matches!(n.layer, Layer::BatchNorm { .. })) {
@@ -230,16 +237,16 @@ impl Graph {
         }
     }
 
-    /// The same network with each batch normalization that can be part of the linear layer or convolution before it being
-    /// so; others stay.
+    /// The same network with each batch normalization merged into the linear layer or convolution before it, where that is
+    /// possible; others stay.
     ///
     /// # Errors
-    /// If the graph does not fit together.
+    /// If the graph is invalid.
     pub fn folded_where_it_can(&self, params: &Params) -> Result<(Graph, Params)> {
         self.widths()?;
         let mut graph = Graph { input: self.input, nodes: Vec::new() };
         let mut tensors: Vec<Vec<f32>> = Vec::new();
-        // Which value of the new graph each value of this one has become.
+        // The number in the new graph of each value of this one.
         let mut moved = vec![0];
         let mut readers = vec![0usize; self.nodes.len() + 1];
         self.nodes.iter().flat_map(|n| &n.from).for_each(|&f| readers[f] += 1);
@@ -255,8 +262,9 @@ impl Graph {
                     let scale: Vec<f64> =
                         weight.iter().zip(variance).map(|(&w, &v)| f64::from(w) * inverse_deviation(v)).collect();
                     if let Some(matrix) = tensors.last_mut() {
-                        for row in matrix.chunks_exact_mut(features) {
-                            row.iter_mut().zip(&scale).for_each(|(w, s)| *w = (f64::from(*w) * s) as f32);
+                        let inputs = matrix.len() / features;
+                        for (row, s) in matrix.chunks_exact_mut(inputs.max(1)).zip(&scale) {
+                            row.iter_mut().for_each(|w| *w = (f64::from(*w) * s) as f32);
                         }
                     }
                     let bias = before.iter().zip(mean).zip(shift).zip(&scale);
@@ -283,7 +291,7 @@ impl Layer {
         matches!(self, Layer::Linear { .. } | Layer::Conv2d { .. })
     }
 
-    /// How many tensors of parameters it has.
+    /// The number of its parameter tensors.
     pub(crate) fn parameters(&self) -> usize {
         match self {
             Layer::Linear { bias, .. } | Layer::Conv2d { bias, .. } => 1 + usize::from(*bias),
@@ -321,7 +329,7 @@ pub fn mlp(input: usize, hidden: &[usize], latent: usize) -> Graph {
     mlp_with(input, None, hidden, latent, false)
 }
 
-/// The same for inputs clipped at `±clip`, if at all, and with batch normalization before each ReLU, if wanted.
+/// The same with inputs clipped at `±clip`, if given, and with batch normalization before each ReLU, if `batch_norm`.
 pub fn mlp_with(input: usize, clip: Option<f32>, hidden: &[usize], latent: usize, batch_norm: bool) -> Graph {
     let clip = clip.map(|limit| Node { name: "clip".into(), layer: Layer::Clip { limit }, from: vec![0] });
     let mut nodes: Vec<Node> = clip.into_iter().collect();
@@ -341,8 +349,8 @@ pub fn autoencoder(input: usize, hidden: &[usize], code: usize) -> Graph {
     Graph { input, nodes }
 }
 
-/// Linear layers with ReLU between them, reading the last value so far. Before batch normalization a bias would be
-/// taken away again, so there is none.
+/// Linear layers with ReLU between them, reading the last value so far. A bias before batch normalization would have no
+/// effect, so there is none.
 fn stack(nodes: &mut Vec<Node>, prefix: &str, mut inputs: usize, hidden: &[usize], last: usize, batch_norm: bool) {
     let mut add = |name: String, layer| {
         let from = vec![nodes.len()];
@@ -367,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_mlp_reads_like_its_paper() {
+    fn an_mlp_has_the_layers_of_the_paper() {
         let g = mlp(48, &[128, 128], 128);
         assert_eq!(g.latent().unwrap(), 128);
         let names: Vec<_> = g.specs().into_iter().map(|s| (s.name, s.shape)).collect();
@@ -381,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_that_does_not_fit_is_an_error() {
+    fn an_invalid_graph_is_an_error() {
         let mut g = mlp(4, &[8], 2);
         g.nodes[2].from = vec![7];
         assert!(g.widths().is_err());
@@ -399,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn an_autoencoder_shows_the_input_beside_its_reconstruction() {
+    fn an_autoencoder_gives_the_input_and_its_reconstruction() {
         let g = autoencoder(7, &[5, 4], 3);
         assert_eq!(g.widths().unwrap(), [7, 5, 5, 4, 4, 3, 4, 4, 5, 5, 7, 14]);
         let names: Vec<_> = g.specs().into_iter().map(|s| s.name).collect();
@@ -412,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn concatenations_that_grow_without_bound_are_an_error() {
+    fn concatenations_that_grow_without_limit_are_an_error() {
         let node = |from: Vec<usize>| Node { name: "both".into(), layer: Layer::Concat, from };
         let doubling = Graph { input: 3, nodes: (0..200).map(|i| node(vec![i, i])).collect() };
         assert!(doubling.latent().is_err());

@@ -1,17 +1,44 @@
-//! Networks as values ([`Graph`]), and the engine that runs them ([`cpu`]).
+//! Networks as values ([`Graph`]), their parameters ([`Params`]), and what runs and trains them ([`Engine`]).
+//!
+//! A graph is a list of layers. Parameters have PyTorch's names, shapes and layout; an engine packs them as it likes.
+//!
+//! # Examples
+//! ```
+//! use mcdd::net::{NetworkBuffers, default_engine, mlp};
+//! use mcdd::seed::Stream;
+//!
+//! # fn main() -> mcdd::error::Result<()> {
+//! let graph = mlp(4, &[16], 3);
+//! let params = graph.init(&mut Stream::new(1, "init"));
+//! assert_eq!((params.specs()[0].name.as_str(), &params.specs()[0].shape[..]), ("fc1.weight", &[16, 4][..]));
+//!
+//! let net = default_engine().network(&graph, &params)?;
+//! let mut buffers = NetworkBuffers::default();
+//! let both = net.latents(&[0.5, -1.0, 0.0, 2.0, 1.0, 1.0, 0.0, 0.0], &mut buffers).to_vec();
+//! // A row's result is independent of the other rows in the batch.
+//! assert_eq!(net.latents(&[1.0, 1.0, 0.0, 0.0], &mut buffers), &both[3..]);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod cpu;
 mod densenet;
+pub mod engine;
 mod graph;
 mod name;
+pub mod optimizer;
 mod params;
 mod resnet;
 mod shape;
 mod weights;
 
 pub use densenet::densenet;
+pub use engine::{
+    Engine, FrozenTrainer, InputGradient, Network, NetworkBuffers, Objective, Trainer, TrainerOptions, default_engine,
+};
 pub use graph::{Graph, Layer, Node, autoencoder, mlp, mlp_with, xavier};
 pub use name::NetName;
+pub use optimizer::{Optimizer, OptimizerState, Update};
 pub use params::{ParamSpec, Params};
 pub use resnet::{resnet, small_resnet};
 pub use shape::Shape;

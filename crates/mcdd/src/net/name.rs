@@ -9,27 +9,27 @@ use super::graph::Graph;
 use super::resnet::{resnet, small_resnet};
 use crate::error::{Error, Result};
 
-/// A network that only needs to know the size of its images.
+/// A network for images of any size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum NetName {
     /// `resnet18` and `resnet34` with four stages; 8, 20, 32, 56 and so on with three.
     Resnet {
-        /// Layers.
+        /// The number of layers.
         depth: usize,
-        /// So many times as many channels: the number behind the `x`.
+        /// The factor of the number of channels: the number after the `x`.
         factor: usize,
     },
     /// `densenet100`: compression 0.5.
     Densenet {
-        /// Layers.
+        /// The number of layers.
         depth: usize,
-        /// Channels that a layer adds: the number behind the `-`; 12 if there is none.
+        /// The number of channels that a layer adds: the number after the `-`; 12 if there is none.
         growth: usize,
     },
 }
 
-/// Growth where a name has none, as in the paper.
+/// The default growth, as in the paper.
 const GROWTH: usize = 12;
 /// DenseNet's compression.
 const REDUCTION: f64 = 0.5;
@@ -50,24 +50,24 @@ impl NetName {
         };
         let unknown = || {
             Error::setting(format!("there is no network called {name:?}"))
-                .hint("take resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100 or densenet40-24 (growth 24)")
+                .hint("use resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100 or densenet40-24 (growth 24)")
         };
         let parsed = parsed.ok_or_else(unknown)?;
-        // Whatever the image, the depth must exist.
+        // The depth must exist for images of any size.
         parsed.graph([32, 32, 3], None)?;
         Ok(parsed)
     }
 
     /// The network for images of this height, width and number of channels. The latent vector is the mean of each channel
-    /// over the last image, or `latent` features of a linear layer behind it.
+    /// over the last image, or `latent` features of a linear layer after it.
     ///
     /// # Errors
     /// If there is no such depth, or the image is too small or too large.
     pub fn graph(self, image: [usize; 3], latent: Option<usize>) -> Result<Graph> {
         match self {
             NetName::Resnet { depth: 50, .. } => {
-                let error = Error::setting("ResNet-50 has another kind of block, which is not here");
-                Err(error.hint("take resnet34 or resnet56"))
+                let error = Error::setting("ResNet-50 has bottleneck blocks, which are not supported");
+                Err(error.hint("use resnet34 or resnet56"))
             }
             NetName::Resnet { depth: depth @ (18 | 34), factor } => resnet(image, depth, factor, latent),
             NetName::Resnet { depth, factor } => small_resnet(image, depth, factor, latent),

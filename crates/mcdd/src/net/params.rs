@@ -2,16 +2,13 @@
 
 use crate::error::{Error, Result};
 
-/// A parameter tensor: its name follows the path (`fc1.weight`), its shape is that of PyTorch.
+/// A parameter tensor. Its name follows the path (`fc1.weight`); its shape and the order of its values are PyTorch's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamSpec {
     /// The name.
     pub name: String,
-    /// The shape in files.
+    /// The shape, e.g. `[outputs, inputs]` for the weight of a linear layer.
     pub shape: Vec<usize>,
-    /// Stored transposed in memory: a linear layer's weight is `[out, in]` in files and in x out here, a convolution's
-    /// `[out, in, height, width]` in files and height x width x in x out here, as the kernels read it.
-    pub transposed: bool,
     /// Whether weight decay applies.
     pub decay: bool,
     /// Whether training changes it.
@@ -21,23 +18,15 @@ pub struct ParamSpec {
 impl ParamSpec {
     /// A trained parameter of a head, without decay.
     pub(crate) fn of_head(name: &str, shape: Vec<usize>) -> ParamSpec {
-        ParamSpec { name: format!("head.{name}"), shape, transposed: false, decay: false, trained: true }
+        ParamSpec { name: format!("head.{name}"), shape, decay: false, trained: true }
     }
 
-    /// The number of elements.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Outputs, inputs and places of the window, where it is stored transposed.
-    fn axes(&self) -> Option<[usize; 3]> {
-        match (self.transposed, self.shape.as_slice()) {
-            (true, &[outputs, inputs, ref window @ ..]) => Some([outputs, inputs, window.iter().product()]),
-            _ => None,
-        }
-    }
-
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -53,7 +42,7 @@ pub struct Params {
 }
 
 impl Params {
-    /// Zeros.
+    /// Parameters whose values are 0.
     pub fn new(specs: Vec<ParamSpec>) -> Params {
         let mut starts = Vec::with_capacity(specs.len());
         let mut total = 0;
@@ -62,6 +51,11 @@ impl Params {
             total += spec.len();
         }
         Params { specs, starts, data: vec![0.0; total] }
+    }
+
+    /// No parameters at all.
+    pub const fn empty() -> Params {
+        Params { specs: Vec::new(), starts: Vec::new(), data: Vec::new() }
     }
 
     /// The tensors.
@@ -74,12 +68,12 @@ impl Params {
         (&self.specs, &mut self.data)
     }
 
-    /// Where tensor `i` lies in `data`.
+    /// Where tensor `i` is in `data`.
     pub fn range(&self, i: usize) -> std::ops::Range<usize> {
         self.starts[i]..self.starts[i] + self.specs[i].len()
     }
 
-    /// The values of tensor `i`, as stored in memory.
+    /// The values of tensor `i`.
     pub fn get(&self, i: usize) -> &[f32] {
         &self.data[self.range(i)]
     }
@@ -90,37 +84,28 @@ impl Params {
         &mut self.data[range]
     }
 
-    /// Tensor `i` as files have it.
-    pub fn export(&self, i: usize) -> Vec<f32> {
-        match self.specs[i].axes() {
-            Some([outputs, inputs, taps]) => turn(self.get(i), [taps, inputs, outputs]),
-            None => self.get(i).to_vec(),
-        }
-    }
-
-    /// Sets tensor `i` from a file's values.
-    pub fn import(&mut self, i: usize, values: &[f32]) -> Result<()> {
+    /// Replaces the values of tensor `i`.
+    ///
+    /// # Errors
+    /// If their number is wrong.
+    pub fn set(&mut self, i: usize, values: &[f32]) -> Result<()> {
         let spec = &self.specs[i];
         if values.len() != spec.len() {
             return Err(Error::format(format!("tensor {} has {} values, not {}", spec.name, values.len(), spec.len())));
         }
-        match spec.axes() {
-            Some(axes) => self.get_mut(i).copy_from_slice(&turn(values, axes)),
-            None => self.get_mut(i).copy_from_slice(values),
-        }
+        self.get_mut(i).copy_from_slice(values);
         Ok(())
     }
 }
 
-/// An array of `a` x `b` x `c` as one of `c` x `b` x `a`.
-fn turn(values: &[f32], [a, b, c]: [usize; 3]) -> Vec<f32> {
-    let mut turned = Vec::with_capacity(values.len());
+/// Copies an array of shape `[a, b, c]` to one of shape `[c, b, a]`.
+pub(crate) fn reverse_axes(values: &[f32], [a, b, c]: [usize; 3], to: &mut [f32]) {
+    let mut to = to.iter_mut();
     for k in 0..c {
         for j in 0..b {
-            turned.extend((0..a).map(|i| values[(i * b + j) * c + k]));
+            (0..a).zip(&mut to).for_each(|(i, to)| *to = values[(i * b + j) * c + k]);
         }
     }
-    turned
 }
 
 #[cfg(test)]
@@ -128,26 +113,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_see_pytorchs_shape() {
-        let weight =
-            ParamSpec { name: "fc1.weight".into(), shape: vec![2, 3], transposed: true, decay: true, trained: true };
-        let mut p = Params::new(vec![weight]);
-        p.import(0, &[1., 2., 3., 4., 5., 6.]).unwrap();
-        assert_eq!(p.get(0), [1., 4., 2., 5., 3., 6.]);
-        assert_eq!(p.export(0), [1., 2., 3., 4., 5., 6.]);
-        assert!(p.import(0, &[1.0]).is_err());
+    fn values_are_replaced_by_as_many() {
+        let weight = ParamSpec { name: "fc1.weight".into(), shape: vec![2, 3], decay: true, trained: true };
+        let mut p = Params::new(vec![weight.clone(), weight]);
+        p.set(1, &[1., 2., 3., 4., 5., 6.]).unwrap();
+        assert_eq!(p.data, [0., 0., 0., 0., 0., 0., 1., 2., 3., 4., 5., 6.]);
+        assert!(p.set(1, &[1.0]).is_err());
+        assert!(Params::empty().data.is_empty() && Params::empty() == Params::new(Vec::new()));
     }
 
     #[test]
-    fn windows_lie_outermost_in_memory() {
-        let shape = vec![2, 3, 2, 2];
-        let spec = ParamSpec { name: "conv.weight".into(), shape, transposed: true, decay: true, trained: true };
-        let mut p = Params::new(vec![spec]);
+    fn axes_are_reversed_and_back() {
         let values: Vec<f32> = (0..24).map(|v| v as f32).collect();
-        p.import(0, &values).unwrap();
-        for (o, i, t) in (0..24).map(|n| (n / 12, n / 4 % 3, n % 4)) {
-            assert_eq!(p.get(0)[(t * 3 + i) * 2 + o], values[(o * 3 + i) * 4 + t]);
+        let (mut reversed, mut again) = (vec![0.0; 24], vec![0.0; 24]);
+        reverse_axes(&values, [2, 3, 4], &mut reversed);
+        for (a, b, c) in (0..24).map(|n| (n / 12, n / 4 % 3, n % 4)) {
+            assert_eq!(reversed[(c * 3 + b) * 2 + a], values[(a * 3 + b) * 4 + c]);
         }
-        assert_eq!(p.export(0), values);
+        reverse_axes(&reversed, [4, 3, 2], &mut again);
+        assert_eq!(again, values);
     }
 }

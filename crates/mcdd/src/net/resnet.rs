@@ -2,7 +2,7 @@
 //!
 //! [`resnet`] is the form for 32 x 32 pixels that Lee et al. 2018 and the authors of Deep-MCDD use: no pooling before the
 //! first block, a window of 3 x 3 at the start. [`small_resnet`] is that paper's own family for CIFAR-10 with 6n + 2 layers,
-//! with a projection (its option B) where the size changes. Parameters have the names that the usual PyTorch code gives them
+//! with a projection (its option B) where the size changes. Parameters have the names of the common PyTorch code
 //! (`conv1`, `layer1.0.bn1`, `layer2.0.shortcut.0`, `linear`).
 
 use super::graph::{Graph, Layer, Node};
@@ -53,7 +53,7 @@ impl Build {
 }
 
 /// Four stages of 64 to 512 channels: 18 or 34 layers. `factor` times as many channels; the latent vector is the mean of each
-/// channel, or `latent` features of a linear layer behind it.
+/// channel, or `latent` features of a linear layer after it.
 ///
 /// # Errors
 /// If there is no such depth, or an image cannot have this size.
@@ -63,7 +63,7 @@ pub fn resnet(image: [usize; 3], depth: usize, factor: usize, latent: Option<usi
         34 => [3, 4, 6, 3],
         _ => {
             let error = Error::setting(format!("there is no ResNet with four stages and {depth} layers"));
-            return Err(error.hint("take 18 or 34"));
+            return Err(error.hint("use 18 or 34"));
         }
     };
     stages(image, &blocks, 64, factor, latent)
@@ -76,7 +76,7 @@ pub fn resnet(image: [usize; 3], depth: usize, factor: usize, latent: Option<usi
 pub fn small_resnet(image: [usize; 3], depth: usize, factor: usize, latent: Option<usize>) -> Result<Graph> {
     if depth < 8 || !(depth - 2).is_multiple_of(6) || depth > 1202 {
         let error = Error::setting(format!("there is no ResNet with three stages and {depth} layers"));
-        return Err(error.hint("take 8, 20, 32 or 56 (6n + 2)"));
+        return Err(error.hint("use 8, 20, 32 or 56 (6n + 2)"));
     }
     stages(image, &[(depth - 2) / 6; 3], 16, factor, latent)
 }
@@ -135,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn they_are_the_networks_that_pytorch_users_know() {
-        // The counts that the usual code for CIFAR-10 gives for ten outputs.
+    fn parameter_counts_match_common_pytorch_code() {
+        // The counts of the common code for CIFAR-10 with ten outputs.
         let image = [32, 32, 3];
         assert_eq!(parameters(&resnet(image, 18, 1, Some(10)).unwrap()), 11_173_962);
         assert_eq!(parameters(&resnet(image, 34, 1, Some(10)).unwrap()), 21_282_122);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn any_size_of_image_ends_in_a_row() {
+    fn images_of_any_size_give_a_row() {
         for image in [[1, 1, 1], [5, 7, 2], [28, 28, 1], [33, 17, 4]] {
             let graph = small_resnet(image, 8, 1, None).unwrap();
             assert_eq!(graph.shapes().unwrap().last(), Some(&Shape::Row(64)));

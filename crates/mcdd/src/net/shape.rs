@@ -1,31 +1,31 @@
-//! The shapes of a graph's values: the one place that checks whether a graph fits together.
+//! The shapes of a graph's values: the one place that checks whether a graph is valid.
 
 use super::graph::{Graph, Layer, Node};
 use crate::error::{Error, Result};
 
 /// More than any network needs; a file that asks for more is damaged or hostile.
-const MOST_NODES: usize = 10_000;
+const MAX_NODES: usize = 10_000;
 /// The same for the numbers of a value: a few nodes that double would reach any number.
-const MOST_FEATURES: usize = 1 << 28;
+const MAX_FEATURES: usize = 1 << 28;
 /// The same for a tensor of parameters.
-const MOST_PARAMETERS: usize = 1 << 32;
+const MAX_PARAMETERS: usize = 1 << 32;
 
-/// What one row is at some point of a network.
+/// The shape of one row at some point of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// So many features.
+    /// A number of features.
     Row(usize),
-    /// Height, width and channels; the channels of a pixel lie together.
+    /// Height, width and channels; the channels of a pixel are adjacent.
     Image([usize; 3]),
 }
 
 impl Shape {
-    /// The numbers in it; a graph that was checked has no shape where this overflows.
+    /// The number of values; does not overflow in a graph that was checked.
     pub fn len(self) -> usize {
         self.checked_len().unwrap_or(usize::MAX)
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -54,7 +54,7 @@ impl Shape {
 
     fn checked_len(self) -> Option<usize> {
         let [h, w, c] = self.image();
-        h.checked_mul(w)?.checked_mul(c).filter(|&n| n <= MOST_FEATURES)
+        h.checked_mul(w)?.checked_mul(c).filter(|&n| n <= MAX_FEATURES)
     }
 }
 
@@ -64,20 +64,20 @@ impl Graph {
     /// # Errors
     /// If a node reads something that does not exist or does not fit, or asks for more than any network needs.
     pub fn shapes(&self) -> Result<Vec<Shape>> {
-        if self.input == 0 || self.nodes.len() > MOST_NODES {
+        if self.input == 0 || self.nodes.len() > MAX_NODES {
             return Err(Error::format("the network has no input or too many layers"));
         }
         let mut shapes = vec![Shape::Row(self.input)];
         for node in &self.nodes {
             let wrong = |what: &str| Error::format(format!("layer {:?} {what}", node.name));
-            let mut inputs = Vec::with_capacity(node.from.len().min(MOST_NODES));
+            let mut inputs = Vec::with_capacity(node.from.len().min(MAX_NODES));
             for &from in &node.from {
                 let shape = shapes.get(from).ok_or_else(|| wrong("reads a value that does not exist yet"))?;
                 inputs.push(*shape);
             }
             let shape = output(node, &inputs).map_err(wrong)?;
             match shape.checked_len() {
-                Some(0) => return Err(wrong("leaves nothing of the image it reads")),
+                Some(0) => return Err(wrong("gives an image without pixels")),
                 Some(_) => shapes.push(shape),
                 None => return Err(wrong("has more features than any network needs")),
             }
@@ -86,12 +86,12 @@ impl Graph {
     }
 }
 
-/// Windows of `kernel` pixels that fit into `length`, `stride` apart.
+/// The number of windows of `kernel` pixels that fit into `length`, `stride` apart.
 fn windows(length: usize, kernel: usize, stride: usize) -> usize {
     length.checked_sub(kernel).map_or(0, |rest| rest / stride + 1)
 }
 
-/// What a node makes of what it reads.
+/// The shape of a node's output.
 fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
     let no_fit = "does not fit the value it reads";
     let several = matches!(node.layer, Layer::Concat | Layer::Add);
@@ -104,7 +104,7 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
             Ok(Shape::Row(outputs))
         }
         Layer::BatchNorm { features } if features == shape.channels() => Ok(shape),
-        Layer::Clip { limit } if !(limit > 0.0 && limit.is_finite()) => Err("has a limit that is no number above 0"),
+        Layer::Clip { limit } if !(limit > 0.0 && limit.is_finite()) => Err("has a limit that is not a number above 0"),
         Layer::Relu | Layer::Clip { .. } => Ok(shape),
         Layer::Image { height, width, channels } => {
             let image = Shape::Image([height, width, channels]);
@@ -115,7 +115,7 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
             let mut channels = 0usize;
             for other in inputs {
                 if other.with_channels(1) != shape.with_channels(1) {
-                    return Err("puts values together that have different sizes");
+                    return Err("concatenates values that have different sizes");
                 }
                 channels = channels.saturating_add(other.channels());
             }
@@ -129,9 +129,9 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
                 return Err(no_fit);
             }
             small(&[inputs, outputs, kernel[0], kernel[1]])?;
-            // More padding than that would make pixels of nothing but zeros.
+            // More padding than that would give pixels that see only zeros.
             if padding >= kernel[0].max(2) || padding >= kernel[1].max(2) {
-                return Err("has more zeros around the image than its window is wide");
+                return Err("has more padding than its window is wide");
             }
             let [h, w] = [(height, kernel[0]), (width, kernel[1])].map(|(l, k)| windows(l + 2 * padding, k, stride));
             Ok(Shape::Image([h, w, outputs]))
@@ -151,7 +151,7 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
 /// Refuses tensors that no network needs.
 fn small(sides: &[usize]) -> Result<(), &'static str> {
     let product = sides.iter().try_fold(1usize, |p, &s| p.checked_mul(s));
-    if product.is_some_and(|p| p <= MOST_PARAMETERS) {
+    if product.is_some_and(|p| p <= MAX_PARAMETERS) {
         Ok(())
     } else {
         Err("has more parameters than any network needs")
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn images_have_the_shapes_that_pytorch_gives_them() {
+    fn images_have_the_shapes_of_pytorch() {
         let graph = image(&[
             conv(3, [3, 3], 1, 1),
             Layer::BatchNorm { features: 4 },
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn graphs_that_no_image_fits_are_errors() {
+    fn invalid_graphs_of_images_are_errors() {
         let most = usize::MAX;
         let wrong = [
             conv(2, [3, 3], 1, 1),
@@ -218,7 +218,7 @@ mod tests {
             let nodes = vec![Node { name: "i".into(), layer, from: vec![0] }];
             assert!(Graph { input: 144, nodes }.shapes().is_err());
         }
-        // Values of different sizes are neither added nor put together.
+        // Values of different sizes are neither added nor concatenated.
         for layer in [Layer::Add, Layer::Concat] {
             let mut graph = image(&[conv(3, [3, 3], 2, 1)]);
             graph.nodes.push(Node { name: "both".into(), layer, from: vec![1, 2] });

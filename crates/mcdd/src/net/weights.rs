@@ -9,16 +9,16 @@ use super::{Graph, Params};
 use crate::container::hex;
 use crate::error::{Error, Result};
 
-/// Larger files hold no network that could be trained here.
-const MOST_BYTES: u64 = 4 << 30;
+/// The largest size of a file.
+const MAX_BYTES: u64 = 4 << 30;
 
-/// The weights of a network, and what they came from.
+/// The weights of a network, and the file they came from.
 pub struct Weights {
     /// Every parameter of the network.
     pub params: Params,
-    /// A name for the file's content.
+    /// The SHA-256 of the file.
     pub sha256: String,
-    /// Tensors of the file that the network has no place for, such as a classifier.
+    /// Tensors of the file that the network does not have, such as a classifier.
     pub unused: Vec<String>,
 }
 
@@ -26,11 +26,11 @@ impl Weights {
     /// Reads the weights of `graph`.
     ///
     /// # Errors
-    /// If the file cannot be read, lacks a tensor, or has one of another shape or kind.
+    /// If the file cannot be read, a tensor is missing, or one has another shape or type.
     pub fn read(path: &Path, graph: &Graph) -> Result<Weights> {
         let size = std::fs::metadata(path).map_err(|e| Error::io(e, path))?.len();
-        if size > MOST_BYTES {
-            return Err(Error::format("is too large for the weights of a network").at_file(path));
+        if size > MAX_BYTES {
+            return Err(Error::format("is too large for a file of weights").at_file(path));
         }
         let bytes = std::fs::read(path).map_err(|e| Error::io(e, path))?;
         Self::from_bytes(&bytes, graph).map_err(|e| e.at_file(path))
@@ -38,7 +38,7 @@ impl Weights {
 
     fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<Weights> {
         let file = SafeTensors::deserialize(bytes).map_err(|e| {
-            Error::format(format!("is no safetensors file ({e})"))
+            Error::format(format!("is not a safetensors file ({e})"))
                 .hint("in Python: safetensors.torch.save_file(model.state_dict(), \"weights.safetensors\")")
         })?;
         let mut params = Params::new(graph.specs());
@@ -65,16 +65,16 @@ impl Weights {
                     spec.shape
                 ))
                 .hint(if spec.name.starts_with("linear") {
-                    "leave --latent out: what stands on the network is trained here"
+                    "leave `latent` out: the layers on top of the network are trained here"
                 } else {
-                    "give the --net that the weights are of, and 32-bit numbers"
+                    "give the `net` that the weights belong to, and 32-bit numbers"
                 }));
             }
             let values: Vec<f32> = tensor.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
             if values.iter().any(|v| !v.is_finite()) {
                 return Err(Error::format(format!("tensor {:?} has values that are not finite", spec.name)));
             }
-            params.import(i, &values)?;
+            params.set(i, &values)?;
         }
         let known = |name: &str| params.specs().iter().any(|s| s.name == name) || name.ends_with("num_batches_tracked");
         let mut unused: Vec<String> = file.names().into_iter().filter(|n| !known(n)).map(str::to_owned).collect();
@@ -90,13 +90,13 @@ mod tests {
     use crate::seed::Stream;
     use safetensors::tensor::TensorView;
 
-    /// Changes a tensor, and says whether it stays.
+    /// Changes a tensor; returns whether to keep it.
     type Change<'a> = &'a dyn Fn(&str, &mut Vec<usize>, &mut Vec<f32>) -> bool;
 
     fn file(params: &Params, change: Change) -> Vec<u8> {
         let mut tensors = Vec::new();
         for (i, spec) in params.specs().iter().enumerate() {
-            let (mut shape, mut values) = (spec.shape.clone(), params.export(i));
+            let (mut shape, mut values) = (spec.shape.clone(), params.get(i).to_vec());
             if change(&spec.name, &mut shape, &mut values) {
                 let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 tensors.push((spec.name.clone(), shape, bytes));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_come_back_and_wrong_ones_are_named() {
+    fn weights_are_read_and_invalid_ones_are_named() {
         let graph = NetName::parse("resnet8").unwrap().graph([8, 8, 3], None).unwrap();
         let params = graph.init(&mut Stream::new(3, "weights"));
         let read = Weights::from_bytes(&file(&params, &|_, _, _| true), &graph).unwrap();

@@ -257,7 +257,7 @@ impl<E: Experiment> Grid<E> {
             let keep = long || task.missing.iter().filter(|(m, _)| networks::shared(m, method)).count() > 1;
             let checkpoint = keep.then(|| networks::checkpoint(&networks, method));
             let observer = Observer { callback: shared.callback, method, long };
-            let run = Run { threads: shared.threads, checkpoint, resume: true, callback: &observer };
+            let run = Run { threads: shared.threads, checkpoint, resume: true, callback: &observer, ..Run::default() };
             let mut recorded = 0;
             let done = match &trial {
                 Ok(trial) => catch_unwind(AssertUnwindSafe(|| {

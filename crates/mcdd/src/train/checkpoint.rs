@@ -1,4 +1,4 @@
-//! Checkpoints: everything a run needs to go on and end in the same bytes.
+//! Checkpoints: everything that a run needs to be resumed and to end in the same bytes.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::optim::State;
 use super::{Best, Epoch, Examples, ImageRows, Preset, Select, Settings, TrainState};
+use crate::compute::pool::Pool;
 use crate::container::{Container, Values, hex};
 use crate::detector::Detect;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::net::Graph;
+use crate::net::{Graph, Trainer};
 
-const FORMAT: &str = "mcdd checkpoint 1";
+const FORMAT: &str = "mcdd checkpoint 2";
 
-/// Where a member's checkpoints go, and how often.
+/// Writes and reads the checkpoints of a member.
 pub(super) struct Checkpointer {
     path: PathBuf,
     fingerprint: String,
@@ -33,11 +33,11 @@ struct Text {
     done: bool,
 }
 
-/// A name for the data and the settings of a run: a checkpoint of another run is refused.
+/// A hash of the data and the settings of a run: a checkpoint of another run is refused.
 pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Examples]) -> Result<String> {
-    // The detector and the choice of an epoch come after training, and a member knows nothing of the others: another
-    // detector or threshold, or more members, may go on from the same networks. The budget of steps is already in the
-    // number of epochs.
+    // The detector and the choice of an epoch come after training, and members are independent: another detector or
+    // threshold, or more members, may resume from the same networks. The number of steps is already in the number of
+    // epochs.
     let (detector, preset, select) = (Detect::default(), Preset::default(), Select::default());
     let (members, steps, tpr) = (1, None, 0.5);
     let settings = Settings { detector, preset, select, members, steps, tpr, ..settings.clone() };
@@ -69,31 +69,43 @@ impl Checkpointer {
     }
 
     /// Saves after an epoch, unless that would take more than about a twentieth of the time.
-    pub fn save(&mut self, run: &TrainState, done: bool) -> Result<()> {
+    pub fn save(&mut self, run: &TrainState, trainer: &dyn Trainer, done: bool) -> Result<()> {
+        if !self.is_due(done) {
+            return Ok(());
+        }
+        let net_state = trainer.optimizer_state();
         let mut tensors: Tensors = vec![("net".into(), &run.net.data), ("head".into(), &run.head.params().data)];
-        for (name, state) in [("net", &run.states.0), ("head", &run.states.1)] {
+        for (name, state) in [("net", &net_state), ("head", &run.head_state)] {
             tensors.push((format!("{name}.first"), &state.first));
             tensors.push((format!("{name}.second"), &state.second));
         }
         self.write(run.step, &run.history, run.best.as_ref(), done, tensors)
     }
 
-    /// Takes up the last checkpoint, if there is one; says whether the run was over.
-    pub fn resume(&self, run: &mut TrainState) -> Result<bool> {
+    /// Loads the last checkpoint, if there is one. Returns whether the run was complete.
+    pub fn resume(&self, run: &mut TrainState, trainer: &mut dyn Trainer, pool: &Pool) -> Result<bool> {
         let Some(mut found) = self.read()? else { return Ok(false) };
+        let mut net_state = trainer.optimizer_state();
         found.fill("net", &mut run.net.data)?;
         found.fill("head", &mut run.head.params_mut().data)?;
-        for (name, State { first, second }) in [("net", &mut run.states.0), ("head", &mut run.states.1)] {
-            found.fill(&format!("{name}.first"), first)?;
-            found.fill(&format!("{name}.second"), second)?;
+        for (name, state) in [("net", &mut net_state), ("head", &mut run.head_state)] {
+            found.fill(&format!("{name}.first"), &mut state.first)?;
+            found.fill(&format!("{name}.second"), &mut state.second)?;
         }
+        trainer.load(&run.net, pool);
+        trainer.set_optimizer_state(&net_state);
         run.best = found.best(|epoch, loss| run.snapshot(epoch, loss))?;
         run.step = found.step;
         run.history = found.history;
         Ok(found.done)
     }
 
-    /// Writes what any loop keeps, and its own tensors; unless that would take too much of the time.
+    /// Whether a checkpoint is worth its time now.
+    fn is_due(&self, done: bool) -> bool {
+        done || self.last.elapsed() >= 20 * self.cost
+    }
+
+    /// Writes what all training loops share, and the tensors of one of them, unless that would take too much time.
     pub fn write<'a>(
         &mut self,
         step: u64,
@@ -102,7 +114,7 @@ impl Checkpointer {
         done: bool,
         mut tensors: Tensors<'a>,
     ) -> Result<()> {
-        if !done && self.last.elapsed() < 20 * self.cost {
+        if !self.is_due(done) {
             return Ok(());
         }
         let start = Instant::now();
@@ -133,7 +145,7 @@ impl Checkpointer {
         if text.fingerprint != self.fingerprint {
             return Err(Error::setting("the checkpoint belongs to another run: data, settings or version differ")
                 .at_file(&self.path)
-                .hint("give the data and settings of that run, or another --checkpoint folder"));
+                .hint("give the data and settings of that run, or another folder for `checkpoint`"));
         }
         let Text { step, history, best, done, .. } = text;
         Ok(Some(Found { step, history, done, best, container, path: self.path.clone() }))
@@ -160,7 +172,7 @@ impl Found {
         Ok(())
     }
 
-    /// The weights worth keeping, if any were; `like` gives some of the same shape.
+    /// The best weights so far, if there are any; `like` gives some of the same shape.
     pub fn best(&mut self, like: impl Fn(usize, f64) -> Best) -> Result<Option<Best>> {
         let Some(epoch) = self.best else { return Ok(None) };
         let record = self.history.get(epoch).ok_or_else(|| damaged(&self.path, "no such epoch"))?;
@@ -179,7 +191,7 @@ fn file(folder: &Path, member: usize) -> PathBuf {
     folder.join(format!("member-{member}.checkpoint"))
 }
 
-/// Makes the folder, and refuses one with checkpoints in it unless the run is to be resumed.
+/// Creates the folder, and refuses one with checkpoints in it unless the run is to be resumed.
 pub(super) fn prepare(folder: &Path, resume: bool) -> Result<()> {
     let io = |e| Error::io(e, folder);
     std::fs::create_dir_all(folder).map_err(io)?;
@@ -187,12 +199,12 @@ pub(super) fn prepare(folder: &Path, resume: bool) -> Result<()> {
         let name = entry.map_err(io)?.file_name();
         let name = name.to_string_lossy();
         if name.starts_with(files::PREFIX) && name.ends_with(files::SUFFIX) {
-            // What a kill in the middle of a write has left.
+            // Left by a write that was killed.
             let _ = std::fs::remove_file(folder.join(&*name));
         } else if !resume && name.starts_with("member-") && name.ends_with(".checkpoint") {
             return Err(Error::setting("the folder holds the checkpoints of an earlier run")
                 .at_file(folder)
-                .hint("add --resume to go on with it, or give another folder"));
+                .hint("give `resume` to continue it, or another folder"));
         }
     }
     Ok(())

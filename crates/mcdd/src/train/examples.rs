@@ -1,46 +1,46 @@
-//! What a network is trained on and looked at with: rows of a table, or images.
+//! What a network is trained on: rows of a table, or images.
 
 use std::ops::Range;
 
 use crate::compute::pool::{Pool, chunks};
 use crate::data::{ImageSpec, Images};
 use crate::error::{Error, Result};
-use crate::net::cpu::{ForwardBuffers, Predictor};
+use crate::net::{Network, NetworkBuffers};
 
-/// LabeledRows ready for a network.
+/// Rows ready for a network, with labels.
 #[derive(Clone, Copy, Debug)]
 pub struct LabeledRows<'a> {
-    /// By rows.
+    /// The inputs, row by row.
     pub x: &'a [f32],
-    /// A label for each row; anything, where the method uses none.
+    /// A label for each row; any number where the method does not use labels.
     pub y: &'a [u32],
 }
 
 /// Some images of many, as bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageRows<'a> {
-    /// All of them.
+    /// All images.
     pub images: &'a Images,
-    /// Which.
+    /// The numbers of those to use.
     pub rows: &'a [usize],
-    /// How they become a network's inputs.
+    /// How they become inputs of a network.
     pub spec: &'a ImageSpec,
     /// As in [`LabeledRows::y`].
     pub y: &'a [u32],
 }
 
-/// Either.
+/// Rows of a table, or images.
 #[derive(Clone, Copy, Debug)]
 pub enum Examples<'a> {
-    /// Of a table.
+    /// Rows of a table.
     Rows(LabeledRows<'a>),
-    /// Made ready when they are needed.
+    /// Images, which are transformed when they are needed.
     Images(ImageRows<'a>),
 }
 
-/// Numbers of a block of rows, about: 2 MB.
+/// The number of values of a block of rows: 2 MB.
 const BLOCK: usize = 1 << 19;
-/// LabeledRows of a block at the most; a multiple of the kernels' six.
+/// The largest number of rows of a block; a multiple of the kernels' six.
 const BLOCK_ROWS: usize = 510;
 
 impl<'a> Examples<'a> {
@@ -48,34 +48,34 @@ impl<'a> Examples<'a> {
     pub fn y(self) -> &'a [u32] {
         match self {
             Examples::Rows(rows) => rows.y,
-            Examples::Images(pictures) => pictures.y,
+            Examples::Images(images) => images.y,
         }
     }
 
-    /// How many there are.
+    /// The number of examples.
     pub fn len(self) -> usize {
         self.y().len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no examples.
     pub fn is_empty(self) -> bool {
         self.y().is_empty()
     }
 
-    /// Numbers of each.
+    /// The number of values of an example.
     pub fn width(self) -> usize {
         match self {
             Examples::Rows(rows) => rows.x.len() / rows.y.len().max(1),
-            Examples::Images(pictures) => pictures.spec.shape().values(),
+            Examples::Images(images) => images.spec.shape().values(),
         }
     }
 
-    /// How many are taken at a time where all are.
+    /// The number of examples of a block.
     pub fn block(self) -> usize {
         (BLOCK / self.width().max(1)).clamp(1, BLOCK_ROWS)
     }
 
-    /// Some of them, as a network gets them; `buffer` holds what is not there yet.
+    /// The inputs of some examples; `buffer` holds those that must be transformed.
     pub fn x<'b>(self, range: Range<usize>, buffer: &'b mut Vec<f32>) -> &'b [f32]
     where
         'a: 'b,
@@ -93,7 +93,7 @@ impl<'a> Examples<'a> {
         }
     }
 
-    /// The rows, for what is made for tables only.
+    /// The rows, for methods that work on tables only.
     ///
     /// # Errors
     /// If these are images.
@@ -101,11 +101,11 @@ impl<'a> Examples<'a> {
         match self {
             Examples::Rows(rows) => Ok(rows),
             Examples::Images(_) => Err(Error::setting("this method is for tables, not for images")
-                .hint("take --method deep-mcdd, softmax or another that trains a network")),
+                .hint("set `method` to deep-mcdd, softmax or another that trains a network")),
         }
     }
 
-    /// Calls `each` for blocks of `width` numbers of `out` for each example, with the block's inputs.
+    /// Calls `each` with the inputs of each block and its part of `out`, which has `width` values for each example.
     pub fn in_blocks<T: Send>(self, out: &mut [T], width: usize, pool: &Pool, each: impl Fn(&[f32], &mut [T]) + Sync) {
         let block = self.block();
         pool.split(chunks(out, block * width.max(1)), |i, out| {
@@ -115,10 +115,12 @@ impl<'a> Examples<'a> {
         });
     }
 
-    /// What a network makes of all of them, `latent` numbers each.
-    pub fn latents(self, net: &Predictor, latent: usize, pool: &Pool) -> Vec<f32> {
-        let mut z = vec![0.0f32; self.len() * latent];
-        self.in_blocks(&mut z, latent, pool, |x, z| z.copy_from_slice(net.latents(x, &mut ForwardBuffers::default())));
+    /// The latent vectors of all of them.
+    pub fn latents(self, net: &dyn Network, pool: &Pool) -> Vec<f32> {
+        let mut z = vec![0.0f32; self.len() * net.latent()];
+        self.in_blocks(&mut z, net.latent(), pool, |x, z| {
+            z.copy_from_slice(net.latents(x, &mut NetworkBuffers::default()));
+        });
         z
     }
 }

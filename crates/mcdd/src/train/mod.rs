@@ -1,66 +1,69 @@
 //! The training loop: a network and a head on the rows of a table.
 
 mod alad;
+mod batches;
 mod checkpoint;
 mod examples;
 pub mod optim;
 mod sampler;
 mod settings;
-mod shards;
-mod stepper;
 
 use std::path::PathBuf;
 use std::thread::Scope;
 
 use serde::{Deserialize, Serialize};
 
+#[doc(hidden)]
+pub use batches::{Batch, BatchLoss, HeadLoss};
 pub use examples::{Examples, ImageRows, LabeledRows};
 pub use settings::{DataKind, IMAGE_NU, ImageSettings, OrOff, Preset, Select, Settings, SettingsBuilder};
-pub use shards::Shards;
 
+use self::batches::BatchSource;
 use self::checkpoint::Checkpointer;
-use self::optim::{State, update};
 use self::sampler::BatchSampler;
-use self::stepper::Stepper;
 use crate::compute::pool::Pool;
 use crate::compute::{argmax, parallel_map};
 use crate::error::{Error, Kind, Result};
-use crate::head::{CenterUpdates, Head, Loop, LossBuffers};
-use crate::net::cpu::Predictor;
-use crate::net::{Graph, Params, mlp_with};
+use crate::head::{CenterUpdates, Head, Loop, LossBuffers, Sampling};
+use crate::net::{
+    Engine, FrozenTrainer, Graph, Network, OptimizerState, Params, Trainer, TrainerOptions, Update, default_engine,
+    mlp_with,
+};
 use crate::seed::Stream;
 
-/// How training is run; nothing in here changes what comes out.
+/// How training is run. The result does not depend on any of this but the engine.
 pub struct Run<'a> {
-    /// Threads to use, at least 1.
+    /// The number of threads, at least 1.
     pub threads: usize,
-    /// Where checkpoints go.
+    /// The folder for checkpoints.
     pub checkpoint: Option<PathBuf>,
-    /// Whether to go on from a checkpoint that is there.
+    /// Whether to resume from the checkpoints in the folder.
     pub resume: bool,
-    /// Who watches.
+    /// Receives progress.
     pub callback: &'a dyn Callback,
+    /// Runs and trains the networks.
+    pub engine: &'a dyn Engine,
 }
 
-/// Where a network's weights begin, if not at random; the settings of images name the file.
+/// The initial weights of a network, if they are not random.
 pub type Start<'a> = Option<&'a Params>;
 
 impl Default for Run<'_> {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, Into::into);
-        Run { threads, checkpoint: None, resume: false, callback: &NoCallback }
+        Run { threads, checkpoint: None, resume: false, callback: &NoCallback, engine: default_engine() }
     }
 }
 
-/// Sees training go by, and may stop it.
+/// Receives the progress of training, and may stop it.
 pub trait Callback: Sync {
-    /// What was done to the data, before training begins.
+    /// Called before training with what was done to the data.
     fn notices(&self, _notices: &[String]) {}
-    /// Training begins: so many members, of at most so many epochs each.
+    /// Called when training begins, with the number of members and the largest number of epochs of each.
     fn begin(&self, _members: usize, _epochs: usize) {}
-    /// An epoch of a member is over.
+    /// Called after each epoch of a member.
     fn epoch(&self, _member: usize, _epoch: &Epoch) {}
-    /// Asked after each step; `true` ends training with the best weights so far.
+    /// Called after each step; `true` ends training with the best weights so far.
     fn stop(&self) -> bool {
         false
     }
@@ -70,16 +73,16 @@ pub trait Callback: Sync {
 pub struct NoCallback;
 impl Callback for NoCallback {}
 
-/// What is known after an epoch.
+/// The record of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Epoch {
     /// Counted from 0.
     pub epoch: usize,
     /// Mean loss over the training rows, during the epoch.
     pub loss: f64,
-    /// Mean loss over the validation-out rows, after it.
+    /// Mean loss over the validation rows, after the epoch.
     pub validation_loss: f64,
-    /// Share of the validation-out rows that were put in their class; none where the method does not classify.
+    /// Accuracy on the validation rows; none where the method does not classify.
     pub validation_accuracy: Option<f64>,
 }
 
@@ -87,22 +90,22 @@ pub struct Epoch {
 pub struct Member {
     /// The network's parameters.
     pub net: Params,
-    /// The head with its own.
+    /// The head with its parameters.
     pub head: Box<dyn Head>,
-    /// Epoch by epoch.
+    /// The records of all epochs.
     pub history: Vec<Epoch>,
-    /// Whose weights these are, counted from 0; none if training was stopped before the first was over.
+    /// The epoch whose weights these are, counted from 0; none if training was stopped during the first.
     pub epoch: Option<usize>,
-    /// Whether training was stopped by its validator.
+    /// Whether the callback stopped training.
     pub interrupted: bool,
 }
 
 /// The network that a method is trained with, for images of this height, width and number of channels.
 ///
 /// # Errors
-/// If the settings are none for images, or the images too small.
+/// If the settings are not for images, or the images are too small.
 pub fn image_graph(image: [usize; 3], settings: &Settings) -> Result<Graph> {
-    let Some(s) = &settings.image else { return Err(Error::setting("there is no network for images")) };
+    let Some(s) = &settings.image else { return Err(Error::setting("these settings are not for images")) };
     s.net.graph(image, s.latent)
 }
 
@@ -118,10 +121,10 @@ pub fn graph(input: usize, settings: &Settings) -> Graph {
     }
 }
 
-/// Trains all members, side by side where there are threads for it, with the same result as one after the other.
+/// Trains all members, in parallel where there are threads for it. The result does not depend on the number of threads.
 ///
 /// # Errors
-/// If the loss stops being finite, or a checkpoint cannot be written or read.
+/// If the loss is not finite, or a checkpoint cannot be written or read.
 pub fn fit(
     graph: &Graph,
     settings: &Settings,
@@ -145,7 +148,7 @@ pub fn fit(
     }
     run.callback.begin(settings.members, settings.epochs);
     let one = |member: usize, threads: usize| {
-        // A member that would only begin now is left out of an interrupted ensemble; the first must be there.
+        // Members that have not begun are left out of an interrupted ensemble, except for the first.
         if member > 0 && run.callback.stop() {
             return Ok(None);
         }
@@ -161,20 +164,20 @@ pub fn fit(
         }
         .map(Some)
     };
-    // As many at a time as there are threads; the rest, or fewer members than threads, share them.
+    // One thread for each member; the last ones, if there are fewer of them than threads, get several.
     let (count, threads) = (settings.members, run.threads.max(1));
     let rest = count % threads;
     let mut results = parallel_map(count - rest, threads, |m| one(m, 1));
     results.extend(parallel_map(rest, rest, |m| one(count - rest + m, threads / rest)));
     let mut members: Vec<Member> = results.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
-    // Nor does one that has not finished an epoch belong to it, as long as another has.
+    // Members without a finished epoch are left out as well, if another has one.
     if members.iter().any(|m| !m.history.is_empty()) {
         members.retain(|m| !m.history.is_empty());
     }
     Ok(members)
 }
 
-/// A head that one look at the inputs makes; all members would be the same. What there is to know goes down as one epoch.
+/// Fits a head in closed form on the inputs. All members would be the same, so there is one, with one epoch.
 fn closed_form(
     graph: &Graph,
     settings: &Settings,
@@ -186,7 +189,7 @@ fn closed_form(
     let mut head = settings.head.build(classes, graph.input, &mut Stream::new(settings.seed, "init/head/0"));
     head.update_centers(train.x, train.y, 0, &Pool::new(run.threads))?;
     let mut validator = Validator::default();
-    // Every so many rows of a large table will do for the loss.
+    // A sample of a large table is enough for the loss.
     let (width, every) = (graph.input, train.y.len().div_ceil(2048).max(1));
     let x: Vec<f32> = train.x.chunks_exact(width).step_by(every).flatten().copied().collect();
     let y: Vec<u32> = train.y.iter().step_by(every).copied().collect();
@@ -199,7 +202,7 @@ fn closed_form(
     Ok(vec![Member { net, head, history: vec![record], epoch: Some(0), interrupted: false }])
 }
 
-/// Weights worth keeping.
+/// The weights of the best epoch so far.
 struct Best {
     epoch: usize,
     loss: f64,
@@ -207,29 +210,20 @@ struct Best {
     head: Vec<f32>,
 }
 
-/// The state of a run between two steps.
+/// The state of a run between two epochs.
 struct TrainState {
     net: Params,
     head: Box<dyn Head>,
-    states: (State, State),
+    head_state: OptimizerState,
     step: u64,
     history: Vec<Epoch>,
     best: Option<Best>,
 }
 
-/// The sum of what the shards have written, in their order.
-fn total(parts: &[Vec<f32>], out: &mut [f32]) {
-    out.fill(0.0);
-    for part in parts {
-        out.iter_mut().zip(part).for_each(|(o, &v)| *o += v);
-    }
-}
-
 impl TrainState {
-    /// Lets the head follow the latents of all training rows.
-    fn update_centers(&mut self, graph: &Graph, train: Examples, epochs: usize, pool: &Pool) -> Result<()> {
-        let z = train.latents(&Predictor::new(graph, &self.net)?, graph.latent()?, pool);
-        self.head.update_centers(&z, train.y(), epochs, pool)
+    /// Updates the centers of the head by the latents of all training rows.
+    fn update_centers(&mut self, net: &dyn Network, train: Examples, epochs: usize, pool: &Pool) -> Result<()> {
+        self.head.update_centers(&train.latents(net, pool), train.y(), epochs, pool)
     }
 
     fn snapshot(&self, epoch: usize, loss: f64) -> Best {
@@ -258,67 +252,71 @@ fn fit_member<'a>(
     };
     let head =
         settings.head.build(classes, graph.latent()?, &mut Stream::new(settings.seed, &format!("init/head/{member}")));
-    let states = (State::new(&settings.optimizer, &net), State::new(&settings.optimizer, head.params()));
-    let mut p = TrainState { net, head, states, step: 0, history: Vec::new(), best: None };
+    let head_state = OptimizerState::new(&settings.optimizer, head.params().data.len());
+    let mut p = TrainState { net, head, head_state, step: 0, history: Vec::new(), best: None };
+    let batch = settings.batch.min(n);
+    let mut trainer: Box<dyn Trainer> = if settings.frozen() {
+        Box::new(FrozenTrainer::new(run.engine.network(graph, &p.net)?))
+    } else {
+        let whole = settings.head.sampling() != Sampling::Shuffled;
+        run.engine.trainer(graph, &p.net, &TrainerOptions { batch, whole, optimizer: settings.optimizer })?
+    };
     let mut done = false;
     if let Some(checkpointer) = checkpointer.as_ref().filter(|_| run.resume) {
-        done = checkpointer.resume(&mut p)?;
+        done = checkpointer.resume(&mut p, trainer.as_mut(), pool)?;
         p.history.iter().for_each(|e| run.callback.epoch(member, e));
     }
-    let batch = settings.batch.min(n);
     let mut sampler = BatchSampler::new(settings.head.sampling(), batch, graph.has_batch_norm(), train.y());
     let steps = (settings.epochs * sampler.steps()) as u64;
-    let params = (&p.net, p.head.params());
-    let mut stepper = Stepper::new(graph, settings, params, train, (member, batch), scope)?;
-    stepper.load(&p.net, pool);
+    let mut source = BatchSource::new(settings, train, member, batch, scope)?;
+    let mut head_loss = HeadLoss::new(p.head.as_ref(), trainer.parts());
     let mut validator = Validator::default();
-    let mut sums = vec![0.0f32; p.head.params().data.len()];
     let mut interrupted = false;
     if p.history.is_empty() && settings.head.center_updates() != CenterUpdates::Never {
-        p.update_centers(graph, train, 0, pool)?;
+        let net = run.engine.network(graph, &p.net)?;
+        p.update_centers(net.as_ref(), train, 0, pool)?;
     }
 
     'epochs: for epoch in p.history.len()..settings.epochs {
         if done || interrupted {
             break;
         }
-        // The order depends on the epoch alone, so a resumed run needs nothing but its number.
+        // The order depends on the number of the epoch alone, so a resumed run draws the same.
         sampler.draw(&mut Stream::new(settings.seed, &format!("shuffle/{member}/{epoch}")));
-        stepper.begin(epoch, &sampler)?;
+        source.begin(epoch, &sampler)?;
         let (mut loss, mut seen) = (0.0, 0);
         for rows in sampler.batches() {
-            let here = stepper.step(&p.net, p.head.as_ref(), train.y(), rows, pool);
-            if !here.is_finite() {
-                return Err(Error::new(
-                    Kind::Diverged,
-                    format!("the loss is not finite any more in epoch {}", epoch + 1),
-                )
-                .hint("lower --lr"));
+            let batch_loss = match source.next(rows) {
+                Some(batch) => trainer.step(rows.len(), &head_loss.on(p.head.as_ref(), batch), pool),
+                None => f64::NAN,
+            };
+            if !batch_loss.is_finite() {
+                let what = format!("the loss is not finite in epoch {}", epoch + 1);
+                return Err(Error::new(Kind::Diverged, what).hint("lower `lr`"));
             }
-            loss += here * rows.len() as f64;
+            loss += batch_loss * rows.len() as f64;
             seen += rows.len();
-            let (rate, decay) = settings.rate(p.step, steps);
+            let (rate, weight_decay) = settings.rate(p.step, steps);
             p.step += 1;
-            let o = &settings.optimizer;
-            if let Some(gradients) = stepper.net_gradients() {
-                update(o, rate, decay, p.step, &mut p.net, gradients, &mut p.states.0, pool);
-            }
-            let head = p.head.params_mut();
-            update(o, rate, decay, p.step, head, stepper.head_gradients(), &mut p.states.1, pool);
+            let update = Update { optimizer: settings.optimizer, rate, weight_decay, step: p.step };
+            trainer.update(&update, pool);
+            let gradient = head_loss.gradient();
+            let (specs, values) = p.head.params_mut().specs_and_data();
+            update.apply(specs, values, gradient, &mut p.head_state, pool);
             p.head.project();
-            total(stepper.head_gradients(), &mut sums);
-            p.head.update_statistics(&sums);
-            stepper.update_running_stats(&mut p.net);
-            stepper.load(&p.net, pool);
+            p.head.update_statistics(&gradient[0]);
             if run.callback.stop() {
                 interrupted = true;
                 break;
             }
         }
+        trainer.store(&mut p.net);
+        let net = run.engine.network(graph, &p.net)?;
         if settings.head.center_updates() == CenterUpdates::EachEpoch {
-            p.update_centers(graph, train, epoch + 1, pool)?;
+            p.update_centers(net.as_ref(), train, epoch + 1, pool)?;
         }
-        let (validation_loss, validation_accuracy) = validator.validate(graph, &p, validation, pool)?;
+        let z = validation.latents(net.as_ref(), pool);
+        let (validation_loss, validation_accuracy) = validator.evaluate(p.head.as_ref(), &z, validation.y());
         if !interrupted {
             let record = Epoch { epoch, loss: loss / seen.max(1) as f64, validation_loss, validation_accuracy };
             p.history.push(record);
@@ -330,7 +328,7 @@ fn fit_member<'a>(
         let since = p.best.as_ref().map_or(0, |b| epoch.saturating_sub(b.epoch));
         let early = settings.patience.is_some_and(|patience| since >= patience);
         if let Some(checkpointer) = checkpointer.as_mut().filter(|_| !interrupted) {
-            checkpointer.save(&p, early || epoch + 1 == settings.epochs)?;
+            checkpointer.save(&p, trainer.as_ref(), early || epoch + 1 == settings.epochs)?;
         }
         if early {
             break 'epochs;
@@ -343,12 +341,12 @@ fn fit_member<'a>(
         kept = Some(best.epoch).filter(|&e| e < p.history.len());
     }
     if p.net.data.iter().chain(&p.head.params().data).any(|v| !v.is_finite()) {
-        return Err(Error::new(Kind::Diverged, "training ended in weights that are not finite").hint("lower --lr"));
+        return Err(Error::new(Kind::Diverged, "training ended in weights that are not finite").hint("lower `lr`"));
     }
     Ok(Member { net: p.net, head: p.head, history: p.history, epoch: kept, interrupted })
 }
 
-/// Buffers for looking at the validation-out rows.
+/// Buffers for the loss and accuracy on validation rows.
 #[derive(Default)]
 struct Validator {
     scratch: LossBuffers,
@@ -359,22 +357,10 @@ struct Validator {
 }
 
 impl Validator {
-    /// LabeledRows looked at together.
+    /// The number of rows of a block.
     const ROWS: usize = 510;
 
-    /// Mean loss and accuracy on the validation-out rows.
-    fn validate(
-        &mut self,
-        graph: &Graph,
-        p: &TrainState,
-        validation: Examples,
-        pool: &Pool,
-    ) -> Result<(f64, Option<f64>)> {
-        let z = validation.latents(&Predictor::new(graph, &p.net)?, graph.latent()?, pool);
-        Ok(self.evaluate(p.head.as_ref(), &z, validation.y()))
-    }
-
-    /// The same for rows whose latents are known.
+    /// Mean loss and accuracy of rows with the latents `z`.
     fn evaluate(&mut self, head: &dyn Head, z: &[f32], labels: &[u32]) -> (f64, Option<f64>) {
         let n = labels.len();
         let Some(latent) = z.len().checked_div(n) else { return (0.0, None) };
@@ -390,7 +376,7 @@ impl Validator {
                 right += usize::from(!self.logits.is_empty() && argmax(&self.logits) == y as usize);
             }
         }
-        // A loss that overflowed is worse than any other.
+        // A loss that overflowed counts as the worst.
         let accuracy = (head.classes() > 0).then(|| right as f64 / n as f64);
         (if loss.is_nan() { f64::MAX } else { loss.min(f64::MAX) }, accuracy)
     }

@@ -1,9 +1,9 @@
-//! Which rows meet in which batch.
+//! The batches of an epoch.
 
 use crate::head::Sampling;
 use crate::seed::Stream;
 
-/// The batches of an epoch; its buffers are kept from one to the next.
+/// Draws the batches of each epoch; its buffers are reused.
 pub struct BatchSampler {
     sampling: Sampling,
     batch: usize,
@@ -11,14 +11,14 @@ pub struct BatchSampler {
     classes: Vec<Vec<usize>>,
     rows: usize,
     order: Vec<usize>,
-    /// Where each batch ends in `order`.
+    /// The end of each batch in `order`.
     ends: Vec<usize>,
-    /// Whether all batches are about the same size, so that none is too small to be normalized.
+    /// Whether all batches have about the same size, so that none is too small for batch normalization.
     even: bool,
 }
 
 impl BatchSampler {
-    /// For batches of up to `batch` of the rows that have these labels; with `even`, all about the same size.
+    /// For batches of up to `batch` of the rows with these labels; with `even`, all of about the same size.
     pub fn new(sampling: Sampling, batch: usize, even: bool, labels: &[u32]) -> BatchSampler {
         let mut classes: Vec<Vec<usize>> = Vec::new();
         if sampling != Sampling::Shuffled {
@@ -37,12 +37,12 @@ impl BatchSampler {
         }
     }
 
-    /// The number of batches: as many as take every row once.
+    /// The number of batches that cover every row once.
     pub fn steps(&self) -> usize {
         self.rows.div_ceil(self.batch)
     }
 
-    /// Draws an epoch.
+    /// Draws the batches of an epoch.
     pub fn draw(&mut self, seed: &mut Stream) {
         self.order.clear();
         self.ends.clear();
@@ -54,7 +54,7 @@ impl BatchSampler {
                 self.ends.extend((1..=steps).map(|i| if self.even { i * rows / steps } else { (i * batch).min(rows) }));
             }
             Sampling::Episodes { rows } => {
-                // Back to where a run begins, so that an epoch depends on its own seed alone.
+                // Back to the initial order, so that an epoch depends on its own seed alone.
                 self.classes.iter_mut().for_each(|rows| rows.sort_unstable());
                 self.classes.sort_unstable();
                 for _ in 0..self.steps() {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shuffled_rows_come_once() {
+    fn each_row_is_in_one_shuffled_batch() {
         let mut sampler = BatchSampler::new(Sampling::Shuffled, 30, false, &[0; 100]);
         sampler.draw(&mut Stream::new(1, "sampler"));
         let sizes: Vec<usize> = sampler.batches().map(<[usize]>::len).collect();
@@ -127,7 +127,7 @@ mod tests {
             }
         }
         assert_eq!(met.len(), 30);
-        // The same seed draws the same, whatever was drawn before.
+        // The same seed draws the same batches, whatever was drawn before.
         let mut one = BatchSampler::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);
         one.draw(&mut Stream::new(19, "sampler"));
         let mut two = BatchSampler::new(Sampling::Episodes { rows: 8 }, 64, false, &labels);

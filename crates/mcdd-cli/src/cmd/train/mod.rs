@@ -242,6 +242,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         checkpoint: args.checkpoint.clone(),
         resume: args.resume,
         callback: &progress,
+        ..Run::default()
     };
     let fitted = match &data {
         Data::Table(table) => Model::fit_with(table, &settings, &run),

@@ -1,7 +1,7 @@
-//! Batch normalization with the ReLU behind it: forward and back over the rows of one pass.
+//! Batch normalization with the ReLU that follows it: forward and backward over the rows of one pass.
 //!
-//! Features are taken in blocks whose sums stay in registers over all rows; each feature's sum is one chain in the order
-//! of the rows, whatever the block.
+//! Features are processed in blocks whose sums stay in registers over all rows; each feature's sum is one chain in the order
+//! of the rows, independent of the block.
 
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
@@ -9,10 +9,10 @@
 use crate::compute::simd;
 use crate::net::graph::inverse_deviation;
 
-/// The share of a batch in the running mean and variance, as in PyTorch.
+/// The weight of a batch in the running mean and variance, as in PyTorch.
 pub const MOMENTUM: f32 = 0.1;
 
-/// What the way back needs of the way forward, for each feature.
+/// What the backward pass needs from the forward pass, for each feature.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     mean: Vec<f32>,
@@ -25,14 +25,14 @@ pub struct Batch {
 /// The trained parameters of a layer.
 #[derive(Clone, Copy)]
 pub struct Affine<'a> {
-    /// By features.
+    /// One value for each feature.
     pub weight: &'a [f32],
-    /// By features.
+    /// One value for each feature.
     pub bias: &'a [f32],
 }
 
 impl Batch {
-    /// `out = weight (x - mean) / deviation + bias`, negatives becoming 0 if `relu`; `x` and `out` are by rows.
+    /// `out = weight (x - mean) / deviation + bias`, with negative values set to 0 if `relu`; `x` and `out` are stored row by row.
     ///
     /// # Panics
     /// If the lengths do not fit.
@@ -50,7 +50,7 @@ impl Batch {
     /// Turns the gradient of the output (before the ReLU) in `dy` into that of `x`, and writes those of weight and bias.
     ///
     /// # Panics
-    /// If the lengths do not fit those of the way forward.
+    /// If the lengths do not fit those of the forward pass.
     pub fn backward(&self, x: &[f32], weight: &[f32], dy: &mut [f32], d_weight: &mut [f32], d_bias: &mut [f32]) {
         let width = self.mean.len();
         assert!(x.len() == self.rows * width && dy.len() == x.len());
@@ -58,7 +58,7 @@ impl Batch {
         simd::dispatch(Backward { batch: self, x, weight, dy, d_weight, d_bias });
     }
 
-    /// The means of the last batch, and its variances as estimates for all rows, which the running ones follow.
+    /// The means and the unbiased variances of the last batch, for the running statistics.
     pub fn statistics(&self, mean: &mut [f32], variance: &mut [f32]) {
         mean.copy_from_slice(&self.mean);
         let unbiased = self.rows as f32 / self.rows.saturating_sub(1).max(1) as f32;
@@ -119,11 +119,11 @@ impl Forward<'_> {
     fn block<const N: usize>(&mut self, at: usize) {
         let Forward { batch: Batch { mean, variance, inverse, rows }, x, affine, relu, out } = self;
         let width = mean.len();
-        let share = 1.0 / *rows as f32;
+        let factor = 1.0 / *rows as f32;
         let mut m = [0.0f32; N];
         for x in columns::<N>(x, width, at) {
             for j in 0..N {
-                m[j] = x[j].mul_add(share, m[j]);
+                m[j] = x[j].mul_add(factor, m[j]);
             }
         }
         let mut v = [0.0f32; N];
@@ -135,7 +135,7 @@ impl Forward<'_> {
         }
         let (mut scale, mut bias) = ([0.0f32; N], [0.0f32; N]);
         for j in 0..N {
-            v[j] *= share;
+            v[j] *= factor;
             inverse[at + j] = inverse_deviation(v[j]) as f32;
             scale[j] = affine.weight[at + j] * inverse[at + j];
             bias[j] = affine.bias[at + j];
@@ -174,7 +174,7 @@ impl Backward<'_> {
     fn block<const N: usize>(&mut self, at: usize) {
         let Backward { batch: Batch { mean, inverse, rows, .. }, x, weight, dy, d_weight, d_bias } = self;
         let width = mean.len();
-        let share = 1.0 / *rows as f32;
+        let factor = 1.0 / *rows as f32;
         let mut m = [0.0f32; N];
         m.copy_from_slice(&mean[at..at + N]);
         let (mut dw, mut db) = ([0.0f32; N], [0.0f32; N]);
@@ -192,8 +192,8 @@ impl Backward<'_> {
             scale[j] = weight[at + j] * i;
             dw[j] *= i;
             d_weight[at + j] = dw[j];
-            dw[j] *= share * i;
-            db[j] *= share;
+            dw[j] *= factor * i;
+            db[j] *= factor;
         }
         for (x, d) in columns::<N>(x, width, at).zip(columns_mut::<N>(dy, width, at)) {
             for j in 0..N {

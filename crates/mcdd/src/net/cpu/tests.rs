@@ -1,14 +1,15 @@
-//! Networks with batch normalization and clipped inputs, against PyTorch and against their definition in f64.
+//! Networks with batch normalization and clipped inputs, compared with PyTorch and with their definition in f64.
 
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Engine, ForwardBuffers, Pass, Predictor};
+use super::{CpuEngine, CpuParams, Pass, RowEngine};
 use crate::compute::pool::Pool;
+use crate::net::engine::{Engine, NetworkBuffers};
 use crate::net::{Graph, Layer, Node, Params, mlp_with};
 use crate::seed::Stream;
 
-/// What a graph is defined to compute, node by node; `params` has the layout of [`Params::data`].
+/// The definition of a graph, node by node; `params` has the layout of [`Params::data`].
 pub(super) struct Definition {
     pub latents: Vec<f64>,
     /// The smallest distance of a value to where a ReLU or a clip bends.
@@ -34,7 +35,7 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
                 let weight = take(inputs * outputs);
                 let bias = if bias { take(outputs).to_vec() } else { vec![0.0; outputs] };
                 let one = |r: usize, o: usize| {
-                    bias[o] + (0..inputs).map(|i| from[r * inputs + i] * weight[i * outputs + o]).sum::<f64>()
+                    bias[o] + (0..inputs).map(|i| from[r * inputs + i] * weight[o * inputs + i]).sum::<f64>()
                 };
                 (0..rows * outputs).map(|i| one(i / outputs, i % outputs)).collect()
             }
@@ -91,8 +92,8 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
                         if iy < h && ix < w {
                             for c in 0..inputs {
                                 let v = from[((r * h + iy) * w + ix) * inputs + c];
-                                let line = &weight[((ky * kw + kx) * inputs + c) * outputs..][..outputs];
-                                sums.iter_mut().zip(line).for_each(|(s, k)| *s += v * k);
+                                let weight = weight[(c * kh + ky) * kw + kx..].iter().step_by(inputs * kh * kw);
+                                sums.iter_mut().zip(weight).for_each(|(s, k)| *s += v * k);
                             }
                         }
                     }
@@ -135,14 +136,16 @@ pub(super) fn close(found: &[f32], wanted: &[f64], within: f64) -> Result<(), St
 
 /// Gradients of `sum(latents * matrix)`: of the parameters, with the batch's statistics among them, and of the input.
 fn gradients(graph: &Graph, params: &Params, x: &[f32], matrix: &[f32]) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
-    let mut engine = Engine::new(graph).unwrap();
-    engine.load(params, &Pool::new(1));
+    let params = CpuParams::new(params);
+    let mut engine = RowEngine::new(graph).unwrap();
+    engine.load(&params, &Pool::new(1));
     let mut pass = Pass::default();
-    let latents = pass.forward(&engine, params, x).to_vec();
+    let latents = pass.forward(&engine, &params, x).to_vec();
     pass.latents_and_gradient().1.copy_from_slice(matrix);
-    let mut out = vec![f32::NAN; params.data.len()];
-    pass.backward(&engine, params, x, &mut out);
-    (latents, out, pass.input_gradient(&engine, params).to_vec())
+    let (mut here, mut out) = (vec![f32::NAN; params.data().len()], vec![f32::NAN; params.data().len()]);
+    pass.backward(&engine, &params, x, &mut here);
+    params.convert_back(&here, &mut out);
+    (latents, out, pass.input_gradient(&engine, &params).to_vec())
 }
 
 /// The numbers of a nested list, in order.
@@ -158,14 +161,14 @@ fn narrow(value: &Value) -> Vec<f32> {
 }
 
 #[test]
-fn batch_normalization_is_pytorchs() {
+fn batch_normalization_matches_pytorch() {
     let fixture: Value = serde_json::from_str(include_str!("../../../tests/fixtures/batchnorm.json")).unwrap();
     let expected = &fixture["expected"];
     let graph = mlp_with(5, None, &[7, 6], 3, true);
     let mut params = Params::new(graph.specs());
     for i in 0..params.specs().len() {
         let name = params.specs()[i].name.clone();
-        params.import(i, &narrow(&fixture["parameters"][&name])).unwrap();
+        params.set(i, &narrow(&fixture["parameters"][&name])).unwrap();
     }
     let batches: Vec<Vec<f32>> = fixture["batches"].as_array().unwrap().iter().map(narrow).collect();
     let matrix = narrow(&fixture["matrix"]);
@@ -176,32 +179,34 @@ fn batch_normalization_is_pytorchs() {
     let mut named = params.clone();
     named.data = gradient;
     for (i, spec) in params.specs().iter().enumerate().filter(|(_, spec)| spec.trained) {
-        close(&named.export(i), &numbers(&expected["gradients"][&spec.name]), 2e-6)
+        close(named.get(i), &numbers(&expected["gradients"][&spec.name]), 2e-6)
             .unwrap_or_else(|e| panic!("{}: {e}", spec.name));
     }
 
-    let mut engine = Engine::new(&graph).unwrap();
-    engine.load(&params, &Pool::new(1));
+    let engine = RowEngine::new(&graph).unwrap();
     for (done, batch) in batches.iter().enumerate() {
         named.data = gradients(&graph, &params, batch, &matrix).1;
-        engine.update_running_stats(&mut params, std::slice::from_ref(&named.data));
+        // Vectors, such as the running statistics, have the same layout everywhere.
+        let mut here = CpuParams::new(&params);
+        engine.update_running_stats(&mut here, std::slice::from_ref(&named.data));
+        here.store(&mut params);
         if let Some(running) = expected.get(format!("running_after_{}", done + 1)) {
             for (i, spec) in params.specs().iter().enumerate().filter(|(_, spec)| !spec.trained) {
                 close(params.get(i), &numbers(&running[&spec.name]), 1e-6).unwrap();
             }
         }
     }
-    let net = Predictor::new(&graph, &params).unwrap();
-    let found = net.latents(&batches[0], &mut ForwardBuffers::default()).to_vec();
+    let net = CpuEngine.network(&graph, &params).unwrap();
+    let found = net.latents(&batches[0], &mut NetworkBuffers::default()).to_vec();
     close(&found, &numbers(&expected["evaluation_latents"]), 1e-6).unwrap();
 }
 
-/// Parameters with nothing special about them; variances are positive.
+/// Random parameters; variances are positive.
 pub(super) fn some_params(graph: &Graph, seed: &mut Stream) -> Params {
     let mut params = graph.init(seed);
     for i in 0..params.specs().len() {
         let spec = params.specs()[i].clone();
-        if !spec.transposed {
+        if spec.shape.len() == 1 {
             let positive = spec.name.ends_with("running_var");
             params.get_mut(i).iter_mut().for_each(|v| {
                 let normal = seed.normal() as f32;
@@ -278,9 +283,9 @@ proptest! {
         }
         let params = some_params(&graph, &mut s);
         let x: Vec<f32> = (0..rows * input).map(|_| 2.0 * s.normal() as f32).collect();
-        let net = Predictor::new(&graph, &params).unwrap();
+        let net = CpuEngine.network(&graph, &params).unwrap();
         let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
-        prop_assert_eq!(close(net.latents(&x, &mut ForwardBuffers::default()), &wanted, 1e-5), Ok(()));
+        prop_assert_eq!(close(net.latents(&x, &mut NetworkBuffers::default()), &wanted, 1e-5), Ok(()));
         prop_assert_eq!(net.params(), &params);
         let (folded, _) = graph.folded(&params).unwrap();
         let linear = |g: &Graph| g.nodes.iter().filter(|n| matches!(n.layer, Layer::Linear { bias: true, .. })).count();
@@ -289,7 +294,7 @@ proptest! {
     }
 
     #[test]
-    fn no_graph_makes_a_panic(nodes in prop::collection::vec((0usize..6, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
+    fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..6, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
         let layer = |kind: usize| match kind {
             0 | 1 => Layer::Linear { inputs: 3, outputs: 3, bias: kind == 0 },
             2 => Layer::BatchNorm { features: 3 },
@@ -315,18 +320,18 @@ proptest! {
                 prop_assert!((was - is).abs() <= 1e-3 * was.abs().max(1.0), "{was} {is}");
             }
         }
-        if let Ok(net) = Predictor::new(&graph, &params) {
+        if let Ok(net) = CpuEngine.network(&graph, &params) {
             let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
-            prop_assert_eq!(close(net.latents(&x, &mut ForwardBuffers::default()), &wanted, 1e-3), Ok(()));
+            prop_assert_eq!(close(net.latents(&x, &mut NetworkBuffers::default()), &wanted, 1e-3), Ok(()));
         }
-        if let Ok(engine) = Engine::new(&graph) {
+        if let Ok(engine) = RowEngine::new(&graph) {
             prop_assert_eq!(engine.latent(), 3);
         }
     }
 }
 
 #[test]
-fn batch_normalization_must_follow_a_linear_layer_that_nobody_else_reads() {
+fn batch_normalization_must_follow_a_linear_layer_with_no_other_reader() {
     let norm = |from: usize| Node { name: "bn".into(), layer: Layer::BatchNorm { features: 3 }, from: vec![from] };
     let relu = |from: usize| Node { name: "relu".into(), layer: Layer::Relu, from: vec![from] };
     let concat = |from: [usize; 2]| Node { name: "both".into(), layer: Layer::Concat, from: from.to_vec() };
@@ -346,7 +351,7 @@ fn batch_normalization_must_follow_a_linear_layer_that_nobody_else_reads() {
         let params = some_params(&graph, &mut Stream::new(1, "wrong"));
         let error = graph.folded(&params).unwrap_err().to_string();
         assert!(error.contains("must follow a linear layer"), "{error}");
-        assert!(Predictor::new(&graph, &params).is_err() && Engine::new(&graph).is_err(), "{graph:?}");
+        assert!(CpuEngine.network(&graph, &params).is_err() && RowEngine::new(&graph).is_err(), "{graph:?}");
     }
     assert!(
         with(vec![norm(1), relu(2)]).folded(&some_params(&with(vec![norm(1)]), &mut Stream::new(1, "right"))).is_ok()
@@ -354,7 +359,7 @@ fn batch_normalization_must_follow_a_linear_layer_that_nobody_else_reads() {
 }
 
 #[test]
-fn awkward_batches_end_in_numbers_or_are_seen() {
+fn extreme_batches_give_finite_values_or_are_detected() {
     let graph = mlp_with(3, None, &[4], 2, true);
     let params = graph.init(&mut Stream::new(1, "awkward"));
     let finite = |x: &[f32]| {
@@ -365,8 +370,8 @@ fn awkward_batches_end_in_numbers_or_are_seen() {
     // One row, and constant columns: the variance is 0, and what comes out is the bias.
     assert!(finite(&[1.0, -2.0, 3e4]) && finite(&[0.0; 3]) && finite(&[7.0; 30]));
     assert!(finite(&[1e15, -1e15, 3.0, -1e15, 1e15, 2.0]));
-    // Beyond that a gradient, a running variance or a latent value stops being a number, which training refuses; what
-    // comes in as no number is not swallowed by a ReLU.
+    // Beyond that a gradient, a running variance or a latent value is not finite, which training refuses; an input that is
+    // not a number is not hidden by a ReLU.
     for huge in [1e25, f32::MAX, f32::INFINITY, f32::NAN] {
         let x = [huge, -1.0, 2.0, -huge, 1.0, 1.0, huge, huge, -huge];
         let (latents, gradient, _) = gradients(&graph, &params, &x, &[1.0; 6]);

@@ -1,25 +1,24 @@
-//! The five networks of the game, and spectral normalization.
+//! The five networks of ALAD, and spectral normalization.
 
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::head::HeadConfig;
-use crate::net::cpu::Engine;
-use crate::net::{Graph, Params, mlp};
+use crate::net::cpu::{CpuParams, RowEngine};
+use crate::net::{Graph, Optimizer, OptimizerState, Params, Update, mlp};
 use crate::seed::Stream;
 use crate::train::Settings;
-use crate::train::optim::{Optimizer, State, update};
 
-/// Power iterations before the first step; each later step does one.
+/// The number of power iterations before the first step; each later step does one.
 const FIRST_ITERATIONS: usize = 20;
-/// Nothing is divided by less.
+/// The smallest divisor.
 const LEAST: f64 = 1e-12;
 
-/// The largest singular value of a weight, followed by power iteration.
+/// The largest singular value of a weight, by power iteration.
 #[derive(Clone, Debug)]
 pub(super) struct Norm {
-    /// Which tensor.
+    /// The number of the tensor.
     weight: usize,
-    /// The singular vector on the side of the layer's inputs; all that a checkpoint must keep.
+    /// The singular vector on the side of the layer's inputs; a checkpoint needs only this one.
     pub left: Vec<f32>,
     right: Vec<f32>,
     sigma: f64,
@@ -38,7 +37,7 @@ impl Norm {
         self.measure(weight);
     }
 
-    /// The norm along `left`, and the other vector that belongs to it.
+    /// Computes the norm along `left`, and the other singular vector.
     fn measure(&mut self, weight: &[f32]) {
         let mut products = vec![0.0f64; self.right.len()];
         for (row, &l) in weight.chunks_exact(self.right.len()).zip(&self.left) {
@@ -80,30 +79,19 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     lanes.iter().sum()
 }
 
-/// How all networks of a step are updated.
-pub(super) struct Rule<'a> {
-    pub optimizer: &'a Optimizer,
-    pub rate: f64,
-    pub decay: f64,
-    /// Counted from 1.
-    pub step: u64,
-    /// What is left of an average.
-    pub keep: f64,
-}
-
-/// One network.
+/// One network, with its parameters in the engine's layout.
 pub(super) struct Net {
-    /// What the optimizer moves.
-    pub raw: Params,
-    /// What the engine runs: the same, its weights divided by their norms.
-    pub used: Params,
-    pub engine: Engine,
-    pub state: State,
-    /// Of each weight; none where nothing is normalized.
+    /// The parameters that the optimizer updates.
+    pub raw: CpuParams,
+    /// The parameters that the engine runs: the same with weights divided by their norms.
+    pub used: CpuParams,
+    pub engine: RowEngine,
+    pub state: OptimizerState,
+    /// The norms of the weights; empty where nothing is normalized.
     pub norms: Vec<Norm>,
     /// The moving average of `used`.
-    pub average: Vec<f32>,
-    gradient: Vec<f32>,
+    pub average: CpuParams,
+    gradient: Vec<Vec<f32>>,
 }
 
 impl Net {
@@ -114,25 +102,25 @@ impl Net {
         seed: &mut Stream,
         pool: &Pool,
     ) -> Result<Net> {
-        let raw = graph.init(seed);
+        let raw = CpuParams::new(&graph.init(seed));
         let weights = raw.specs().iter().enumerate().filter(|(_, s)| normalized && s.shape.len() == 2);
         let mut norms: Vec<Norm> = weights.map(|(i, s)| Norm::new(i, s.shape[1], s.shape[0], seed)).collect();
         for norm in &mut norms {
             (1..FIRST_ITERATIONS).for_each(|_| norm.iterate(raw.get(norm.weight)));
         }
-        let state = State::new(optimizer, &raw);
-        let gradient = vec![0.0; raw.data.len()];
-        let mut net =
-            Net { used: raw.clone(), raw, engine: Engine::new(graph)?, state, norms, average: Vec::new(), gradient };
+        let state = OptimizerState::new(optimizer, raw.data().len());
+        let gradient = vec![vec![0.0; raw.data().len()]];
+        let (used, average) = (raw.clone(), raw.clone());
+        let mut net = Net { used, raw, engine: RowEngine::new(graph)?, state, norms, average, gradient };
         net.norms.iter_mut().for_each(|n| n.iterate(net.raw.get(n.weight)));
         net.load(pool);
-        net.average.clone_from(&net.used.data);
+        net.average.clone_from(&net.used);
         Ok(net)
     }
 
-    /// Brings `used` and the engine up to `raw` and the norms.
+    /// Computes `used` from `raw` and the norms, and packs it.
     fn load(&mut self, pool: &Pool) {
-        self.used.data.copy_from_slice(&self.raw.data);
+        self.used.data_mut().copy_from_slice(self.raw.data());
         for norm in &self.norms {
             let scale = (1.0 / norm.sigma) as f32;
             self.used.get_mut(norm.weight).iter_mut().for_each(|w| *w *= scale);
@@ -148,41 +136,49 @@ impl Net {
 
     /// Adds up the gradients of `used`, in order, as one with respect to `raw`.
     pub fn collect<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>) -> &[f32] {
-        self.gradient.fill(0.0);
+        let sum = &mut self.gradient[0];
+        sum.fill(0.0);
         for part in parts {
-            self.gradient.iter_mut().zip(part).for_each(|(s, g)| *s += g);
+            sum.iter_mut().zip(part).for_each(|(s, g)| *s += g);
         }
         for norm in &self.norms {
             let range = self.used.range(norm.weight);
-            norm.chain(&self.used.data[range.clone()], &mut self.gradient[range]);
+            norm.chain(&self.used.data()[range.clone()], &mut sum[range]);
         }
-        &self.gradient
+        sum
     }
 
-    /// One step along these gradients of `used`.
-    pub fn update<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>, rule: &Rule, pool: &Pool) {
+    /// One update along these gradients of `used`; averages keep the fraction `keep` of their values.
+    pub fn update<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>, update: &Update, keep: f64, pool: &Pool) {
         self.collect(parts);
-        // The length of a weight that is normalized means nothing, and needs no penalty.
-        let decay = if self.norms.is_empty() { rule.decay } else { 0.0 };
-        let gradient = std::slice::from_ref(&self.gradient);
-        update(rule.optimizer, rule.rate, decay, rule.step, &mut self.raw, gradient, &mut self.state, pool);
+        // The length of a normalized weight has no effect, so it needs no penalty.
+        let weight_decay = if self.norms.is_empty() { update.weight_decay } else { 0.0 };
+        let (specs, values) = self.raw.specs_and_data();
+        Update { weight_decay, ..*update }.apply(specs, values, &self.gradient, &mut self.state, pool);
         self.norms.iter_mut().for_each(|n| n.iterate(self.raw.get(n.weight)));
         self.load(pool);
-        let new = (1.0 - rule.keep) as f32;
-        self.average.iter_mut().zip(&self.used.data).for_each(|(a, &v)| *a += new * (v - *a));
+        let new = (1.0 - keep) as f32;
+        self.average.data_mut().iter_mut().zip(self.used.data()).for_each(|(a, &v)| *a += new * (v - *a));
+    }
+
+    /// The averaged parameters.
+    pub fn averaged(&self) -> Params {
+        let mut params = Params::new(self.average.specs().to_vec());
+        self.average.store(&mut params);
+        params
     }
 }
 
-/// The judge of a row with a code, of a row with itself or its reconstruction, and the same for codes.
+/// The discriminators of a row with a code, of a row with itself or its reconstruction, and of a code with the same.
 pub(super) const XZ: usize = 0;
 pub(super) const XX: usize = 1;
 pub(super) const ZZ: usize = 2;
 
-/// All of them.
+/// All five networks.
 pub(super) struct Nets {
     pub encoder: Net,
     pub generator: Net,
-    pub judges: [Net; 3],
+    pub discriminators: [Net; 3],
 }
 
 impl Nets {
@@ -196,7 +192,7 @@ impl Nets {
         Ok(Nets {
             encoder: net("encoder", mlp(input, &settings.hidden, code), false)?,
             generator: net("generator", mlp(code, &back, input), false)?,
-            judges: [
+            discriminators: [
                 net("xz", mlp(input + code, &[features, features], 1), true)?,
                 net("xx", mlp(2 * input, &[features], 1), true)?,
                 net("zz", mlp(2 * code, &[features], 1), true)?,
@@ -206,17 +202,17 @@ impl Nets {
 
     /// Each with its name.
     pub fn named(&mut self) -> impl Iterator<Item = (&'static str, &mut Net)> {
-        let [xz, xx, zz] = &mut self.judges;
+        let [xz, xx, zz] = &mut self.discriminators;
         [("encoder", &mut self.encoder), ("generator", &mut self.generator), ("xz", xz), ("xx", xx), ("zz", zz)]
             .into_iter()
     }
 }
 
-/// The features of a code, and those of the judges' hidden layers.
+/// The number of features of a code, and of the discriminators' hidden layers.
 pub(super) fn sizes(settings: &Settings) -> (usize, usize) {
     match &settings.head {
         HeadConfig::Alad(alad) => (alad.code, alad.features),
-        // No other method comes here; a network of any size would do.
+        // Not reached: no other method is trained here.
         _ => (settings.latent, settings.latent),
     }
 }

@@ -1,8 +1,9 @@
 use super::nets::{Net, XZ, ZZ};
 use super::*;
 use crate::head::{HeadConfig, config};
+use crate::net::default_engine;
 use crate::train::optim::Schedule;
-use crate::train::{Callback, Examples, NoCallback, Preset, fit};
+use crate::train::{Callback, Examples, Preset, fit};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn settings() -> Settings {
@@ -16,7 +17,7 @@ fn settings() -> Settings {
     }
 }
 
-/// LabeledRows around two points, `(3, 0, ...)` and `(-3, 0, ...)` or, if `far`, around `(0, 9, ...)`.
+/// Rows around two points, `(3, 0, ...)` and `(-3, 0, ...)` or, if `far`, around `(0, 9, ...)`.
 fn blobs(n: usize, far: bool, name: &str) -> Vec<f32> {
     let mut seed = Stream::new(5, name);
     let center = |row: usize, column: usize| match (far, column) {
@@ -36,13 +37,13 @@ fn train(settings: &Settings, run: &Run) -> Result<Member> {
 }
 
 fn confidences(settings: &Settings, member: &Member, x: &[f32]) -> Vec<f64> {
-    let net = Predictor::new(&graph(6, settings), &member.net).unwrap();
-    let mut scratch = ForwardBuffers::default();
-    let z = net.latents(x, &mut scratch);
+    let net = default_engine().network(&graph(6, settings), &member.net).unwrap();
+    let mut buffers = NetworkBuffers::default();
+    let z = net.latents(x, &mut buffers);
     z.chunks_exact(12).map(|z| member.head.score(z, &mut [], &mut [])).collect()
 }
 
-/// The game in f64 and as written in the paper; a network is its weights and biases.
+/// ALAD in f64 and as written in the paper; a network is its weights and biases.
 mod reference {
     type Layers = Vec<(Vec<f64>, Vec<f64>)>;
 
@@ -54,13 +55,13 @@ mod reference {
         })
     }
 
-    /// The losses of the judges, and of encoder and generator, on one row and one code.
+    /// The losses of the discriminators, and of encoder and generator, on one row and one code.
     pub fn losses(nets: &[Layers; 5], x: &[f64], z: &[f64]) -> [f64; 2] {
         let [encoder, generator, xz, xx, zz] = nets;
         let (encoded, generated) = (run(encoder, x), run(generator, z));
         let (rebuilt, recoded) = (run(generator, &encoded), run(encoder, &generated));
-        let d = |judge: &Layers, a: &[f64], b: &[f64]| {
-            let logit = run(judge, &[a, b].concat())[0];
+        let d = |discriminator: &Layers, a: &[f64], b: &[f64]| {
+            let logit = run(discriminator, &[a, b].concat())[0];
             1.0 / (1.0 + (-logit).exp())
         };
         let (row, code) = (d(xz, x, &encoded), d(xz, &generated, z));
@@ -103,34 +104,40 @@ fn gradients_match_finite_differences() {
     let mut nets = Nets::new(width, &settings, &Optimizer::default(), 0, &pool).unwrap();
     let mut seed = Stream::new(8, "gradients");
     for (_, net) in nets.named() {
-        net.raw.data.iter_mut().for_each(|v| *v += 0.2 * seed.normal() as f32);
+        net.raw.data_mut().iter_mut().for_each(|v| *v += 0.2 * seed.normal() as f32);
         net.restore(&pool);
     }
     let mut normal = |n: usize| (0..n).map(|_| seed.normal() as f32).collect::<Vec<f32>>();
     let mut shard = Shard::new(&nets);
     (shard.x, shard.z) = (normal(rows * width), normal(rows * code));
-    shard.play(&nets, width, code);
-    shard.evaluate(&nets, rows);
-    let judged = shard.judged.clone();
-    shard.deceive(&nets, rows, width, code);
+    shard.forward(&nets, width, code);
+    shard.train_discriminators(&nets, rows);
+    let discriminator_gradients = shard.discriminator_gradients.clone();
+    shard.train_generator(&nets, rows, width, code);
 
-    let raws: Vec<Vec<f64>> = nets.named().map(|(_, n)| wide(&n.raw.data)).collect();
+    let raws: Vec<Vec<f64>> = nets.named().map(|(_, n)| wide(n.raw.data())).collect();
     let (x, z) = (wide(&shard.x), wide(&shard.z));
     let value = |nets: &Nets, raws: &[Vec<f64>]| {
-        let all = [&nets.encoder, &nets.generator, &nets.judges[XZ], &nets.judges[XX], &nets.judges[ZZ]];
+        let all = [
+            &nets.encoder,
+            &nets.generator,
+            &nets.discriminators[XZ],
+            &nets.discriminators[XX],
+            &nets.discriminators[ZZ],
+        ];
         let all: [_; 5] = std::array::from_fn(|i| layers(all[i], &raws[i]));
         let each = x.chunks(width).zip(z.chunks(code)).map(|(x, z)| reference::losses(&all, x, z));
         each.fold([0.0; 2], |sum, l| [sum[0] + l[0] / rows as f64, sum[1] + l[1] / rows as f64])
     };
     let expected = value(&nets, &raws);
-    assert!((shard.judges_loss - expected[0]).abs() < 1e-5, "{} {}", shard.judges_loss, expected[0]);
-    assert!((shard.players_loss - expected[1]).abs() < 1e-5, "{} {}", shard.players_loss, expected[1]);
+    assert!((shard.discriminator_loss - expected[0]).abs() < 1e-5, "{} {}", shard.discriminator_loss, expected[0]);
+    assert!((shard.generator_loss - expected[1]).abs() < 1e-5, "{} {}", shard.generator_loss, expected[1]);
 
     for which in 0..5 {
         let analytic = match which {
             0 => nets.encoder.collect(shard.encoder.iter()).to_vec(),
             1 => nets.generator.collect(shard.generator.iter()).to_vec(),
-            k => nets.judges[k - 2].collect(judged[k - 2..k - 1].iter()).to_vec(),
+            k => nets.discriminators[k - 2].collect(discriminator_gradients[k - 2..k - 1].iter()).to_vec(),
         };
         let loss = usize::from(which < 2);
         for (i, &got) in analytic.iter().enumerate() {
@@ -150,28 +157,29 @@ fn gradients_match_finite_differences() {
 }
 
 #[test]
-fn judges_stay_at_a_spectral_norm_of_one() {
+fn discriminators_stay_at_a_spectral_norm_of_one() {
     let settings = Settings { epochs: 5, ..settings() };
     let pool = Pool::new(1);
-    let mut game = Game::new(&graph(6, &settings), &settings, 0, &pool).unwrap();
+    let mut state = AladState::new(&graph(6, &settings), &settings, 0, &pool).unwrap();
     let x = blobs(700, false, "train");
-    let mut table = Table::new(LabeledRows { x: &x, y: &[0; 700] }, 120, 6, 2, &game.nets);
+    let mut trainer = AladTrainer::new(LabeledRows { x: &x, y: &[0; 700] }, 120, 6, 2, &state.nets);
     for _ in 0..5 {
-        let loss = epoch(&mut game, &mut table, &settings, 0, 120, &Run::default(), &pool).unwrap().unwrap();
-        game.record(loss, 0.0);
+        let loss = epoch(&mut state, &mut trainer, &settings, 0, 120, &Run::default(), &pool).unwrap().unwrap();
+        state.record(loss, 0.0);
     }
-    for judge in &game.nets.judges {
-        for (i, spec) in judge.used.specs().iter().enumerate().filter(|(_, s)| s.shape.len() == 2) {
-            let weight = nalgebra::DMatrix::from_row_slice(spec.shape[1], spec.shape[0], &wide(judge.used.get(i)));
+    for discriminator in &state.nets.discriminators {
+        for (i, spec) in discriminator.used.specs().iter().enumerate().filter(|(_, s)| s.shape.len() == 2) {
+            let weight =
+                nalgebra::DMatrix::from_row_slice(spec.shape[1], spec.shape[0], &wide(discriminator.used.get(i)));
             let norm = weight.singular_values().max();
             assert!((norm - 1.0).abs() < 0.02, "{}: {norm}", spec.name);
         }
     }
-    assert!(game.nets.encoder.norms.is_empty() && game.nets.generator.norms.is_empty());
+    assert!(state.nets.encoder.norms.is_empty() && state.nets.generator.norms.is_empty());
 }
 
 #[test]
-fn rows_like_none_before_have_lower_confidence() {
+fn unknown_rows_have_lower_confidence() {
     let settings = Settings { epochs: 100, ..settings() };
     let member = train(&settings, &Run::default()).unwrap();
     let known = confidences(&settings, &member, &blobs(200, false, "test"));
@@ -211,11 +219,11 @@ fn a_resumed_run_ends_in_the_same_bits() {
     let checkpoint = Some(dir.path().join("c"));
     // Six steps an epoch; it is stopped in the third.
     let stop = Stop(AtomicUsize::new(14));
-    let run = Run { threads: 1, checkpoint: checkpoint.clone(), resume: false, callback: &stop };
+    let run = Run { threads: 1, checkpoint: checkpoint.clone(), callback: &stop, ..Run::default() };
     let stopped = train(&settings, &run).unwrap();
     assert!(stopped.interrupted && stopped.history.len() == 2);
     for _ in 0..2 {
-        let run = Run { threads: 2, checkpoint: checkpoint.clone(), resume: true, callback: &NoCallback };
+        let run = Run { threads: 2, checkpoint: checkpoint.clone(), resume: true, ..Run::default() };
         let resumed = train(&settings, &run).unwrap();
         assert_eq!((&resumed.net, &resumed.history), (&whole.net, &whole.history));
         assert_eq!(resumed.head.params(), whole.head.params());
@@ -224,7 +232,7 @@ fn a_resumed_run_ends_in_the_same_bits() {
 }
 
 #[test]
-fn a_rate_that_is_too_high_is_an_error() {
+fn a_learning_rate_that_is_too_high_is_an_error() {
     let error = train(&Settings { lr: 1e30, ..settings() }, &Run::default()).err().unwrap();
     assert_eq!(error.kind(), Kind::Diverged);
 }
@@ -237,7 +245,7 @@ fn a_run_stopped_at_once_still_predicts() {
 }
 
 #[test]
-fn a_model_comes_back_from_its_bytes() {
+fn a_model_is_loaded_from_its_bytes() {
     let table = crate::data::digits().select(&(0..300).collect::<Vec<_>>());
     let model = crate::model::Model::fit(&table, &Settings { epochs: 2, ..settings() }).unwrap();
     let again = crate::model::Model::from_bytes(&model.to_bytes().unwrap()).unwrap();

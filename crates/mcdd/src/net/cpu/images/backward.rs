@@ -1,39 +1,38 @@
-//! The way back through a batch.
+//! The backward pass through a batch.
 //!
-//! Every buffer has a gradient to which its readers add. What came through a batch normalization lacks two terms that are
-//! only known when all images are done, `a + b (x - mean)` with numbers a and b for each channel; these are added up on
-//! the side and come in when the gradient is used. So each gradient is written once by each reader, and read once.
+//! Every buffer has a gradient to which its readers add. A gradient through a batch normalization misses two terms that are
+//! known only when all images are done, `a + b (x - mean)` with numbers a and b for each channel. They are summed apart and
+//! added when the gradient is used. So each gradient is written once by each reader, and read once.
 
+use super::super::layout::CpuParams;
 use super::conv::Conv;
 use super::engine::ImageEngine;
-use super::forward::{ConvBuffers, Out, band, group, room};
-use super::kernel::{Product, Rows};
+use super::forward::{ConvBuffers, Out, band, group, sized};
+use super::kernel::{Product, WeightGradient};
 use super::pixels::{
-    Act, Correction, Images, PixelShape, Spread, fill_from_sixes, fill_lines, touch, whole, whole_in_sixes,
+    Act, Correction, Images, PixelShape, Spread, fill_from_sixes, fill_lines, prefetch, whole, whole_in_sixes,
 };
-use super::plan::{Arrival, Input, Step, Work};
+use super::plan::{GradientMode, Input, Step, Work};
 use crate::compute::gemm::{Line, MR, NR, ZERO};
 use crate::compute::pool::{Pool, chunks, pieces};
 use crate::net::graph::inverse_deviation;
-use crate::net::params::Params;
 
-/// Pixels and lines that the gradient of weights takes at a time, so that they stay in the first-level cache.
+/// The numbers of pixels and lines of a block of the weights' gradient, so that they stay in the first-level cache.
 const PIXELS: usize = 256;
 const LINES: usize = 340;
-/// Tasks that the gradient of weights is cut into at least, if there are as many images.
+/// The least number of tasks for the weights' gradient, if there are as many images.
 const TASKS: usize = 16;
-/// Lines of sums that a task may have: they should stay in the second-level cache.
+/// The largest number of lines of sums of a task: they should stay in the second-level cache.
 const SUMS: usize = 8 * 1024;
 
 impl ImageEngine {
-    /// Goes back from the gradient left in [`ImageEngine::latents_and_gradient`] to that of the parameters. `x` must be the
-    /// input of the last forward pass; `gradients` has the parameters' layout and is overwritten, with zeros for what is not
-    /// trained.
-    pub fn backward(&mut self, params: &Params, x: &[f32], gradients: &mut [f32], pool: &Pool) {
-        if self.still {
+    /// Propagates the gradient left in [`ImageEngine::latents_and_gradient`] back to the parameters. `x` must be the input of
+    /// the last forward pass; `gradients` has the parameters' layout and is overwritten, with zeros for what is not trained.
+    pub fn backward(&mut self, params: &CpuParams, x: &[f32], gradients: &mut [f32], pool: &Pool) {
+        if self.fixed {
             return gradients.fill(0.0);
         }
-        self.statistics.iter_mut().for_each(|s| s.lacking.fill([0.0; 2]));
+        self.statistics.iter_mut().for_each(|s| s.missing.fill([0.0; 2]));
         self.norms.iter_mut().for_each(|n| n.sums.fill([0.0; 2]));
         for i in (0..self.plan.steps.len()).rev() {
             if self.plan.steps[i].used {
@@ -69,10 +68,10 @@ impl ImageEngine {
         }
     }
 
-    /// The gradient with respect to the images `x` of the last forward pass, for an engine made by [`ImageEngine::still`];
-    /// others give nothing.
-    pub fn input_gradient(&mut self, params: &Params, x: &[f32], pool: &Pool) -> &[f32] {
-        if !self.still {
+    /// The gradient with respect to the images `x` of the last forward pass, for an engine made by [`ImageEngine::fixed`];
+    /// empty for others.
+    pub fn input_gradient(&mut self, params: &CpuParams, x: &[f32], pool: &Pool) -> &[f32] {
+        if !self.fixed {
             return &[];
         }
         for i in (0..self.plan.steps.len()).rev().filter(|&i| self.plan.steps[i].used).collect::<Vec<_>>() {
@@ -97,8 +96,8 @@ impl ImageEngine {
         let buffer = &this.plan.buffers[step.buffer];
         let channels = step.offset..step.offset + step.channels;
         let s = &this.statistics[step.buffer];
-        let lacking = s.lacking.get(channels.clone()).unwrap_or(&[]);
-        let [a, b] = [0, 1].map(|j| lacking.iter().map(|l| l[j] as f32).collect::<Vec<f32>>());
+        let missing = s.missing.get(channels.clone()).unwrap_or(&[]);
+        let [a, b] = [0, 1].map(|j| missing.iter().map(|l| l[j] as f32).collect::<Vec<f32>>());
         let correction = Correction { a: &a, b: &b, mean: s.mean.get(channels).unwrap_or(&[]) };
         let images = |data| Images { data, image: buffer.len(), pixel: buffer.channels, offset: step.offset };
         let gradient = images(&this.gradients[this.slots.of[step.buffer]]);
@@ -106,7 +105,7 @@ impl ImageEngine {
         let sixes = matches!(step.work, Work::Conv { .. });
         let together = group(this.images, shape.pixels, pool.threads());
         pool.split(chunks(&mut to[..this.images * length], together * length), |task, to| {
-            this.stash.with(|scratch| {
+            this.buffer_pool.with(|scratch| {
                 for (image, to) in (task * together..).zip(to.chunks_exact_mut(length)) {
                     if sixes {
                         whole_in_sixes(gradient, value, image, correction, shape, to, &mut scratch.row);
@@ -129,20 +128,20 @@ impl ImageEngine {
         pixels * if matches!(step.work, Work::Conv { .. }) { channels.next_multiple_of(MR) } else { channels }
     }
 
-    /// Brings the gradient of a step's output to one of its inputs.
-    fn spread(&mut self, i: usize, k: usize, params: &Params, x: &[f32], pool: &Pool) {
+    /// Propagates the gradient of a step's output to one of its inputs.
+    fn spread(&mut self, i: usize, k: usize, params: &CpuParams, x: &[f32], pool: &Pool) {
         let n = self.images;
         let input = self.plan.steps[i].inputs[k];
         let view = input.view;
         let (length, pixels) = (self.plan.buffers[view.buffer].len(), self.plan.buffers[view.buffer].pixels());
         let slot = self.slots.of[view.buffer];
         let mut to = std::mem::take(&mut self.gradients[slot]);
-        if input.arrival == Arrival::Clear {
+        if input.mode == GradientMode::Clear {
             to[..n * length].fill(0.0);
         }
         let mut parts = std::mem::take(&mut self.parts);
-        // The mean and variance of a batch have their share in gradients; running ones are what they are.
-        let wanted = if view.norm.is_some() && !self.still { n * 2 * view.channels } else { 0 };
+        // Gradients flow through the mean and variance of a batch, but not through running ones.
+        let wanted = if view.norm.is_some() && !self.fixed { n * 2 * view.channels } else { 0 };
         if parts.len() < wanted {
             parts.resize(wanted, 0.0);
         }
@@ -156,10 +155,10 @@ impl ImageEngine {
         pool.split(both, |task, (to, parts)| {
             let values = if view.buffer == 0 { x } else { &this.values[view.buffer] };
             let values = &values[task * together * length..];
-            this.stash.with(|scratch| this.spread_some(i, input, task * together, values, to, parts, scratch));
+            this.buffer_pool.with(|scratch| this.spread_images(i, input, task * together, values, to, parts, scratch));
         });
         if let Some(norm) = view.norm.filter(|_| wanted > 0) {
-            self.absorb_sums(norm, &parts[..wanted], params);
+            self.add_norm_sums(norm, &parts[..wanted], params);
         }
         self.gradients[slot] = to;
         self.parts = parts;
@@ -167,7 +166,7 @@ impl ImageEngine {
 
     /// The same for some images, from number `first` on, whose values are `values`.
     #[allow(clippy::too_many_arguments)]
-    fn spread_some(
+    fn spread_images(
         &self,
         i: usize,
         input: Input,
@@ -191,7 +190,7 @@ impl ImageEngine {
             pixel: buffer.channels,
             offset: view.offset,
             channels: view.channels,
-            write: input.arrival == Arrival::Write,
+            write: input.mode == GradientMode::Write,
             parts,
         };
         match &step.work {
@@ -202,7 +201,7 @@ impl ImageEngine {
             Work::Pool { .. } => {
                 let pool = step.pool(&self.plan.buffers);
                 for (image, gradient) in gradients.chunks_exact(length).enumerate() {
-                    let copy = room(&mut scratch.copy, buffer.pixels() * view.channels);
+                    let copy = sized(&mut scratch.copy, buffer.pixels() * view.channels);
                     pool.back(gradient, copy);
                     target.take(image, 0..buffer.pixels(), copy, view.channels);
                 }
@@ -215,10 +214,10 @@ impl ImageEngine {
         }
     }
 
-    /// Adds up what the images say of a batch normalization.
-    fn absorb_sums(&mut self, norm: usize, parts: &[f32], params: &Params) {
+    /// Sums the gradients of a batch normalization over the images.
+    fn add_norm_sums(&mut self, norm: usize, parts: &[f32], params: &CpuParams) {
         let n = self.plan.norms[norm];
-        let share = 1.0 / self.count(n.buffer);
+        let factor = 1.0 / self.count(n.buffer);
         let weight = params.get(n.parameter);
         let (s, scaled) = (&mut self.statistics[n.buffer], &mut self.norms[norm]);
         for c in 0..n.channels {
@@ -227,9 +226,9 @@ impl ImageEngine {
             // dx = scale (dy - mean dy - (x - mean) / deviation^2 * mean (dy (x - mean)))
             let inverse = inverse_deviation(s.variance[n.offset + c]);
             let scale = f64::from(weight[c]) * inverse;
-            let lacking = &mut s.lacking[n.offset + c];
-            lacking[0] -= scale * sums[0] * share;
-            lacking[1] -= scale * inverse * inverse * sums[1] * share;
+            let missing = &mut s.missing[n.offset + c];
+            missing[0] -= scale * sums[0] * factor;
+            missing[1] -= scale * inverse * inverse * sums[1] * factor;
             scaled.sums[c][0] += sums[0];
             scaled.sums[c][1] += sums[1];
         }
@@ -248,13 +247,13 @@ impl ImageEngine {
         }
     }
 
-    /// The gradient of a convolution's weights, from what [`ImageEngine::collect`] has left.
+    /// The gradient of a convolution's weights, from the gradient that [`ImageEngine::collect`] has left.
     fn weight_gradient(&mut self, i: usize, x: &[f32], to: &mut [f32], pool: &Pool) {
         let Work::Conv { conv, .. } = &self.plan.steps[i].work else { return };
         let n = self.images;
         let (panels, tiles) = (conv.inputs.div_ceil(NR), conv.outputs.div_ceil(MR));
         let task = conv.taps() * tiles * MR;
-        // As many panels together as may be, for they read the same pixels; then as many groups of images as it takes.
+        // As many panels together as fit, for they read the same pixels; then as many groups of images as are needed.
         let together = (SUMS / task).clamp(1, panels);
         let cuts = panels.div_ceil(together);
         let groups = TASKS.div_ceil(cuts).min(n).max(1);
@@ -272,19 +271,19 @@ impl ImageEngine {
             pool.split(pieces(&mut sums, &ends), |t, sums| {
                 let (group, cut) = (t / cuts, t % cuts);
                 let images = n * group / groups..n * (group + 1) / groups;
-                let some = SomePanels { conv, from, act, first: cut * together, gradients: &this.whole, length };
-                this.stash.with(|scratch| some.run(images, sums, scratch));
+                let some = WeightPanels { conv, from, act, first: cut * together, gradients: &this.whole, length };
+                this.buffer_pool.with(|scratch| some.run(images, sums, scratch));
             });
         }
         let all = &sums[..groups * panels * task];
         pool.split(chunks(to, conv.inputs * conv.outputs), |tap, to| {
-            put_in_order(conv, all, groups, tap, to);
+            sum_in_order(conv, all, groups, tap, to);
         });
         self.tiles = sums;
     }
 }
 
-/// The buffer that gets a gradient, for some images.
+/// The buffer that receives a gradient, for some images.
 struct Target<'a> {
     act: Act<'a>,
     mean: &'a [f32],
@@ -320,7 +319,7 @@ impl Target<'_> {
     }
 }
 
-/// The way back through a convolution for some images.
+/// The backward pass through a convolution for some images.
 fn back(
     conv: &Conv,
     lines: &[&[Line]],
@@ -334,13 +333,13 @@ fn back(
     let zeros = vec![ZERO; inputs.div_ceil(NR)];
     if let (Some([_, fewer]), [lines]) = (&conv.winograd, lines) {
         let (size, pixels) = (fewer.padded.len(), input[0] * input[1]);
-        let (copy, other, rooms) = scratch.for_tiles(images * size);
+        let (copy, other, tile_buffers) = scratch.for_tiles(images * size);
         for (from, to) in gradients.chunks_exact(length).zip(copy.chunks_exact_mut(size)) {
             fill_from_sixes(fewer.padded, 0..fewer.padded.height, output, from, to);
         }
-        let data = room(other, images * pixels * inputs);
+        let data = sized(other, images * pixels * inputs);
         let mut out = Out { data, image: pixels * inputs, pixel: inputs, offset: 0 };
-        fewer.run(copy, images, lines, &zeros, &mut out, rooms);
+        fewer.run(copy, images, lines, &zeros, &mut out, tile_buffers);
         for (image, gradient) in out.data.chunks_exact(pixels * inputs).enumerate() {
             target.take(image, 0..pixels, gradient, inputs);
         }
@@ -357,12 +356,12 @@ fn back(
             (top, bottom) = (row_of(pixels.start), row_of(pixels.end - 1) + conv.kernel[0]);
         }
         let image = (bottom - top) * row;
-        let copy = room(&mut scratch.copy, images * image);
+        let copy = sized(&mut scratch.copy, images * image);
         for (from, to) in gradients.chunks_exact(length).zip(copy.chunks_exact_mut(image)) {
             fill_from_sixes(padded, top..bottom, output, from, to);
         }
         let out_image = pixels.len() * inputs;
-        let out = room(&mut scratch.other, images * out_image);
+        let out = sized(&mut scratch.other, images * out_image);
         for (window, lines) in conv.back.iter().zip(lines) {
             Product {
                 window,
@@ -389,8 +388,8 @@ fn back(
     }
 }
 
-/// Gradients of the weights of some panels of sixteen inputs: for each place of the kernel, and each six outputs, a tile.
-struct SomePanels<'a> {
+/// Gradients of the weights of some panels of sixteen inputs: a tile for each kernel position and six outputs.
+struct WeightPanels<'a> {
     conv: &'a Conv,
     from: Images<'a>,
     act: Act<'a>,
@@ -399,7 +398,7 @@ struct SomePanels<'a> {
     length: usize,
 }
 
-impl SomePanels<'_> {
+impl WeightPanels<'_> {
     fn run(&self, images: std::ops::Range<usize>, sums: &mut [Line], scratch: &mut ConvBuffers) {
         let Conv { padded, input, output, kernel, stride, outputs, .. } = *self.conv;
         sums.fill(ZERO);
@@ -418,7 +417,7 @@ impl SomePanels<'_> {
                     scratch.other.resize(count * b_image, ZERO);
                 }
                 let lines = &mut scratch.other[..count * b_image];
-                let rows = Rows {
+                let rows = WeightGradient {
                     images: count,
                     height,
                     width: output[1],
@@ -428,7 +427,7 @@ impl SomePanels<'_> {
                     b_pixel: stride,
                 };
                 if sums.len() > 2 * self.conv.taps() * tiles * MR {
-                    (first..first + count).for_each(|image| touch(padded, top..bottom, input, self.from, image));
+                    (first..first + count).for_each(|image| prefetch(padded, top..bottom, input, self.from, image));
                 }
                 for (panel, sums) in (self.first..).zip(sums.chunks_exact_mut(self.conv.taps() * tiles * MR)) {
                     for (image, lines) in (first..).zip(lines.chunks_exact_mut(b_image)) {
@@ -449,8 +448,8 @@ impl SomePanels<'_> {
     }
 }
 
-/// The tiles of one place of the kernel, those of all groups of images added up, as a matrix of inputs x outputs.
-fn put_in_order(conv: &Conv, sums: &[Line], groups: usize, tap: usize, to: &mut [f32]) {
+/// The tiles of one kernel position, summed over all groups of images in order, as a matrix of inputs x outputs.
+fn sum_in_order(conv: &Conv, sums: &[Line], groups: usize, tap: usize, to: &mut [f32]) {
     let outputs = conv.outputs;
     let (panels, rows) = (conv.inputs.div_ceil(NR), outputs.div_ceil(MR) * MR);
     let task = conv.taps() * rows;

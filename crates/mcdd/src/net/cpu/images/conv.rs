@@ -1,21 +1,21 @@
-//! Where a convolution reads and writes: windows as runs of numbers in an image with zeros around it.
+//! Where a convolution reads and writes: windows as spans of numbers in a zero-padded image.
 //!
-//! An image is copied once, with zeros around it, and then read where it lies. The pixels of a window that follow each other
-//! are one run of numbers, so a window of 3 x 3 is three runs, whatever the stride. The way back is a convolution
+//! An image is copied once, with its padding, and then read in place. Adjacent pixels of a window are one span of numbers,
+//! so a window of 3 x 3 is three spans, whatever the stride. The backward pass is a convolution
 //! of the gradient: with a stride of s, the pixels of the input fall into s x s classes, each with a part of the window.
 
 use super::winograd::Winograd;
 use crate::compute::gemm::{Line, pack, pack_transposed};
 use crate::error::{Error, Result};
 
-/// Lines of a panel that are used together: they stay in the first-level cache over all tiles.
+/// The number of lines of a panel that are used together: they stay in the first-level cache over all tiles.
 const KC: usize = 288;
-/// More numbers than a padded image may have.
-const MOST: usize = 1 << 28;
+/// The largest number of values of a padded image.
+const MAX_VALUES: usize = 1 << 28;
 
-/// Numbers that follow each other, from a window's first on.
+/// Adjacent numbers of a window; `offset` counts from the window's first.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct Span {
     pub offset: usize,
     pub length: usize,
 }
@@ -30,17 +30,17 @@ pub struct Place {
 /// One product: all pixels of a class with the window they have in common.
 #[derive(Clone, Debug)]
 pub struct Window {
-    pub runs: Vec<Run>,
-    /// Where each block of runs ends.
+    pub spans: Vec<Span>,
+    /// The end of each block of spans.
     pub ends: Vec<usize>,
     pub places: Vec<Place>,
     /// Lines of a panel.
     pub k: usize,
-    /// For the way back: which places of the kernel these are, in the order of the lines.
+    /// For the backward pass: the kernel positions, in the order of the lines.
     taps: Vec<[usize; 2]>,
 }
 
-/// An image with zeros around it.
+/// A zero-padded image.
 #[derive(Clone, Copy, Debug)]
 pub struct Padded {
     pub height: usize,
@@ -64,22 +64,22 @@ pub struct Conv {
     pub stride: usize,
     pub input: [usize; 2],
     pub output: [usize; 2],
-    /// The input as the way forward reads it.
+    /// The input as the forward pass reads it.
     pub padded: Padded,
     pub forward: Window,
-    /// The output's gradient as the way back reads it.
+    /// The output's gradient as the backward pass reads it.
     pub back_padded: Padded,
     pub back: Vec<Window>,
-    /// Where it pays, both ways with fewer products.
+    /// Winograd's algorithm for both passes, where it is faster.
     pub winograd: Option<[Winograd; 2]>,
 }
 
-/// Channels from which on fewer products pay for what else they cost.
+/// The least number of channels for which Winograd's algorithm is faster.
 const WINOGRAD: usize = 32;
 
 impl Conv {
     /// # Errors
-    /// If the image with its zeros is larger than any network needs.
+    /// If the padded image is larger than any network needs.
     pub fn new(
         input: [usize; 2],
         [inputs, outputs]: [usize; 2],
@@ -92,8 +92,8 @@ impl Conv {
             let [height, width] = sides;
             let len = height.checked_mul(width).and_then(|n| n.checked_mul(channels));
             match len {
-                Some(n) if n <= MOST => Ok(Padded { height, width, channels, before }),
-                _ => Err(Error::format("a convolution has more zeros around its image than any network needs")),
+                Some(n) if n <= MAX_VALUES => Ok(Padded { height, width, channels, before }),
+                _ => Err(Error::format("a convolution has more padding than any network needs")),
             }
         };
         let padded = around(input.map(|n| n + 2 * padding), inputs, [padding; 2])?;
@@ -116,7 +116,7 @@ impl Conv {
             let count = [0, 1].map(|i| kernel[i].saturating_sub(r[i]).div_ceil(stride));
             // In the order of the output's rows, which the kernel's places go down in.
             let taps = grid(count).map(|j| [0, 1].map(|i| r[i] + stride * (count[i] - 1 - j[i]))).collect();
-            // The first pixel of the class, and how many there are.
+            // The first pixel of the class, and the number of pixels.
             let start = r.map(|r| (r + stride - padding % stride) % stride);
             let mine = [0, 1].map(|i| input[i].saturating_sub(start[i]).div_ceil(stride));
             let place = |at: [usize; 2]| {
@@ -140,17 +140,17 @@ impl Conv {
         self.kernel[0] * self.kernel[1]
     }
 
-    /// Lines of a panel of the weights for the way forward.
+    /// Lines of a panel of the weights for the forward pass.
     pub fn forward_k(&self) -> usize {
         self.winograd.as_ref().map_or(self.forward.k, |w| w[0].k())
     }
 
-    /// The same for a class of the way back.
+    /// The same for a class of the backward pass.
     pub fn back_k(&self, class: usize) -> usize {
         self.winograd.as_ref().map_or(self.back[class].k, |w| w[1].k())
     }
 
-    /// Packs the panels `first..` of the weights, which lie by kernel place, input and output.
+    /// Packs the panels `first..` of the weights, which are ordered by kernel position, input and output.
     pub fn pack(&self, lines: &mut [Line], weight: &[f32], first: usize) {
         if let Some([forward, _]) = &self.winograd {
             return forward.pack(lines, weight, first);
@@ -158,7 +158,7 @@ impl Conv {
         pack(lines, weight, self.taps() * self.inputs, self.outputs, first);
     }
 
-    /// Packs the panels `first..` of a class for the way back.
+    /// Packs the panels `first..` of a class for the backward pass.
     pub fn pack_back(&self, lines: &mut [Line], weight: &[f32], window: &Window, first: usize) {
         if let Some([_, back]) = &self.winograd {
             return back.pack_back(lines, weight, first);
@@ -183,24 +183,24 @@ impl Window {
     pub fn new(image: Padded, count: [usize; 2], places: Vec<Place>, taps: Vec<[usize; 2]>) -> Window {
         let whole = count[1] * image.channels;
         let k = count[0] * whole;
-        // Pieces of equal length where a run is too long for one block.
+        // Pieces of equal length where a span is too long for one block.
         let piece = whole.div_ceil(whole.div_ceil(KC).max(1)).max(1);
-        let (mut runs, mut ends, mut inside) = (Vec::new(), Vec::new(), 0);
+        let (mut spans, mut ends, mut inside) = (Vec::new(), Vec::new(), 0);
         for y in 0..count[0] {
             for from in (0..whole).step_by(piece) {
                 let length = piece.min(whole - from);
                 if inside > 0 && inside + length > KC {
-                    ends.push(runs.len());
+                    ends.push(spans.len());
                     inside = 0;
                 }
                 inside += length;
-                runs.push(Run { offset: y * image.width * image.channels + from, length });
+                spans.push(Span { offset: y * image.width * image.channels + from, length });
             }
         }
-        ends.push(runs.len());
-        let reach = runs.iter().map(|r| r.offset + r.length).max().unwrap_or(0);
+        ends.push(spans.len());
+        let reach = spans.iter().map(|r| r.offset + r.length).max().unwrap_or(0);
         let last = places.iter().map(|p| p.from as usize).max().unwrap_or(0);
         assert!(k == 0 || last + reach <= image.len(), "a window reaches beyond its image");
-        Window { runs, ends, places, k, taps }
+        Window { spans, ends, places, k, taps }
     }
 }

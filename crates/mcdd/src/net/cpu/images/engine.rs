@@ -1,11 +1,12 @@
-//! Training: all images of a batch go through one step after the other, and back.
+//! Training: all images of a batch go through one step after the other, forward and backward.
 //!
-//! Batch normalization must see the whole batch, so each step is a parallel loop over images. What an image gives does not
-//! depend on its company or on the thread, and sums over images are taken in their order, so the bits do not depend on the
-//! number of threads.
+//! Batch normalization needs the statistics of the whole batch, so each step is a parallel loop over images. The result of
+//! an image is independent of the thread and of how images are grouped, and sums over images are taken in order, so the bits
+//! do not depend on the number of threads.
 
 use std::sync::{Mutex, PoisonError};
 
+use super::super::layout::CpuParams;
 use super::super::norm::MOMENTUM;
 use super::forward::{ConvBuffers, Out, Part, group};
 use super::kernel::start_lines;
@@ -14,29 +15,27 @@ use super::plan::{Plan, Slots, Step, View, Work, compile};
 use crate::compute::gemm::{Line, NR, ZERO};
 use crate::compute::pool::{Pool, chunks, pieces};
 use crate::error::Result;
-use crate::net::graph::Graph;
-use crate::net::graph::inverse_deviation;
-use crate::net::params::Params;
+use crate::net::graph::{Graph, inverse_deviation};
 
-/// What is known of the channels of a buffer in a batch.
+/// The statistics of a buffer's channels in a batch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Statistics {
     pub mean: Vec<f32>,
     pub variance: Vec<f32>,
-    /// What all gradients that came through batch normalization lack: `[a, b]` of `a + b (x - mean)`.
-    pub lacking: Vec<[f64; 2]>,
+    /// The term that gradients through batch normalization still miss: `[a, b]` of `a + b (x - mean)`.
+    pub missing: Vec<[f64; 2]>,
 }
 
-/// A batch normalization of a batch.
+/// A batch normalization as scale and shift.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scaled {
+pub(super) struct NormState {
     pub scale: Vec<f32>,
     pub shift: Vec<f32>,
     /// Sums of the gradient, and of its products with `x - mean`.
     pub sums: Vec<[f64; 2]>,
 }
 
-/// Where a convolution's packed weights lie.
+/// Where a convolution's packed weights are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packed {
     pub forward: std::ops::Range<usize>,
@@ -44,7 +43,7 @@ pub(super) struct Packed {
     pub back: Vec<std::ops::Range<usize>>,
 }
 
-/// A piece of the parallel loop that packs: some panels, from `first` on, of a step's weights.
+/// One task of the parallel loop that packs: some panels of a step's weights, from `first` on.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     step: usize,
@@ -52,14 +51,14 @@ struct Piece {
     first: usize,
 }
 
-/// Panels that one task packs.
+/// The number of panels of a task.
 const PANELS: usize = 4;
 
-/// Rooms that threads take and give back.
+/// Buffers that threads take and give back.
 #[derive(Default)]
-pub(super) struct Stash(Mutex<Vec<ConvBuffers>>);
+pub(super) struct BufferPool(Mutex<Vec<ConvBuffers>>);
 
-impl Stash {
+impl BufferPool {
     pub fn with<T>(&self, body: impl FnOnce(&mut ConvBuffers) -> T) -> T {
         let mut scratch = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let out = body(&mut scratch);
@@ -68,36 +67,36 @@ impl Stash {
     }
 }
 
-/// A graph of images ready to train.
+/// A compiled graph with the buffers of a batch of images.
 pub struct ImageEngine {
     pub(super) plan: Plan,
     pub(super) images: usize,
-    /// By buffer; that of the input is the caller's.
+    /// The values of each buffer; those of the input stay with the caller.
     pub(super) values: Vec<Vec<f32>>,
     pub(super) slots: Slots,
-    /// By slot.
+    /// The memory of gradients, by slot.
     pub(super) gradients: Vec<Vec<f32>>,
     pub(super) weights: Vec<Line>,
     pub(super) packed: Vec<Packed>,
     list: Vec<Piece>,
     ends: Vec<usize>,
     pub(super) statistics: Vec<Statistics>,
-    pub(super) norms: Vec<Scaled>,
-    /// Two sums for each image and channel: the first for all channels of an image, then the second.
+    pub(super) norms: Vec<NormState>,
+    /// Two sums for each image and channel: the first of all channels of an image, then the second.
     pub(super) parts: Vec<f32>,
     /// The gradient of one step's output.
     pub(super) whole: Vec<f32>,
-    /// Gradients of weights before they are put in their order.
+    /// Gradients of weights in tiles, before they are summed.
     pub(super) tiles: Vec<Line>,
     pub(super) start: Vec<Line>,
-    pub(super) stash: Stash,
-    /// Whether batch normalization uses running values, and gradients go to the input and not to parameters.
-    pub(super) still: bool,
+    pub(super) buffer_pool: BufferPool,
+    /// Whether batch normalization uses its running statistics, and gradients go to the input instead of the parameters.
+    pub(super) fixed: bool,
 }
 
 impl ImageEngine {
-    /// An engine for `graph`; call [`ImageEngine::load`] before the first pass. Its buffers grow to the largest batch that
-    /// it meets, and nothing is allocated after that.
+    /// Compiles `graph`; call [`ImageEngine::load`] before the first pass. Buffers grow to the largest batch; their memory
+    /// is not allocated again after that.
     ///
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
@@ -105,21 +104,21 @@ impl ImageEngine {
         ImageEngine::with(graph, false)
     }
 
-    /// An engine for [`ImageEngine::input_gradient`]: nothing is trained, and batch normalization uses its running means and
-    /// variances, as in prediction.
+    /// An engine for [`ImageEngine::input_gradient`]: nothing is trained, and batch normalization uses its running
+    /// statistics, as in prediction.
     ///
     /// # Errors
     /// As for [`ImageEngine::new`].
-    pub fn still(graph: &Graph) -> Result<ImageEngine> {
+    pub fn fixed(graph: &Graph) -> Result<ImageEngine> {
         ImageEngine::with(graph, true)
     }
 
-    fn with(graph: &Graph, still: bool) -> Result<ImageEngine> {
+    fn with(graph: &Graph, fixed: bool) -> Result<ImageEngine> {
         let mut plan = compile(graph)?;
-        if still {
+        if fixed {
             plan.buffers.iter_mut().for_each(|b| b.measured = false);
         }
-        let slots = Slots::new(&plan.buffers, &plan.gradient_lives(still));
+        let slots = Slots::new(&plan.buffers, &plan.gradient_lifetimes(fixed));
         let (mut packed, mut list, mut ends, mut end) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (step, s) in plan.steps.iter().enumerate() {
             let mut here = Packed::default();
@@ -134,7 +133,7 @@ impl ImageEngine {
                     start..end
                 };
                 here.forward = add(None, conv.forward_k(), conv.outputs);
-                if s.used && (still || s.inputs[0].view.buffer != 0) {
+                if s.used && (fixed || s.inputs[0].view.buffer != 0) {
                     here.back = (0..conv.back.len()).map(|c| add(Some(c), conv.back_k(c), conv.inputs)).collect();
                 }
             }
@@ -142,9 +141,9 @@ impl ImageEngine {
         }
         let empty = |b: &super::plan::Buffer| {
             let n = if b.measured { b.channels } else { 0 };
-            Statistics { mean: vec![0.0; n], variance: vec![0.0; n], lacking: vec![[0.0; 2]; n] }
+            Statistics { mean: vec![0.0; n], variance: vec![0.0; n], missing: vec![[0.0; 2]; n] }
         };
-        let scaled = |n: &super::plan::Norm| Scaled {
+        let scaled = |n: &super::plan::Norm| NormState {
             scale: vec![0.0; n.channels],
             shift: vec![0.0; n.channels],
             sums: vec![[0.0; 2]; n.channels],
@@ -163,14 +162,14 @@ impl ImageEngine {
             whole: Vec::new(),
             tiles: Vec::new(),
             start: Vec::new(),
-            stash: Stash::default(),
-            still,
+            buffer_pool: BufferPool::default(),
+            fixed,
             slots,
             plan,
         })
     }
 
-    /// About how many bytes the buffers of a batch of so many images take.
+    /// The approximate number of bytes of the buffers for a batch of `images` images.
     pub fn bytes(&self, images: usize) -> usize {
         let buffers = self.plan.buffers.iter().skip(1).map(|b| b.len());
         let whole = self.plan.buffers.iter().map(|b| b.len()).max();
@@ -183,8 +182,8 @@ impl ImageEngine {
         self.plan.buffers[self.plan.output].len()
     }
 
-    /// Takes over new parameter values; call it after each update.
-    pub fn load(&mut self, params: &Params, pool: &Pool) {
+    /// Packs new parameter values; call it after each update.
+    pub fn load(&mut self, params: &CpuParams, pool: &Pool) {
         let (steps, list) = (&self.plan.steps, &self.list);
         pool.split(pieces(&mut self.weights, &self.ends), |i, lines| {
             let Piece { step, class, first } = list[i];
@@ -198,7 +197,7 @@ impl ImageEngine {
     }
 
     /// The latent vectors of the images in `x`, one after the other, in training mode.
-    pub fn forward(&mut self, params: &Params, x: &[f32], pool: &Pool) -> &[f32] {
+    pub fn forward(&mut self, params: &CpuParams, x: &[f32], pool: &Pool) -> &[f32] {
         self.images = x.len() / self.plan.buffers[0].len();
         let n = self.images;
         for (value, buffer) in self.values.iter_mut().zip(&self.plan.buffers).skip(1) {
@@ -229,9 +228,9 @@ impl ImageEngine {
         (&self.values[self.plan.output][..n], &mut self.gradients[slot][..n])
     }
 
-    /// Lets the running means and variances follow those of the last batch.
-    pub fn update_running_stats(&self, params: &mut Params) {
-        if self.still {
+    /// Updates the running means and variances by those of the last batch.
+    pub fn update_running_stats(&self, params: &mut CpuParams) {
+        if self.fixed {
             return;
         }
         for norm in &self.plan.norms {
@@ -250,17 +249,17 @@ impl ImageEngine {
         }
     }
 
-    /// Pixels of a buffer in the whole batch.
+    /// The number of pixels of a buffer in the whole batch.
     pub(super) fn count(&self, buffer: usize) -> f64 {
         (self.images * self.plan.buffers[buffer].pixels()) as f64
     }
 
-    /// Batch normalization as one multiplication and addition.
-    fn scale(&mut self, norm: usize, params: &Params) {
+    /// Computes scale and shift of a batch normalization.
+    fn scale(&mut self, norm: usize, params: &CpuParams) {
         let n = self.plan.norms[norm];
         let (weight, bias) = (params.get(n.parameter), params.get(n.parameter + 1));
         let (s, scaled) = (&self.statistics[n.buffer], &mut self.norms[norm]);
-        let (mean, variance) = match self.still {
+        let (mean, variance) = match self.fixed {
             true => (params.get(n.parameter + 2), params.get(n.parameter + 3)),
             false => (&s.mean[n.offset..], &s.variance[n.offset..]),
         };
@@ -271,7 +270,7 @@ impl ImageEngine {
         }
     }
 
-    fn step(&mut self, i: usize, params: &Params, x: &[f32], pool: &Pool) {
+    fn step(&mut self, i: usize, params: &CpuParams, x: &[f32], pool: &Pool) {
         let (n, step) = (self.images, &self.plan.steps[i]);
         let Step { buffer, offset, channels, .. } = *step;
         let (length, pixels) = (self.plan.buffers[buffer].len(), self.plan.buffers[buffer].pixels());
@@ -306,7 +305,7 @@ impl ImageEngine {
                 images,
             };
             let mut out = Out { data, image: length, pixel, offset };
-            this.stash.with(|scratch| part.run(&mut out, scratch));
+            this.buffer_pool.with(|scratch| part.run(&mut out, scratch));
             for (image, to) in out.data.chunks_exact(length).zip(parts.chunks_exact_mut(2 * channels)) {
                 measure(&image[offset..], pixel, PixelShape { pixels, channels }, to);
             }
@@ -318,7 +317,7 @@ impl ImageEngine {
         self.parts = parts;
     }
 
-    /// What is applied to a value on the way.
+    /// What is applied to a value when it is read.
     pub(super) fn act(&self, view: &View) -> Act<'_> {
         match view.norm {
             Some(n) => Act { scale: &self.norms[n].scale, shift: &self.norms[n].shift, relu: view.relu },
@@ -336,7 +335,7 @@ impl ImageEngine {
     }
 }
 
-/// Mean and variance of a batch from those of its images, which all have as many pixels.
+/// Mean and variance of a batch from those of its images, which all have the same number of pixels.
 fn merge(parts: &[f32], pixels: usize, channels: usize, offset: usize, to: &mut Statistics) {
     let images = parts.len() / (2 * channels);
     for c in 0..channels {

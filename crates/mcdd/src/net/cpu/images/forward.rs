@@ -1,16 +1,16 @@
-//! The way forward through one step, for some images, on one thread; training and prediction share it.
+//! One step of the forward pass, for some images, on one thread; training and prediction share it.
 
 use super::conv::Conv;
 use super::kernel::{Product, numbers};
 use super::pixels::{Act, Images, PixelShape, activate, fill};
 use super::plan::{Buffer, Input, Step, Work};
-use super::winograd::Rooms;
+use super::winograd::TileBuffers;
 use crate::compute::gemm::{Line, ZERO};
 
-/// Numbers of a copied image that should stay in the second-level cache; larger images are taken in bands of rows.
+/// The largest number of values of a copied image that stays in the second-level cache; larger ones are cut into bands.
 pub const BAND: usize = 96 * 1024;
 
-/// Rooms of one thread.
+/// Buffers of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct ConvBuffers {
     /// A copied image.
@@ -19,11 +19,11 @@ pub struct ConvBuffers {
     pub other: Vec<Line>,
     pub row: Vec<f32>,
     pub pairs: Vec<[usize; 2]>,
-    pub rooms: Rooms,
+    pub tile_buffers: TileBuffers,
 }
 
-/// The first `n` numbers of a room that grows when it must.
-pub fn room(lines: &mut Vec<Line>, n: usize) -> &mut [f32] {
+/// The first `n` values of a buffer that grows where it is too short.
+pub fn sized(lines: &mut Vec<Line>, n: usize) -> &mut [f32] {
     let wanted = n.div_ceil(16);
     if lines.len() < wanted {
         lines.resize(wanted, ZERO);
@@ -45,13 +45,13 @@ impl Out<'_> {
     }
 }
 
-/// Rows of the output that are computed together.
+/// The number of rows of the output that are computed together.
 pub fn band(rows: usize, images: usize, numbers: usize) -> usize {
     if images > 1 || numbers <= BAND { rows } else { (rows * (BAND / 2) / numbers).max(1) }
 }
 
-/// A convolution of some images. `from` is nothing where the input lies in the same buffer as the output, from channel
-/// `same` on.
+/// A convolution of some images. `from` is none where the input is in the same buffer as the output, from channel `same`
+/// on.
 pub struct Forward<'a> {
     pub conv: &'a Conv,
     pub lines: &'a [Line],
@@ -65,12 +65,12 @@ impl Forward<'_> {
         let Conv { padded, output, input, stride, kernel, .. } = *self.conv;
         if let Some([fewer, _]) = &self.conv.winograd {
             let length = fewer.padded.len();
-            let (copy, _, rooms) = scratch.for_tiles(self.images * length);
+            let (copy, _, tile_buffers) = scratch.for_tiles(self.images * length);
             for (i, copy) in copy.chunks_exact_mut(length).enumerate() {
                 let here = from.unwrap_or(Images { offset: same, ..out.as_images() });
                 fill(fewer.padded, 0..fewer.padded.height, input, here, i, self.act, copy);
             }
-            return fewer.run(copy, self.images, self.lines, self.start, out, rooms);
+            return fewer.run(copy, self.images, self.lines, self.start, out, tile_buffers);
         }
         let row = padded.width * padded.channels;
         let rows = band(output[0], self.images, padded.len());
@@ -79,7 +79,7 @@ impl Forward<'_> {
             let (top, bottom) =
                 if rows == output[0] { (0, padded.height) } else { (first * stride, (last - 1) * stride + kernel[0]) };
             let image = (bottom - top) * row;
-            let copy = room(&mut scratch.copy, self.images * image);
+            let copy = sized(&mut scratch.copy, self.images * image);
             for (i, copy) in copy.chunks_exact_mut(image).enumerate() {
                 let here = from.unwrap_or(Images { offset: same, ..out.as_images() });
                 fill(padded, top..bottom, input, here, i, self.act, copy);
@@ -108,7 +108,7 @@ impl Forward<'_> {
 
 /// Means of windows of one image; `to` has `pixel` numbers for each of its pixels.
 pub fn pool(window: &Pool, from: Images, image: usize, act: Act, to: &mut [f32], pixel: usize) {
-    let share = 1.0 / (window.kernel[0] * window.kernel[1]) as f32;
+    let factor = 1.0 / (window.kernel[0] * window.kernel[1]) as f32;
     let channels = window.channels;
     for y in 0..window.output[0] {
         for x in 0..window.output[1] {
@@ -121,7 +121,7 @@ pub fn pool(window: &Pool, from: Images, image: usize, act: Act, to: &mut [f32],
                     activate(act, from.from(image, at), from.pixel, to, pixel, shape, true);
                 }
             }
-            to[..channels].iter_mut().for_each(|v| *v *= share);
+            to[..channels].iter_mut().for_each(|v| *v *= factor);
         }
     }
 }
@@ -139,7 +139,7 @@ pub struct Pool {
 impl Pool {
     /// The gradient of an image from that of its means, pixel after pixel.
     pub fn back(&self, gradient: &[f32], to: &mut [f32]) {
-        let share = 1.0 / (self.kernel[0] * self.kernel[1]) as f32;
+        let factor = 1.0 / (self.kernel[0] * self.kernel[1]) as f32;
         let channels = self.channels;
         to.fill(0.0);
         for y in 0..self.output[0] {
@@ -149,7 +149,7 @@ impl Pool {
                     for kx in 0..self.kernel[1] {
                         let at = (y * self.stride + ky) * self.input[1] + x * self.stride + kx;
                         let to = &mut to[at * channels..(at + 1) * channels];
-                        to.iter_mut().zip(from).for_each(|(t, f)| *t = f.mul_add(share, *t));
+                        to.iter_mut().zip(from).for_each(|(t, f)| *t = f.mul_add(factor, *t));
                     }
                 }
             }
@@ -157,7 +157,7 @@ impl Pool {
     }
 }
 
-/// One step for some images: `from` has, for each input, its images, or nothing where it lies in the step's own buffer.
+/// One step for some images: `from` has the images of each input; none where it is in the step's own buffer.
 pub struct Part<'a> {
     pub step: &'a Step,
     pub buffers: &'a [Buffer],
@@ -190,7 +190,7 @@ impl Part<'_> {
         }
     }
 
-    /// Calls `body` for each input of each image; what would be read and written at once is copied before.
+    /// Calls `body` for each input of each image; an input in the buffer that is written is copied before.
     fn each(
         &self,
         out: &mut Out,
@@ -206,7 +206,7 @@ impl Part<'_> {
                 }
                 let shape =
                     PixelShape { pixels: self.buffers[self.step.buffer].pixels(), channels: input.view.channels };
-                let copy = room(&mut scratch.copy, shape.pixels * shape.channels);
+                let copy = sized(&mut scratch.copy, shape.pixels * shape.channels);
                 let from = &out.data[image * out.image + input.view.offset..];
                 activate(self.acts[k], from, out.pixel, copy, shape.channels, shape, false);
                 let from = Images { data: copy, image: 0, pixel: shape.channels, offset: 0 };
@@ -217,7 +217,7 @@ impl Part<'_> {
 }
 
 impl Step {
-    /// Rows of its products for an image of so many pixels.
+    /// The number of rows of its products for an image of `pixels` pixels.
     pub fn rows(&self, pixels: usize) -> usize {
         match &self.work {
             Work::Conv { conv, .. } => conv.winograd.as_ref().map_or(pixels, |w| w[0].count()),
@@ -237,8 +237,8 @@ impl Step {
     }
 }
 
-/// Images that a thread takes together: enough pixels to fill tiles and to be worth the weights they need, and the same for
-/// each thread. Results do not depend on it.
+/// The number of images that a thread takes together: enough pixels to fill tiles and to be worth loading the weights, and
+/// the same for each thread. Results do not depend on it.
 pub fn group(images: usize, pixels: usize, threads: usize) -> usize {
     const PIXELS: usize = 48;
     let least = PIXELS.div_ceil(pixels.max(1)).max(1);

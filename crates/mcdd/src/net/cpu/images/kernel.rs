@@ -1,9 +1,9 @@
-//! The two products that convolutions are made of, in tiles of 6 x 16 as in [`super::super::gemm`].
+//! The two products that convolutions are made of, in tiles of 6 x 16 as in [`crate::compute::gemm`].
 //!
-//! Each number of the output is one chain of fused multiply-adds in a fixed order, whatever the tile, the company of other
-//! images or the instruction set.
+//! Each number of the output is one chain of fused multiply-adds in a fixed order, independent of the tile, of the other
+//! images in the batch and of the instruction set.
 
-use super::conv::{Place, Run, Window};
+use super::conv::{Place, Span, Window};
 use crate::compute::gemm::{Line, MR, NR, ZERO};
 #[cfg(target_arch = "x86_64")]
 use crate::compute::simd;
@@ -37,15 +37,15 @@ pub struct Product<'a> {
 type Pair = [usize; 2];
 
 impl Product<'_> {
-    /// Computes it; `pairs` is room for a list of all pixels.
+    /// Computes it; `pairs` is a buffer for a list of all pixels.
     pub fn run(self, pairs: &mut Vec<Pair>) {
         let (k, panels) = (self.window.k, self.n.div_ceil(NR));
         assert!(self.start.len() == panels);
         if self.places.is_empty() || self.images == 0 {
             return;
         }
-        // All that the tiles read and write lies inside; the kernels rely on it.
-        let reach = self.window.runs.iter().map(|r| r.offset + r.length).max().unwrap_or(0);
+        // All that the tiles read and write is inside; the kernels rely on it.
+        let reach = self.window.spans.iter().map(|s| s.offset + s.length).max().unwrap_or(0);
         pairs.clear();
         for image in 0..self.images {
             let add = |place: &Place| {
@@ -63,13 +63,13 @@ impl Product<'_> {
             let mut from = 0;
             let mut lines = &self.lines[panel * self.panel_lines..][..k];
             for &to in &self.window.ends {
-                let runs = &self.window.runs[from..to];
-                let count = runs.iter().map(|r| r.length).sum();
+                let spans = &self.window.spans[from..to];
+                let count = spans.iter().map(|s| s.length).sum();
                 let (block, rest) = lines.split_at(count);
                 let start = (from == 0).then_some(&self.start[panel]);
                 let next = if rest.is_empty() { self.lines.get((panel + 1) * self.panel_lines..) } else { Some(rest) };
                 let (input, column, next) = (self.input, panel * NR, next.unwrap_or(&[]));
-                let mut part = Panel { input, out: self.out, column, width, runs, lines: block, next, start };
+                let mut part = Panel { input, out: self.out, column, width, spans, lines: block, next, start };
                 part.run(pairs);
                 (from, lines) = (to, rest);
             }
@@ -77,15 +77,15 @@ impl Product<'_> {
     }
 }
 
-/// All pixels of one panel, for some runs; sums begin with `start`, or go on from what is in the output.
+/// All pixels of one panel, for some spans; sums begin with `start`, or with the values of the output.
 struct Panel<'a> {
     input: &'a [f32],
     out: &'a mut [f32],
     column: usize,
     width: usize,
-    runs: &'a [Run],
+    spans: &'a [Span],
     lines: &'a [Line],
-    /// What will be read next.
+    /// The lines that are read next, to prefetch.
     next: &'a [Line],
     start: Option<&'a Line>,
 }
@@ -104,7 +104,7 @@ impl Panel<'_> {
     fn portable(&mut self, pairs: &[Pair]) {
         for &[from, to] in pairs {
             let mut acc = [self.begin(to)];
-            multiply(self.input, [from], self.runs, self.lines, &mut acc);
+            multiply(self.input, [from], self.spans, self.lines, &mut acc);
             self.finish(to, &acc[0]);
         }
     }
@@ -124,7 +124,7 @@ impl Panel<'_> {
         let to = &mut self.out[to + self.column..][..self.width];
         match to.len() {
             NR => to.copy_from_slice(&line.0),
-            // The usual lengths are known to the compiler.
+            // The common lengths are known to the compiler.
             12 => to.copy_from_slice(&line.0[..12]),
             8 => to.copy_from_slice(&line.0[..8]),
             n => to.copy_from_slice(&line.0[..n]),
@@ -132,11 +132,11 @@ impl Panel<'_> {
     }
 }
 
-/// `acc += windows x lines`: what defines the bits.
-fn multiply<const N: usize>(input: &[f32], from: [usize; N], runs: &[Run], lines: &[Line], acc: &mut [Line; N]) {
+/// `acc += windows x lines`: the order of operations that defines the bits.
+fn multiply<const N: usize>(input: &[f32], from: [usize; N], spans: &[Span], lines: &[Line], acc: &mut [Line; N]) {
     let mut lines = lines.iter();
-    for run in runs {
-        for (i, line) in (run.offset..run.offset + run.length).zip(&mut lines) {
+    for span in spans {
+        for (i, line) in (span.offset..span.offset + span.length).zip(&mut lines) {
             for (acc, from) in acc.iter_mut().zip(from) {
                 let x = input[from + i];
                 acc.0.iter_mut().zip(line.0).for_each(|(v, w)| *v = x.mul_add(w, *v));
@@ -147,11 +147,11 @@ fn multiply<const N: usize>(input: &[f32], from: [usize; N], runs: &[Run], lines
 
 /// Gradients of weights: sums over pixels of six output gradients times sixteen inputs.
 #[derive(Clone, Copy)]
-pub struct Rows {
+pub struct WeightGradient {
     pub images: usize,
     pub height: usize,
     pub width: usize,
-    /// Numbers of A from one image to the next; its pixels lie together, six numbers each.
+    /// Numbers of A from one image to the next; pixels are adjacent, six numbers each.
     pub a_image: usize,
     /// Lines of B from one image, one row and one pixel to the next.
     pub b_image: usize,
@@ -159,7 +159,7 @@ pub struct Rows {
     pub b_pixel: usize,
 }
 
-impl Rows {
+impl WeightGradient {
     /// `acc += a^T b`, from the first numbers of `a` and of `b` on.
     pub fn run(&self, a: &[f32], b: &[Line], acc: &mut [Line; MR]) {
         if self.images * self.height * self.width == 0 {
@@ -193,7 +193,7 @@ impl Rows {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Line, MR, NR, Pair, Panel, Rows, Run, ZERO};
+    use super::{Line, MR, NR, Pair, Panel, Span, WeightGradient, ZERO};
     use std::arch::x86_64::{
         __m256, _MM_HINT_T1, _mm_loadu_ps, _mm_prefetch, _mm_storeu_ps, _mm256_blend_ps, _mm256_broadcast_ps,
         _mm256_broadcast_ss, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_load_ps,
@@ -220,8 +220,8 @@ mod x86 {
     /// All pixels of a panel.
     ///
     /// # Safety
-    /// Needs AVX2 and FMA; every pair must be readable wherever a run says, there must be a line for each number of the
-    /// runs, and room for the panel's columns where a pair says.
+    /// Needs AVX2 and FMA; every pair must be readable wherever a span says, there must be a line for each number of the
+    /// spans, and room for the panel's columns where a pair says.
     #[target_feature(enable = "avx2,fma")]
     pub unsafe fn panel(p: &mut Panel, pairs: &[Pair]) {
         let input = p.input.as_ptr();
@@ -238,7 +238,7 @@ mod x86 {
                 // SAFETY: the caller's promises.
                 unsafe {
                     let c = tile.map(|[_, to]| out.add(to + p.column));
-                    six(tile.map(|[from, _]| input.add(from)), p.runs, p.lines, c, p.start);
+                    six(tile.map(|[from, _]| input.add(from)), p.spans, p.lines, c, p.start);
                 }
             }
             for tile in rest.chunks(MR) {
@@ -272,9 +272,9 @@ mod x86 {
         // SAFETY: the promises of `panel`; lines have room for sixteen numbers.
         unsafe {
             if p.width <= 12 {
-                twelve(a, p.runs, p.lines, c);
+                twelve(a, p.spans, p.lines, c);
             } else {
-                six(a, p.runs, p.lines, c, None);
+                six(a, p.spans, p.lines, c, None);
             }
         }
         for (&[_, to], line) in tile.iter().zip(&acc) {
@@ -282,10 +282,10 @@ mod x86 {
         }
     }
 
-    /// Six pixels and sixteen columns: what is in `c`, or `start` instead, plus the products of all runs.
+    /// Six pixels and sixteen columns: what is in `c`, or `start` instead, plus the products of all spans.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    unsafe fn six(a: [*const f32; MR], runs: &[Run], lines: &[Line], c: [*mut f32; MR], start: Option<&Line>) {
+    unsafe fn six(a: [*const f32; MR], spans: &[Span], lines: &[Line], c: [*mut f32; MR], start: Option<&Line>) {
         let mut sums: Sums = [[_mm256_setzero_ps(); 2]; MR];
         // SAFETY: the promises of `panel`.
         unsafe {
@@ -294,9 +294,9 @@ mod x86 {
                 *sum = [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))];
             }
             let mut line = lines.as_ptr().cast::<f32>();
-            for run in runs {
-                let mut i = run.offset;
-                let end = run.offset + run.length;
+            for span in spans {
+                let mut i = span.offset;
+                let end = span.offset + span.length;
                 while i + 4 <= end {
                     step(a, i, line, &mut sums);
                     step(a, i + 1, line.add(16), &mut sums);
@@ -322,7 +322,7 @@ mod x86 {
     /// leave room in the registers for all else.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    unsafe fn twelve(a: [*const f32; MR], runs: &[Run], lines: &[Line], c: [*mut f32; MR]) {
+    unsafe fn twelve(a: [*const f32; MR], spans: &[Span], lines: &[Line], c: [*mut f32; MR]) {
         let mut wide = [_mm256_setzero_ps(); 6];
         let mut pairs = [_mm256_setzero_ps(); 3];
         // SAFETY: the promises of `panel`.
@@ -334,8 +334,8 @@ mod x86 {
                 pairs[q] = _mm256_set_m128(_mm_loadu_ps(high.add(8)), _mm_loadu_ps(low.add(8)));
             }
             let mut line = lines.as_ptr().cast::<f32>();
-            for run in runs {
-                for i in run.offset..run.offset + run.length {
+            for span in spans {
+                for i in span.offset..span.offset + span.length {
                     let b = _mm256_load_ps(line);
                     let rest = _mm256_broadcast_ps(&*line.add(8).cast());
                     for q in 0..3 {
@@ -358,12 +358,12 @@ mod x86 {
         }
     }
 
-    /// The tile of [`Rows::run`].
+    /// The tile of [`WeightGradient::run`].
     ///
     /// # Safety
     /// Needs AVX2 and FMA; `a` and `b` must hold what the rows say.
     #[target_feature(enable = "avx2,fma")]
-    pub unsafe fn gradient(rows: &Rows, a: &[f32], b: &[Line], acc: &mut [Line; MR]) {
+    pub unsafe fn gradient(rows: &WeightGradient, a: &[f32], b: &[Line], acc: &mut [Line; MR]) {
         let mut sums: Sums = [[_mm256_setzero_ps(); 2]; MR];
         // SAFETY: the caller's promises; a `Line` is aligned.
         unsafe {
@@ -426,14 +426,14 @@ mod tests {
         fn every_form_gives_the_same_bits(lengths in prop::collection::vec(1usize..40, 1..4), seed in 0u64..99) {
             let mut s = Stream::new(seed, "tiles");
             let input: Vec<f32> = (0..400).map(|_| s.normal() as f32).collect();
-            let runs: Vec<Run> = lengths.iter().enumerate().map(|(i, &length)| Run { offset: 45 * i, length }).collect();
+            let spans: Vec<Span> = lengths.iter().enumerate().map(|(i, &length)| Span { offset: 45 * i, length }).collect();
             let lines: Vec<Line> =
                 (0..lengths.iter().sum()).map(|_| Line(std::array::from_fn(|_| s.normal() as f32))).collect();
             let pairs: Vec<Pair> = (0..13).map(|i| [s.below(200), i * 20]).collect();
             for (width, start) in [(NR, None), (NR, Some(&lines[0])), (12, None), (5, Some(&lines[0])), (14, None)] {
                 let mut best: Vec<f32> = (0..13 * 20).map(|i| i as f32).collect();
                 let mut plain = best.clone();
-                let panel = |out| Panel { input: &input, out, column: 2, width, runs: &runs, lines: &lines, next: &lines, start };
+                let panel = |out| Panel { input: &input, out, column: 2, width, spans: &spans, lines: &lines, next: &lines, start };
                 panel(&mut best[..]).run(&pairs);
                 panel(&mut plain[..]).portable(&pairs);
                 prop_assert_eq!(best, plain);
@@ -443,7 +443,7 @@ mod tests {
         #[test]
         fn gradients_are_the_promised_chain((images, height, width, stride) in (1usize..4, 1usize..5, 1usize..8, 1usize..3), seed in 0u64..99) {
             let mut s = Stream::new(seed, "rows");
-            let rows = Rows {
+            let rows = WeightGradient {
                 images, height, width, a_image: height * width * MR + 12,
                 b_image: 100, b_row: width * stride + 2, b_pixel: stride,
             };

@@ -1,4 +1,4 @@
-//! Convolutional networks on the CPU: [`ImageEngine`] trains, [`ImagePredictor`] predicts.
+//! Convolutional networks on the CPU: [`ImageNetwork`] predicts, [`ImageTrainer`] trains.
 
 mod backward;
 mod conv;
@@ -8,10 +8,11 @@ mod kernel;
 mod pixels;
 mod plan;
 mod predict;
+mod train;
 mod winograd;
 
-pub use engine::ImageEngine;
-pub use predict::{ImageBuffers, ImagePredictor};
+pub(crate) use predict::ImageNetwork;
+pub(crate) use train::ImageTrainer;
 
 #[cfg(test)]
 mod fixtures;

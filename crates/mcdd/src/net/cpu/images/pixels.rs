@@ -1,4 +1,4 @@
-//! What happens to images pixel by pixel: normalizing and cutting off on the way, means and variances, and the way back.
+//! Operations on images pixel by pixel: normalization and ReLU, means and variances, and their gradients.
 
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
@@ -8,7 +8,7 @@ use super::kernel::numbers;
 use crate::compute::gemm::{Line, MR, NR, ZERO};
 use crate::compute::simd::{self, Kernel};
 
-/// What is applied to a value on the way: `scale x + shift`, if these are not empty, and then ReLU.
+/// What is applied to a value when it is read: `scale x + shift`, if these are not empty, and then ReLU.
 #[derive(Clone, Copy, Default)]
 pub struct Act<'a> {
     pub scale: &'a [f32],
@@ -75,7 +75,7 @@ struct Activate<'a, const NORM: bool, const RELU: bool, const ADD: bool> {
     channels: usize,
 }
 
-/// One pixel's channels, all slices being as long as there are.
+/// The channels of one pixel; all slices have the same length.
 struct Pixel<'a, const NORM: bool, const RELU: bool, const ADD: bool> {
     scale: &'a [f32],
     shift: &'a [f32],
@@ -224,7 +224,7 @@ pub fn fill_from_sixes(padded: Padded, rows: std::ops::Range<usize>, size: [usiz
     }
 }
 
-/// A gradient that still lacks what came through the batch's mean and variance: `g + a + b (x - mean)`, channel by channel.
+/// The term of a gradient through the batch's mean and variance, `g + a + b (x - mean)`, channel by channel.
 #[derive(Clone, Copy, Default)]
 pub struct Correction<'a> {
     pub a: &'a [f32],
@@ -243,7 +243,7 @@ struct Whole<'a, const CORRECT: bool> {
     shape: PixelShape,
 }
 
-/// One pixel of it, all slices being as long as there are channels.
+/// One pixel of it; all slices have one value for each channel.
 struct WholePixel<'a, const CORRECT: bool> {
     gradient: &'a [f32],
     value: &'a [f32],
@@ -306,7 +306,7 @@ pub fn whole(gradient: Images, value: Images, image: usize, correction: Correcti
     Whole { gradient, value, pixel, correction, to, to_pixel, shape }.go();
 }
 
-/// The same in tiles of six channels; `row` is room for some pixels.
+/// The same in tiles of six channels; `row` is a buffer for some pixels.
 pub fn whole_in_sixes(
     gradient: Images,
     value: Images,
@@ -340,7 +340,7 @@ pub fn whole_in_sixes(
     }
 }
 
-/// Brings the gradient of what was read through an [`Act`] to the buffer that it was read from.
+/// Propagates the gradient of a value that was read through an [`Act`] to the buffer that it was read from.
 pub struct Spread<'a> {
     pub act: Act<'a>,
     /// The batch's mean, where there is batch normalization.
@@ -355,15 +355,14 @@ pub struct Spread<'a> {
     pub shape: PixelShape,
     /// Whether `to` is written, or added to.
     pub write: bool,
-    /// Sums of the gradient for each channel, and behind them those of its products with `value - mean`; these
-    /// go on. Without room for them they are not taken.
+    /// Sums of the gradient for each channel, followed by those of its products with `value - mean`; values are added to
+    /// them. Not computed if empty.
     pub sums: &'a mut [f32],
 }
 
 struct Spreading<'a, const NORM: bool, const RELU: bool, const WRITE: bool>(Spread<'a>);
 
-/// Pixels that are gone through together: channels are read in their order, as memory likes it, and what belongs to a channel
-/// is fetched once for so many.
+/// The number of pixels of a block: channels are read in order, and the values of a channel are loaded once for a block.
 const SOME: usize = 4;
 
 impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, RELU, WRITE> {
@@ -460,7 +459,7 @@ impl Measure<'_> {
     #[inline(always)]
     fn lane<const N: usize>(&mut self, at: usize) {
         let pixels = self.shape.pixels;
-        let share = 1.0 / pixels as f32;
+        let factor = 1.0 / pixels as f32;
         let (mut mean, mut squares) = ([0.0f32; N], [0.0f32; N]);
         for p in 0..pixels {
             let x = lanes::<N>(self.from, p * self.pixel + at);
@@ -469,7 +468,7 @@ impl Measure<'_> {
             }
         }
         for j in 0..N {
-            mean[j] *= share;
+            mean[j] *= factor;
         }
         for p in 0..pixels {
             let x = lanes::<N>(self.from, p * self.pixel + at);
@@ -498,7 +497,7 @@ pub fn measure(from: &[f32], pixel: usize, shape: PixelShape, to: &mut [f32]) {
 
 /// Reads a number of each cache line of these rows, in the order in which they lie: memory gives them faster than to those who
 /// then take a few channels here and there.
-pub fn touch(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], from: Images, image: usize) {
+pub fn prefetch(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], from: Images, image: usize) {
     let [top, bottom] = [rows.start, rows.end].map(|y| y.saturating_sub(padded.before[0]).min(size[0]));
     let length = (bottom - top) * size[1] * from.pixel;
     let rows = &from.from(image, top * size[1])[..length.saturating_sub(from.offset)];

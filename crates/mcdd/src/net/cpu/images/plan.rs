@@ -1,20 +1,20 @@
-//! What a graph becomes before it runs: a few steps that read and write stored images.
+//! The execution plan of a graph: a few steps that read and write stored images.
 //!
-//! Batch normalization and ReLU are no steps. They are remembered with the value that they would give, and whoever reads
-//! it applies them on the way; so only what convolutions, sums and means give is ever written to memory. A concatenation
-//! is no step either, where its parts can be written side by side in the first place.
+//! Batch normalization and ReLU are not steps. They are noted with a value, and applied when it is read; so only the
+//! outputs of convolutions, sums and means are written to memory. A concatenation is not a step either, where its parts can
+//! be written side by side in the first place.
 
 use super::conv::Conv;
 use crate::error::{Error, Result};
 use crate::net::graph::{Graph, Layer};
 
-/// Images that are kept: `channels` numbers for each pixel. Number 0 is the network's input, which the caller keeps.
+/// Stored images: `channels` numbers for each pixel. Number 0 is the network's input, which stays with the caller.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     pub height: usize,
     pub width: usize,
     pub channels: usize,
-    /// Whether batch normalization wants its mean and variance.
+    /// Whether batch normalization needs its mean and variance.
     pub measured: bool,
 }
 
@@ -23,19 +23,19 @@ impl Buffer {
         self.height * self.width
     }
 
-    /// Numbers of one image.
+    /// The number of values of one image.
     pub fn len(&self) -> usize {
         self.pixels() * self.channels
     }
 }
 
-/// Some channels of a buffer, and what is applied to them on the way.
+/// Some channels of a buffer, and what is applied to them when they are read.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     pub buffer: usize,
     pub offset: usize,
     pub channels: usize,
-    /// Batch normalization: its number in [`Plan::norms`].
+    /// The number of a batch normalization in [`Plan::norms`].
     pub norm: Option<usize>,
     pub relu: bool,
 }
@@ -52,7 +52,7 @@ pub struct Norm {
     pub buffer: usize,
     pub offset: usize,
     pub channels: usize,
-    /// Its first parameter.
+    /// The number of its first parameter.
     pub parameter: usize,
 }
 
@@ -60,29 +60,29 @@ pub struct Norm {
 pub enum Work {
     /// A convolution; a linear layer is one with a window of one pixel.
     Conv { conv: Box<Conv>, weight: usize, bias: Option<usize> },
-    /// Means of windows.
+    /// Average pooling.
     Pool { kernel: [usize; 2], stride: usize },
-    /// Sums: each input is added to the output's channels from its offset on.
+    /// A sum: each input is added to the output's channels from its offset on.
     Sum,
 }
 
-/// How a gradient comes to a buffer on the way back.
+/// How a gradient is combined with that of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// As the first one, for all channels: it is written.
+pub enum GradientMode {
+    /// The first gradient, for all channels: it is written.
     Write,
-    /// As the first one, for some channels: the buffer is cleared before.
+    /// The first gradient, for some channels: the buffer is cleared before.
     Clear,
     /// It is added.
     Add,
 }
 
-/// What a step reads; where that is in the step's output matters to sums.
+/// What a step reads; `at` is the channel of the output that a sum adds it to.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
     pub view: View,
     pub at: usize,
-    pub arrival: Arrival,
+    pub mode: GradientMode,
 }
 
 #[derive(Clone, Debug)]
@@ -101,14 +101,14 @@ pub struct Plan {
     pub buffers: Vec<Buffer>,
     pub norms: Vec<Norm>,
     pub steps: Vec<Step>,
-    /// Where the latent vectors are.
+    /// The buffer of the latent vectors.
     pub output: usize,
 }
 
-/// More numbers than the images of one row may have in all.
-const MOST: usize = 1 << 28;
+/// The largest number of values of all images of one row.
+const MAX_VALUES: usize = 1 << 28;
 
-/// Where a value lies that may still be moved into a wider buffer.
+/// A plan in progress; values may still be moved into wider buffers.
 struct Builder {
     plan: Plan,
     values: Vec<View>,
@@ -117,10 +117,10 @@ struct Builder {
 /// Compiles a graph that begins with an image.
 ///
 /// # Errors
-/// If it has a layer that this engine cannot run, or that asks for too much.
+/// If it has a layer that this engine cannot run, or needs too much memory.
 pub fn compile(graph: &Graph) -> Result<Plan> {
     let shapes = graph.shapes()?;
-    let unsupported = |name: &str| Error::format(format!("the image engine cannot run layer {name:?} where it stands"));
+    let unsupported = |name: &str| Error::format(format!("the CPU engine cannot run layer {name:?} at this position"));
     let Some(Layer::Image { height, width, channels }) = graph.nodes.first().map(|n| n.layer.clone()) else {
         return Err(Error::format("the network does not begin with an image"));
     };
@@ -172,9 +172,9 @@ pub fn compile(graph: &Graph) -> Result<Plan> {
         {
             total = total.saturating_add(conv.padded.len()).saturating_add(conv.back_padded.len());
         }
-        if total > MOST {
+        if total > MAX_VALUES {
             return Err(Error::format("the network needs more memory for an image than any machine has")
-                .hint("give smaller images, e.g. --image-size 64x64"));
+                .hint("give smaller images, e.g. `image_size` 64x64"));
         }
     }
     b.finish(&shapes.last().copied().map_or([1, 1, 1], |s| s.image()))
@@ -185,7 +185,7 @@ impl Builder {
     fn step(&mut self, inputs: &[(View, usize)], [height, width, channels]: [usize; 3], work: Work) -> View {
         let buffer = self.plan.buffers.len();
         self.plan.buffers.push(Buffer { height, width, channels, measured: false });
-        let inputs = inputs.iter().map(|&(view, at)| Input { view, at, arrival: Arrival::Add }).collect();
+        let inputs = inputs.iter().map(|&(view, at)| Input { view, at, mode: GradientMode::Add }).collect();
         self.plan.steps.push(Step { inputs, buffer, offset: 0, channels, work, used: false });
         View { buffer, offset: 0, channels, norm: None, relu: false }
     }
@@ -197,7 +197,7 @@ impl Builder {
     }
 
     fn norm(&mut self, from: View, parameter: usize) -> View {
-        // What was normalized or cut off already must be there to be measured, and nobody measures the input.
+        // A value must be stored to be measured; the input is not.
         let from = if from.is_plain() && from.buffer != 0 { from } else { self.copy(from) };
         self.plan.buffers[from.buffer].measured = true;
         let View { buffer, offset, channels, .. } = from;
@@ -253,14 +253,14 @@ impl Builder {
         if plan.buffers[plan.output].len() != shape.iter().product::<usize>() {
             return Err(Error::format("the network's output does not fit together"));
         }
-        plan.arrivals();
+        plan.set_gradient_modes();
         Ok(plan)
     }
 }
 
 impl Plan {
-    /// Goes through the steps from the last to the first, as gradients do.
-    fn arrivals(&mut self) {
+    /// Sets how each gradient is combined, from the last step to the first.
+    fn set_gradient_modes(&mut self) {
         let mut reached = vec![false; self.buffers.len()];
         reached[self.output] = true;
         for step in self.steps.iter_mut().rev() {
@@ -270,10 +270,10 @@ impl Plan {
             }
             for input in &mut step.inputs {
                 let View { buffer, channels, .. } = input.view;
-                input.arrival = match (reached[buffer], channels == self.buffers[buffer].channels) {
-                    (true, _) => Arrival::Add,
-                    (false, true) => Arrival::Write,
-                    (false, false) => Arrival::Clear,
+                input.mode = match (reached[buffer], channels == self.buffers[buffer].channels) {
+                    (true, _) => GradientMode::Add,
+                    (false, true) => GradientMode::Write,
+                    (false, false) => GradientMode::Clear,
                 };
                 reached[buffer] = true;
             }
@@ -281,24 +281,24 @@ impl Plan {
     }
 }
 
-/// Memory that several buffers use, one after the other.
+/// Memory that several buffers share, one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
-    /// The slot of each buffer; those that need none have any.
+    /// The slot of each buffer; any number for buffers without one.
     pub of: Vec<usize>,
-    /// Numbers of one image in each slot.
+    /// The number of values of one image in each slot.
     pub sizes: Vec<usize>,
 }
 
 impl Slots {
-    /// `lives` has, for each buffer, the first and the last moment at which it is needed.
-    pub fn new(buffers: &[Buffer], lives: &[Option<[usize; 2]>]) -> Slots {
-        let mut order: Vec<usize> = (0..buffers.len()).filter(|&b| lives[b].is_some()).collect();
-        order.sort_by_key(|&b| lives[b].map(|l| l[0]));
+    /// `lifetimes` has the first and the last moment at which each buffer is needed.
+    pub fn new(buffers: &[Buffer], lifetimes: &[Option<[usize; 2]>]) -> Slots {
+        let mut order: Vec<usize> = (0..buffers.len()).filter(|&b| lifetimes[b].is_some()).collect();
+        order.sort_by_key(|&b| lifetimes[b].map(|l| l[0]));
         let mut slots = Slots { of: vec![0; buffers.len()], sizes: Vec::new() };
         let mut busy_until: Vec<usize> = Vec::new();
         for b in order {
-            let [from, to] = lives[b].unwrap_or_default();
+            let [from, to] = lifetimes[b].unwrap_or_default();
             let size = buffers[b].len();
             let free = (0..busy_until.len()).filter(|&s| busy_until[s] < from);
             // The smallest that is large enough, else the largest, which grows.
@@ -318,33 +318,33 @@ impl Slots {
 
 impl Plan {
     /// When the gradient of each buffer is needed, counting steps from the last to the first; that of the input only if
-    /// somebody asks for it.
-    pub fn gradient_lives(&self, input: bool) -> Vec<Option<[usize; 2]>> {
-        let mut lives: Vec<Option<[usize; 2]>> = vec![None; self.buffers.len()];
-        lives[self.output] = Some([0, 0]);
+    /// `input`.
+    pub fn gradient_lifetimes(&self, input: bool) -> Vec<Option<[usize; 2]>> {
+        let mut lifetimes: Vec<Option<[usize; 2]>> = vec![None; self.buffers.len()];
+        lifetimes[self.output] = Some([0, 0]);
         for (now, step) in self.steps.iter().rev().enumerate().filter(|(_, s)| s.used) {
             for buffer in step.inputs.iter().map(|i| i.view.buffer).chain([step.buffer]) {
-                let life = lives[buffer].get_or_insert([now, now]);
-                life[1] = now;
+                let lifetime = lifetimes[buffer].get_or_insert([now, now]);
+                lifetime[1] = now;
             }
         }
-        lives[0] = lives[0].filter(|_| input).map(|[from, _]| [from, usize::MAX]);
-        lives
+        lifetimes[0] = lifetimes[0].filter(|_| input).map(|[from, _]| [from, usize::MAX]);
+        lifetimes
     }
 
-    /// The same for the values on the way forward.
-    pub fn value_lives(&self) -> Vec<Option<[usize; 2]>> {
-        let mut lives: Vec<Option<[usize; 2]>> = vec![None; self.buffers.len()];
+    /// The same for the values in the forward pass.
+    pub fn value_lifetimes(&self) -> Vec<Option<[usize; 2]>> {
+        let mut lifetimes: Vec<Option<[usize; 2]>> = vec![None; self.buffers.len()];
         for (now, step) in self.steps.iter().enumerate() {
             for buffer in step.inputs.iter().map(|i| i.view.buffer).chain([step.buffer]) {
-                let life = lives[buffer].get_or_insert([now, now]);
-                life[1] = now;
+                let lifetime = lifetimes[buffer].get_or_insert([now, now]);
+                lifetime[1] = now;
             }
         }
-        if let Some(life) = &mut lives[self.output] {
-            life[1] = usize::MAX;
+        if let Some(lifetime) = &mut lifetimes[self.output] {
+            lifetime[1] = usize::MAX;
         }
-        lives[0] = None;
-        lives
+        lifetimes[0] = None;
+        lifetimes
     }
 }

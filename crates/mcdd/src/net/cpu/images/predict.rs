@@ -1,24 +1,30 @@
 //! Prediction: each image by itself, on the calling thread.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::layout::CpuParams;
+use super::engine::ImageEngine;
 use super::forward::{ConvBuffers, Out, Part};
 use super::kernel::start_lines;
 use super::pixels::{Act, Images};
 use super::plan::{Plan, Slots, Work, compile};
 use crate::compute::gemm::{Line, NR, ZERO};
+use crate::compute::pool::Pool;
 use crate::error::Result;
-use crate::net::graph::Graph;
-use crate::net::graph::inverse_deviation;
+use crate::net::engine::{InputGradient, Network, NetworkBuffers};
+use crate::net::graph::{Graph, inverse_deviation};
 use crate::net::params::Params;
 
-/// Images that go through all layers together; each gives what it gives alone.
+/// The number of images that go through all layers together. The results are independent of it.
 const TOGETHER: usize = 4;
 
-/// A network of images that only predicts: cheap to share between threads, each with its own [`ImageBuffers`].
+/// A convolutional network for prediction.
 #[derive(Clone, Debug)]
-pub struct ImagePredictor {
+pub(crate) struct ImageNetwork {
+    graph: Graph,
     plan: Plan,
     slots: Slots,
-    /// Of each step.
+    /// Packed weights and biases of each step.
     weights: Vec<Vec<Line>>,
     starts: Vec<Vec<Line>>,
     /// Scale and shift of each batch normalization that is left.
@@ -26,23 +32,21 @@ pub struct ImagePredictor {
     params: Params,
 }
 
-/// Buffers of one thread that predicts.
-#[derive(Clone, Debug, Default)]
-pub struct ImageBuffers {
+/// Buffers of one thread.
+#[derive(Default)]
+struct ImageBuffers {
     slots: Vec<Vec<f32>>,
     scratch: ConvBuffers,
     latents: Vec<f32>,
 }
 
-impl ImagePredictor {
-    /// Prepares `graph` with `params`; batch normalization becomes part of the convolution before it where it can.
-    ///
-    /// # Errors
-    /// If the graph has a layer or a shape that this engine cannot run.
-    pub fn new(graph: &Graph, params: &Params) -> Result<ImagePredictor> {
-        let (graph, folded) = graph.folded_where_it_can(params)?;
-        let plan = compile(&graph)?;
-        let slots = Slots::new(&plan.buffers, &plan.value_lives());
+impl ImageNetwork {
+    /// Batch normalization becomes part of the convolution before it where it can.
+    pub fn new(graph: &Graph, params: &Params) -> Result<ImageNetwork> {
+        let (folded_graph, folded) = graph.folded_where_it_can(params)?;
+        let folded = CpuParams::new(&folded);
+        let plan = compile(&folded_graph)?;
+        let slots = Slots::new(&plan.buffers, &plan.value_lifetimes());
         let (mut weights, mut starts) = (Vec::new(), Vec::new());
         for step in &plan.steps {
             let (mut lines, mut start) = (Vec::new(), Vec::new());
@@ -63,20 +67,14 @@ impl ImagePredictor {
             [scale.into_iter().map(|s| s as f32).collect(), shift]
         });
         let norms = norms.collect();
-        Ok(ImagePredictor { plan, slots, weights, starts, norms, params: params.clone() })
+        Ok(ImageNetwork { graph: graph.clone(), plan, slots, weights, starts, norms, params: params.clone() })
     }
 
-    /// The parameters it was made with.
-    pub fn params(&self) -> &Params {
-        &self.params
-    }
-
-    /// The latent vectors of the images in `x`, on the calling thread.
-    pub fn latents<'s>(&self, x: &[f32], scratch: &'s mut ImageBuffers) -> &'s [f32] {
-        let (input, latent) = (self.plan.buffers[0].len(), self.plan.buffers[self.plan.output].len());
+    fn run<'b>(&self, x: &[f32], buffers: &'b mut ImageBuffers) -> &'b [f32] {
+        let (input, latent) = (self.input(), self.latent());
         let images = x.len() / input;
-        scratch.latents.resize(images * latent, 0.0);
-        let ImageBuffers { slots, scratch: rooms, latents } = scratch;
+        let ImageBuffers { slots, scratch, latents } = buffers;
+        latents.resize(images * latent, 0.0);
         slots.resize(self.slots.sizes.len(), Vec::new());
         for (slot, &size) in slots.iter_mut().zip(&self.slots.sizes) {
             let n = images.min(TOGETHER) * size;
@@ -85,13 +83,14 @@ impl ImagePredictor {
             }
         }
         for (x, to) in x.chunks(TOGETHER * input).zip(latents.chunks_mut(TOGETHER * latent)) {
-            self.some(x, slots, rooms);
+            self.run_some(x, slots, scratch);
             to.copy_from_slice(&slots[self.slots.of[self.plan.output]][..to.len()]);
         }
         latents
     }
 
-    fn some(&self, x: &[f32], slots: &mut [Vec<f32>], scratch: &mut ConvBuffers) {
+    /// Runs up to [`TOGETHER`] images through all steps.
+    fn run_some(&self, x: &[f32], slots: &mut [Vec<f32>], scratch: &mut ConvBuffers) {
         let buffers = &self.plan.buffers;
         let images = x.len() / buffers[0].len();
         for (i, step) in self.plan.steps.iter().enumerate() {
@@ -119,5 +118,75 @@ impl ImagePredictor {
             part.run(&mut out, scratch);
             slots[self.slots.of[step.buffer]] = data;
         }
+    }
+}
+
+impl Network for ImageNetwork {
+    fn input(&self) -> usize {
+        self.plan.buffers[0].len()
+    }
+
+    fn latent(&self) -> usize {
+        self.plan.buffers[self.plan.output].len()
+    }
+
+    fn latents<'b>(&self, x: &[f32], buffers: &'b mut NetworkBuffers) -> &'b [f32] {
+        self.run(x, buffers.get())
+    }
+
+    fn params(&self) -> &Params {
+        &self.params
+    }
+
+    fn layers(&self) -> usize {
+        self.graph.layer_ends().len()
+    }
+
+    fn part(&self, layer: usize) -> Result<Arc<dyn Network>> {
+        let (graph, params) = super::super::part(&self.graph, &self.params, layer)?;
+        Ok(Arc::new(ImageNetwork::new(&graph, &params)?))
+    }
+
+    fn input_gradient(&self) -> Result<Arc<dyn InputGradient>> {
+        let params = CpuParams::new(&self.params);
+        // Building an engine once shows that it can be built.
+        let first = engine(&self.graph, &params)?;
+        Ok(Arc::new(ImageGradient { graph: self.graph.clone(), params, engines: Mutex::new(vec![first]) }))
+    }
+}
+
+/// An engine with fixed running statistics.
+fn engine(graph: &Graph, params: &CpuParams) -> Result<ImageEngine> {
+    let mut engine = ImageEngine::fixed(graph)?;
+    engine.load(params, &Pool::new(1));
+    Ok(engine)
+}
+
+/// Gradients with respect to the images. Threads take engines and give them back.
+struct ImageGradient {
+    graph: Graph,
+    params: CpuParams,
+    engines: Mutex<Vec<ImageEngine>>,
+}
+
+/// The gradient of the last call.
+#[derive(Default)]
+struct GradientBuffers(Vec<f32>);
+
+impl InputGradient for ImageGradient {
+    fn input_gradient<'b>(&self, x: &[f32], latent_gradient: &[f32], buffers: &'b mut NetworkBuffers) -> &'b [f32] {
+        let to = &mut buffers.get::<GradientBuffers>().0;
+        to.clear();
+        let taken = self.engines.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let Some(mut engine) = taken.or_else(|| engine(&self.graph, &self.params).ok()) else {
+            to.resize(x.len(), 0.0);
+            return to;
+        };
+        let pool = Pool::new(1);
+        engine.forward(&self.params, x, &pool);
+        engine.latents_and_gradient().1.copy_from_slice(latent_gradient);
+        to.extend_from_slice(engine.input_gradient(&self.params, x, &pool));
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner).push(engine);
+        to
     }
 }

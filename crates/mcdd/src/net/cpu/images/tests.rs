@@ -1,10 +1,13 @@
-//! Networks of images against their definition in f64, against finite differences, and over threads.
+//! Convolutional networks, compared with their definition in f64, with finite differences, and between numbers of threads.
 
 use proptest::prelude::*;
 
+use super::super::layout::CpuParams;
 use super::super::tests::{close, definition, some_params, wide};
-use super::{ImageBuffers, ImageEngine, ImagePredictor};
+use super::ImageNetwork;
+use super::engine::ImageEngine;
 use crate::compute::pool::Pool;
+use crate::net::engine::{Network, NetworkBuffers};
 use crate::net::{Graph, Layer, Node, Params, densenet, small_resnet};
 use crate::seed::Stream;
 
@@ -12,23 +15,25 @@ fn random(n: usize, seed: &mut Stream) -> Vec<f32> {
     (0..n).map(|_| seed.normal() as f32).collect()
 }
 
-/// Latents and gradients of `sum(latents * matrix)`, after an earlier batch of another size that must leave no trace.
+/// Latents and gradients of `sum(latents * matrix)`, after an earlier batch of another size that must have no effect.
 fn run(graph: &Graph, params: &Params, x: &[f32], matrix: &[f32], threads: usize) -> (Vec<f32>, Vec<f32>, ImageEngine) {
     let pool = Pool::new(threads);
     let mut engine = ImageEngine::new(graph).unwrap();
-    engine.load(params, &pool);
+    let params = CpuParams::new(params);
+    engine.load(&params, &pool);
     let other: Vec<f32> = x.iter().chain(&x[..graph.input]).map(|v| 3.0 - v).collect();
-    let mut gradient = vec![f32::NAN; params.data.len()];
+    let (mut gradient, mut out) = (vec![f32::NAN; params.data().len()], vec![f32::NAN; params.data().len()]);
     for x in [&other[..], x] {
-        engine.forward(params, x, &pool);
+        engine.forward(&params, x, &pool);
         let d = engine.latents_and_gradient().1;
         d.fill(1e30);
         let n = d.len().min(matrix.len());
         d[..n].copy_from_slice(&matrix[..n]);
-        engine.backward(params, x, &mut gradient, &pool);
+        engine.backward(&params, x, &mut gradient, &pool);
     }
     let latents = engine.latents_and_gradient().0.to_vec();
-    (latents, gradient, engine)
+    params.convert_back(&gradient, &mut out);
+    (latents, out, engine)
 }
 
 /// Compares the latents with the definition and some numbers of each gradient with finite differences.
@@ -78,7 +83,7 @@ fn conv(inputs: usize, outputs: usize, kernel: [usize; 2], stride: usize, paddin
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn convolutions_are_their_definition(
+    fn convolutions_match_their_definition(
         (height, width, channels, middle, outputs) in (1usize..12, 1usize..12, 1usize..9, 1usize..20, 1usize..40),
         (kh, kw, stride, padding, bias) in (1usize..5, 1usize..5, 1usize..4, 0usize..3, any::<bool>()),
         (images, seed) in (1usize..6, any::<u64>()),
@@ -96,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn what_stands_between_convolutions_is_its_definition(
+    fn layers_between_convolutions_match_their_definition(
         (height, width, channels) in (2usize..8, 2usize..8, 1usize..21),
         (kernel, stride, relu, twice) in (1usize..4, 1usize..4, any::<bool>(), any::<bool>()),
         (images, seed) in (2usize..6, any::<u64>()),
@@ -117,7 +122,7 @@ proptest! {
             node("mean", Layer::GlobalAvgPool, &[11]),
             node("out", Layer::Linear { inputs: 3 * channels, outputs: 5, bias: true }, &[12]),
         ];
-        // A layer that nobody reads has gradients of zero.
+        // A layer that is not read has gradients of zero.
         nodes.insert(5, node("lost", conv(channels, 2, [1, 1], 1, 0, true), &[4]));
         for node in &mut nodes[6..] {
             node.from.iter_mut().filter(|f| **f > 5).for_each(|f| *f += 1);
@@ -127,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn prediction_is_the_definition_and_knows_no_neighbors(
+    fn prediction_matches_the_definition_and_is_independent_of_other_rows(
         (height, width, channels, dense) in (4usize..10, 4usize..10, 1usize..4, any::<bool>()),
         (images, seed) in (1usize..8, any::<u64>()),
     ) {
@@ -137,8 +142,8 @@ proptest! {
             if dense { densenet(image, 10, 4, 0.5, Some(7)) } else { small_resnet(image, 8, 1, None) }.unwrap();
         let params = some_params(&graph, &mut seed);
         let x = random(images * graph.input, &mut seed);
-        let net = ImagePredictor::new(&graph, &params).unwrap();
-        let mut scratch = ImageBuffers::default();
+        let net = ImageNetwork::new(&graph, &params).unwrap();
+        let mut scratch = NetworkBuffers::default();
         let found = net.latents(&x, &mut scratch).to_vec();
         let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
         prop_assert_eq!(close(&found, &wanted, 1e-4), Ok(()));
@@ -149,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn no_graph_makes_a_panic(nodes in prop::collection::vec((0usize..9, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
+    fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..9, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
         let layer = |kind: usize| match kind {
             0 | 1 => conv(4, 4, [3, 2 + kind], 1, 1, kind == 0),
             2 => Layer::BatchNorm { features: 4 },
@@ -177,8 +182,8 @@ proptest! {
         let params = some_params(&graph, &mut seed);
         let x = random(3 * graph.input, &mut seed);
         let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
-        let net = ImagePredictor::new(&graph, &params).unwrap();
-        prop_assert_eq!(close(net.latents(&x, &mut ImageBuffers::default()), &wanted, 1e-3), Ok(()));
+        let net = ImageNetwork::new(&graph, &params).unwrap();
+        prop_assert_eq!(close(net.latents(&x, &mut NetworkBuffers::default()), &wanted, 1e-3), Ok(()));
         check(&graph, 3, 2, &mut seed)?;
     }
 }
@@ -186,7 +191,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
-    fn convolutions_with_fewer_products_are_their_definition(
+    fn winograd_convolutions_match_their_definition(
         (height, width, middle, outputs) in (1usize..10, 1usize..10, 32usize..50, 32usize..50),
         (bias, images, seed) in (any::<bool>(), 1usize..5, any::<u64>()),
     ) {
@@ -202,8 +207,8 @@ proptest! {
         check(&graph, images, 4, &mut seed)?;
         let params = some_params(&graph, &mut seed);
         let x = random(images * graph.input, &mut seed);
-        let net = ImagePredictor::new(&graph, &params).unwrap();
-        let mut scratch = ImageBuffers::default();
+        let net = ImageNetwork::new(&graph, &params).unwrap();
+        let mut scratch = NetworkBuffers::default();
         let found = net.latents(&x, &mut scratch).to_vec();
         let wanted = definition(&graph, &wide(&params.data), &wide(&x), false).latents;
         prop_assert_eq!(close(&found, &wanted, 2e-5), Ok(()));
@@ -247,16 +252,16 @@ fn gradients_of_images_are_those_of_the_network_that_predicts() {
         let x = random(3 * graph.input, &mut seed);
         let matrix = random(3 * graph.latent().unwrap(), &mut seed);
         let pool = Pool::new(2);
-        let mut engine = ImageEngine::still(&graph).unwrap();
-        engine.load(&params, &pool);
+        let mut buffers = NetworkBuffers::default();
+        let net = ImageNetwork::new(&graph, &params).unwrap();
         let data = wide(&params.data);
         let loss = |x: &[f64]| -> f64 {
             definition(&graph, &data, x, false).latents.iter().zip(&matrix).map(|(z, &m)| z * f64::from(m)).sum()
         };
-        let latents = engine.forward(&params, &x, &pool).to_vec();
-        close(&latents, &definition(&graph, &data, &wide(&x), false).latents, 1e-4).unwrap();
-        engine.latents_and_gradient().1.copy_from_slice(&matrix);
-        let found = engine.input_gradient(&params, &x, &pool).to_vec();
+        let gradient = net.input_gradient().unwrap();
+        let found = gradient.input_gradient(&x, &matrix, &mut buffers).to_vec();
+        let again = gradient.input_gradient(&x, &matrix, &mut NetworkBuffers::default()).to_vec();
+        assert_eq!(found, again, "engines are reused");
         let slope = |i: usize| {
             let moved = |by: f64| {
                 let mut there = wide(&x);
@@ -268,10 +273,10 @@ fn gradients_of_images_are_those_of_the_network_that_predicts() {
         let some: Vec<usize> = (0..40).map(|_| seed.below(x.len())).collect();
         let wanted: Vec<f64> = some.iter().map(|&i| slope(i)).collect();
         close(&some.iter().map(|&i| found[i]).collect::<Vec<_>>(), &wanted, 1e-3).unwrap();
-        let mut same = params.clone();
-        engine.update_running_stats(&mut same);
-        assert_eq!(same, params);
-        assert!(ImageEngine::new(&graph).unwrap().input_gradient(&params, &x, &pool).is_empty());
+        let mut same = CpuParams::new(&params);
+        ImageEngine::fixed(&graph).unwrap().update_running_stats(&mut same);
+        assert_eq!(same, CpuParams::new(&params));
+        assert!(ImageEngine::new(&graph).unwrap().input_gradient(&same, &x, &pool).is_empty());
     }
 }
 
@@ -284,13 +289,14 @@ fn bits_do_not_depend_on_threads() {
         let x = random(7 * graph.input, &mut seed);
         let matrix = random(7 * graph.latent().unwrap(), &mut seed);
         let (latents, gradient, engine) = run(&graph, &params, &x, &matrix, 1);
-        let mut moved = params.clone();
+        let params_here = CpuParams::new(&params);
+        let mut moved = params_here.clone();
         engine.update_running_stats(&mut moved);
-        assert_ne!(moved, params);
+        assert_ne!(moved, params_here);
         for threads in [2, 3, 5] {
             let (again, same, engine) = run(&graph, &params, &x, &matrix, threads);
             assert_eq!((&again, &same), (&latents, &gradient));
-            let mut there = params.clone();
+            let mut there = params_here.clone();
             engine.update_running_stats(&mut there);
             assert_eq!(there, moved);
         }
@@ -298,10 +304,10 @@ fn bits_do_not_depend_on_threads() {
 }
 
 #[test]
-fn graphs_that_are_no_images_are_refused() {
+fn graphs_that_are_not_for_images_are_refused() {
     let table = crate::net::mlp(3, &[4], 2);
     assert!(ImageEngine::new(&table).is_err());
-    assert!(ImagePredictor::new(&table, &Params::new(table.specs())).is_err());
+    assert!(ImageNetwork::new(&table, &Params::new(table.specs())).is_err());
     let mut graph = thin_resnet();
     graph.nodes.push(node("clip", Layer::Clip { limit: 1.0 }, &[graph.nodes.len()]));
     assert!(ImageEngine::new(&graph).is_err());

@@ -3,28 +3,28 @@
 //!
 //! A tile of 4 x 4 pixels of the input and the window are brought to 16 numbers each; these are multiplied one by one, summed
 //! over channels, and brought back to 2 x 2 pixels. All numbers are sums and halves, so little is lost in 32 bits. For
-//! the way back the window is turned by 180 degrees, and inputs and outputs change places.
+//! the backward pass the window is turned by 180 degrees, and inputs and outputs change places.
 
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
 use super::conv::{Padded, Place, Window};
-use super::forward::{ConvBuffers, Out, room};
+use super::forward::{ConvBuffers, Out, sized};
 use super::kernel::Product;
 use crate::compute::gemm::{Line, NR};
 use crate::compute::simd::{self, Kernel};
 
 /// Numbers of a tile.
 pub const NUMBERS: usize = 16;
-/// Tiles that are multiplied together: eight times six.
+/// The number of tiles that are multiplied together; a multiple of six.
 const TOGETHER: usize = 96;
 
-/// One way through a convolution: forward, or back.
+/// One pass through a convolution: forward or backward.
 #[derive(Clone, Debug)]
 pub struct Winograd {
     pub inputs: usize,
     pub outputs: usize,
-    /// The image that comes in has the same size as the one that goes out.
+    /// Input and output have the same size.
     size: [usize; 2],
     tiles: [usize; 2],
     pub padded: Padded,
@@ -75,7 +75,7 @@ impl Winograd {
         });
     }
 
-    /// The same weights for the way back; what goes in here came out there.
+    /// The same weights for the backward pass, where inputs and outputs change places.
     pub fn pack_back(&self, lines: &mut [Line], weight: &[f32], first: usize) {
         self.pack_with(lines, first, |place, input, output, line| {
             let matrix = &weight[(8 - place) * self.inputs * self.outputs..];
@@ -86,13 +86,21 @@ impl Winograd {
     }
 
     /// Computes `images` images, whose padded copies are in `copy`; `start` is the bias, if any.
-    pub fn run(&self, copy: &[f32], images: usize, lines: &[Line], start: &[Line], out: &mut Out, rooms: &mut Rooms) {
+    pub fn run(
+        &self,
+        copy: &[f32],
+        images: usize,
+        lines: &[Line],
+        start: &[Line],
+        out: &mut Out,
+        tile_buffers: &mut TileBuffers,
+    ) {
         let total = images * self.count();
         let zeros = vec![crate::compute::gemm::ZERO; start.len()];
         let k = self.inputs;
         for first in (0..total).step_by(TOGETHER) {
             let count = TOGETHER.min(total - first);
-            let numbers = room(&mut rooms.numbers, NUMBERS * TOGETHER * self.inputs);
+            let numbers = sized(&mut tile_buffers.numbers, NUMBERS * TOGETHER * self.inputs);
             for t in 0..count {
                 let (image, y, x) = self.tile(first + t);
                 let from = image * self.padded.len() + (2 * y * self.padded.width + 2 * x) * k;
@@ -104,7 +112,7 @@ impl Winograd {
                     channels: k,
                 });
             }
-            let products = room(&mut rooms.products, NUMBERS * TOGETHER * self.outputs);
+            let products = sized(&mut tile_buffers.products, NUMBERS * TOGETHER * self.outputs);
             for number in 0..NUMBERS {
                 let length = TOGETHER * self.outputs;
                 Product {
@@ -124,7 +132,7 @@ impl Winograd {
                     first_pixel: 0,
                     start: &zeros,
                 }
-                .run(&mut rooms.pairs);
+                .run(&mut tile_buffers.pairs);
             }
             for t in 0..count {
                 let (image, y, x) = self.tile(first + t);
@@ -148,18 +156,18 @@ impl Winograd {
     }
 }
 
-/// Rooms for the numbers of tiles.
+/// Buffers for the numbers of tiles.
 #[derive(Clone, Debug, Default)]
-pub struct Rooms {
+pub struct TileBuffers {
     numbers: Vec<Line>,
     products: Vec<Line>,
     pairs: Vec<[usize; 2]>,
 }
 
 impl ConvBuffers {
-    /// A copied image, the gradient's room, and the rooms for tiles.
-    pub fn for_tiles(&mut self, copy: usize) -> (&mut [f32], &mut Vec<Line>, &mut Rooms) {
-        (room(&mut self.copy, copy), &mut self.other, &mut self.rooms)
+    /// A copied image, the buffer of the gradient, and those of tiles.
+    pub fn for_tiles(&mut self, copy: usize) -> (&mut [f32], &mut Vec<Line>, &mut TileBuffers) {
+        (sized(&mut self.copy, copy), &mut self.other, &mut self.tile_buffers)
     }
 }
 
@@ -241,7 +249,7 @@ impl Kernel for In<'_> {
     }
 }
 
-/// `A^T m A` of one tile plus the bias, for all channels, to where its pixels are, if they are in the image.
+/// `A^T m A` of one tile plus the bias, for all channels; pixels outside of the image are dropped.
 struct Back<'a> {
     from: &'a [f32],
     next: usize,

@@ -1,0 +1,10 @@
+//! Multi-layer perceptrons on the CPU: [`RowNetwork`] predicts, [`RowTrainer`] trains.
+
+mod compile;
+mod engine;
+mod predict;
+mod train;
+
+pub(crate) use engine::{Pass, RowEngine, concat_rows};
+pub(crate) use predict::RowNetwork;
+pub(crate) use train::{RowTrainer, shard_rows};
