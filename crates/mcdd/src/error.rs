@@ -3,9 +3,9 @@
 //! # Names of settings
 //!
 //! Messages, hints and notices name a setting in backticks, by its name in the library: "lower `lr`", or with a value,
-//! "give `method=softmax`". Nothing else is in backticks; values and names from data are in double quotes. A front end
-//! replaces each with how the setting is given there ([`rename_settings`], [`Error::message_with`],
-//! [`Error::hint_with`]): a command prints `--lr` and `--method softmax`, Python `lr=` and `method="softmax"`.
+//! "give `method=softmax`". Values and names from data are in double quotes. A front end replaces each setting with how it
+//! is given there ([`rename_settings`], [`Error::message_with`], [`Error::hint_with`]): a command prints `--lr` and
+//! `--method softmax`, Python `lr=` and `method="softmax"`. What it does not know as a setting stays as it is.
 //!
 //! ```
 //! use mcdd::train::Settings;
