@@ -31,6 +31,7 @@ mod deep_mcdd;
 mod deep_ncm;
 mod deep_svdd;
 mod gda;
+mod math;
 mod protonet;
 mod soft_mcdd;
 mod softmax;
@@ -42,6 +43,7 @@ use serde::{Deserialize, Serialize};
 
 pub use deep_mcdd::Sigma;
 pub use deep_svdd::Boundary;
+pub use math::posterior;
 pub use softmax::log_odds;
 
 use crate::compute::pool::Pool;
@@ -49,8 +51,74 @@ use crate::error::{Error, Result};
 use crate::net::{ParamSpec, Params};
 use crate::seed::Stream;
 use crate::spec;
+use math::{dot_f64, nearest_mean, square_f64};
 
 /// An objective with its parameters.
+///
+/// A head can be written outside of this crate. In this one the loss of a row is the squared distance to the center of its
+/// class:
+///
+/// ```
+/// use mcdd::head::{Head, LossBuffers};
+/// use mcdd::net::{ParamSpec, Params};
+///
+/// struct Centers(Params);
+///
+/// impl Centers {
+///     fn difference(&self, z: &[f32], class: usize) -> [f32; 2] {
+///         [0, 1].map(|d| z[d] - self.0.get(0)[2 * class + d])
+///     }
+/// }
+///
+/// impl Head for Centers {
+///     fn classes(&self) -> usize {
+///         self.0.get(0).len() / 2
+///     }
+///     fn params(&self) -> &Params {
+///         &self.0
+///     }
+///     fn params_mut(&mut self) -> &mut Params {
+///         &mut self.0
+///     }
+///     fn has_distances(&self) -> bool {
+///         true
+///     }
+///     fn loss(
+///         &self, z: &[f32], y: &[u32], batch: usize, dz: &mut [f32], gradients: &mut [f32], _: &mut LossBuffers,
+///     ) -> f64 {
+///         gradients.fill(0.0);
+///         let mut loss = 0.0;
+///         for ((z, dz), &y) in z.chunks(2).zip(dz.chunks_mut(2)).zip(y) {
+///             let difference = self.difference(z, y as usize);
+///             loss += f64::from(difference[0].powi(2) + difference[1].powi(2)) / batch as f64;
+///             dz.copy_from_slice(&difference.map(|d| 2.0 * d / batch as f32));
+///         }
+///         loss
+///     }
+///     fn score(&self, z: &[f32], logits: &mut [f64], distances: &mut [f64]) -> f64 {
+///         for k in 0..self.classes() {
+///             distances[k] = self.difference(z, k).iter().map(|d| f64::from(d * d)).sum();
+///             logits[k] = -distances[k];
+///         }
+///         logits.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b))
+///     }
+///     fn logit_gradient(&self, z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
+///         dz.fill(0.0);
+///         for (k, &g) in dlogits.iter().enumerate() {
+///             let difference = self.difference(z, k);
+///             (0..2).for_each(|d| dz[d] -= 2.0 * g as f32 * difference[d]);
+///         }
+///     }
+/// }
+///
+/// let shape = vec![2, 2];
+/// let spec = ParamSpec { name: "centers".into(), shape, transposed: false, decay: false, trained: false };
+/// let mut head = Centers(Params::new(vec![spec]));
+/// head.params_mut().data.copy_from_slice(&[1.0, 0.0, -1.0, 0.0]);
+/// let (mut logits, mut distances) = ([0.0; 2], [0.0; 2]);
+/// assert_eq!(head.score(&[2.0, 0.0], &mut logits, &mut distances), -1.0);
+/// assert_eq!(distances, [1.0, 9.0]);
+/// ```
 pub trait Head: Send + Sync {
     /// The number of classes; 0 if the head does not classify.
     fn classes(&self) -> usize;
@@ -399,62 +467,6 @@ fn out_of_range(name: &str, value: impl std::fmt::Display, rule: &str) -> Error 
 /// A parameter that is not updated by gradients.
 fn fixed(name: &str, shape: Vec<usize>) -> ParamSpec {
     ParamSpec { trained: false, ..ParamSpec::of_head(name, shape) }
-}
-
-/// The posterior of each class from its logit, in place; returns the log of the sum of their exponentials.
-pub fn posterior(logits: &mut [f64]) -> f64 {
-    let largest = logits.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
-    let mut sum = 0.0;
-    for v in logits.iter_mut() {
-        *v = libm::exp(*v - largest);
-        sum += *v;
-    }
-    if !(sum.is_finite() && sum > 0.0) {
-        // Logits that overflowed carry no information.
-        let n = logits.len() as f64;
-        logits.iter_mut().for_each(|v| *v = 1.0 / n);
-        return largest;
-    }
-    for v in logits.iter_mut() {
-        *v /= sum;
-    }
-    largest + libm::log(sum)
-}
-
-/// `|a - b|^2` in f64, which keeps distances distinct far away and close to a mean.
-fn square_f64(a: &[f32], b: &[f32]) -> f64 {
-    let mut lanes = [0.0f64; 8];
-    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
-        for ((l, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
-            let d = f64::from(a) - f64::from(b);
-            *l += d * d;
-        }
-    }
-    lanes.iter().sum()
-}
-
-/// The squared distances of `z` to the means `[classes, latent]`, with `-scale` times them as logits. Returns minus the
-/// smallest distance as the confidence.
-fn nearest_mean(z: &[f32], means: &[f32], scale: f64, logits: &mut [f64], distances: &mut [f64]) -> f64 {
-    let mut least = f64::INFINITY;
-    for ((mean, logit), distance) in means.chunks_exact(z.len()).zip(logits).zip(distances) {
-        *distance = square_f64(z, mean);
-        *logit = -scale * *distance;
-        least = least.min(*distance);
-    }
-    -least
-}
-
-/// `a . b` in f64, so that no finite row overflows.
-#[inline]
-fn dot_f64(a: &[f32], b: &[f32]) -> f64 {
-    let mut lanes = [0.0f64; 8];
-    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
-        for ((l, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
-            *l += f64::from(a) * f64::from(b);
-        }
-    }
-    lanes.iter().sum()
 }
 
 #[cfg(test)]

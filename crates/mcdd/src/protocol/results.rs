@@ -112,7 +112,6 @@ impl About {
 pub struct Results {
     path: PathBuf,
     about: About,
-    folds: usize,
     cells: BTreeMap<Key, Cell>,
     file: File,
     /// Locked while this value exists: two processes must not write to one file.
@@ -171,17 +170,12 @@ impl Results {
                 file.set_len(kept).map_err(io)?;
             }
         }
-        Ok(Results { path, about: about.clone(), folds, cells, file, _lock: lock })
+        Ok(Results { path, about: about.clone(), cells, file, _lock: lock })
     }
 
     /// The data of the cells.
     pub fn about(&self) -> &About {
         &self.about
-    }
-
-    /// The number of folds.
-    pub fn folds(&self) -> usize {
-        self.folds
     }
 
     /// All cells, sorted by seed, fold, class and method.

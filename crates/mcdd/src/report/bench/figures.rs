@@ -67,10 +67,10 @@ const PAPER: [(&str, &str, [&str; 4]); 2] = [
 /// If a study has none of the methods.
 pub fn comparisons(studies: &[Study], methods: Option<&[&str]>) -> Result<Vec<(&'static str, Figure)>> {
     let all_have = |method: &&str| studies.iter().all(|s| s.methods.contains(method));
-    if methods.is_none() && PAPER.iter().all(|(_, _, methods)| methods.iter().all(|m| all_have(m))) {
+    if methods.is_none() && PAPER.iter().all(|(_, _, methods)| methods.iter().all(all_have)) {
         return PAPER.iter().map(|(name, title, methods)| Ok((*name, comparison(title, studies, methods)?))).collect();
     }
-    let common = || studies.first().map_or(&[][..], |s| &s.methods).iter().copied().filter(|m| all_have(&m));
+    let common = || studies.first().map_or(&[][..], |s| &s.methods).iter().copied().filter(|m| all_have(m));
     let methods = methods.map_or_else(|| common().take(SERIES).collect(), <[&str]>::to_vec);
     Ok(vec![("bars", comparison("Detection of unknown classes", studies, &methods)?)])
 }
