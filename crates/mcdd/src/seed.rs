@@ -20,7 +20,7 @@ use rand_chacha::rand_core::{Rng as _, SeedableRng};
 pub struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// The stream called `name` under `seed`.
+    /// The stream `name` of `seed`.
     pub fn new(seed: u64, name: &str) -> Self {
         let mut key = *b"mcdd random stream, version 1   ";
         key[24..].copy_from_slice(&seed.to_le_bytes());

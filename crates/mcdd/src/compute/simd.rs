@@ -5,7 +5,7 @@
 
 /// Work whose `run` is compiled for the best available instruction set. Mark `run` as `#[inline(always)]`.
 pub(crate) trait Kernel {
-    /// Does the work.
+    /// Runs the kernel.
     fn run(self);
 }
 

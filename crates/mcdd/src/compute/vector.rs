@@ -45,7 +45,7 @@ fn tree(v: [f32; 8]) -> f32 {
 /// pair; vectors of weight 0 are skipped.
 ///
 /// # Panics
-/// If the lengths do not fit.
+/// If the lengths do not match.
 #[inline]
 pub(crate) fn to_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]]) {
     let n = out.len();
@@ -58,7 +58,7 @@ pub(crate) fn to_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]
 /// `stride`-th pair, starting at `first`; vectors of weight 0 are skipped.
 ///
 /// # Panics
-/// If the lengths do not fit.
+/// If the lengths do not match.
 #[inline]
 pub(crate) fn from_many(out: &mut [f32], a: &[f32], b: &[f32], weights: &[[f32; 2]], first: usize, stride: usize) {
     let n = out.len();

@@ -271,7 +271,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The logits by definition.
+    /// The logits, by definition.
     pub fn naive(features: &[f32], weight: &[f32], bias: &[f32], width: usize) -> Vec<f64> {
         let dot = |x: &[f32], w: &[f32]| x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>();
         let rows = features.chunks(width);

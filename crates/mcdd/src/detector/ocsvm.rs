@@ -66,20 +66,10 @@ impl Detector for Ocsvm {
 
 #[cfg(test)]
 mod tests {
+    use super::super::svm::tests::{fit, score};
     use super::*;
-    use crate::detector::{DetectorConfig, Fitted};
+    use crate::detector::DetectorConfig;
     use crate::seed::Stream;
-
-    fn fit(config: &Config, features: &[f32], width: usize) -> Fitted {
-        let rows = Features { count: features.len() / width, features, logits: &[] };
-        let training = Training { rows, seed: 3, ..Training::default() };
-        Fitted::new(&DetectorConfig::from(config.clone()), &training, &Pool::new(1)).unwrap()
-    }
-
-    fn score(fitted: &Fitted, features: &[f32]) -> Vec<f64> {
-        let rows = Features { count: features.len() / fitted.width(), features, logits: &[] };
-        fitted.score(&rows, &Pool::new(1)).unwrap()
-    }
 
     fn normal(n: usize) -> Vec<f32> {
         let mut s = Stream::new(1, "ocsvm");

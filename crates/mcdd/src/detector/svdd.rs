@@ -80,20 +80,10 @@ impl Detector for Svdd {
 
 #[cfg(test)]
 mod tests {
+    use super::super::svm::tests::{fit, score};
     use super::*;
-    use crate::detector::{DetectorConfig, Fitted};
+    use crate::detector::DetectorConfig;
     use crate::seed::Stream;
-
-    fn fit(config: &DetectorConfig, features: &[f32], width: usize) -> Fitted {
-        let rows = Features { count: features.len() / width, features, logits: &[] };
-        let training = Training { rows, seed: 3, ..Training::default() };
-        Fitted::new(config, &training, &Pool::new(1)).unwrap()
-    }
-
-    fn score(fitted: &Fitted, features: &[f32]) -> Vec<f64> {
-        let rows = Features { count: features.len() / fitted.width(), features, logits: &[] };
-        fitted.score(&rows, &Pool::new(1)).unwrap()
-    }
 
     fn normal(n: usize, seed: u64) -> Vec<f32> {
         let mut s = Stream::new(seed, "svdd");

@@ -58,7 +58,7 @@ pub(super) enum Metric {
     Inner,
 }
 
-/// A neighbor.
+/// A neighbor of a query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Neighbor {
     /// The squared distance, or minus the inner product.

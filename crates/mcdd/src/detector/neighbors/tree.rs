@@ -14,7 +14,7 @@
 //! `gamma = (w + 2) u / (1 - (w + 2) u)`, up to underflow. A row or a box with a larger sum is farther than `d`. The margin
 //! is relative to the distance, independent of where the rows are.
 
-// Loops over the lanes of several arrays at once read best, and compile best, with an index.
+// Loops over the lanes of several arrays are clearest, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
 use super::{Index, MAX_SQUARED_NORM, Neighbor, UNDERFLOW, sum_error};

@@ -5,7 +5,7 @@
 //! multiply-adds in the order of the features. So it is independent of the other rows in the block, symmetric, and exactly
 //! 1 for equal rows.
 
-// Loops over the lanes of several arrays at once read best, and compile best, with an index.
+// Loops over the lanes of several arrays are clearest, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
 use crate::compute::gemm::{Line, NR, Panels, ZERO, pack_transposed};
