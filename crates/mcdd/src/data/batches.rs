@@ -74,8 +74,9 @@ fn source(batches: &[RecordBatch]) -> Result<Source> {
                 .hint("give batches with the same names and types, in the same order"));
         }
     }
+    let all: Vec<RecordBatch> = batches.to_vec();
     let rows = Batches {
-        batches: batches.to_vec().into_iter(),
+        batches: all.into_iter(),
         types: schema.fields().iter().map(|f| f.data_type().clone()).collect(),
         wanted: None,
         current: None,
