@@ -3,11 +3,8 @@
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::Evaluator;
-use crate::data::Table;
-use crate::error::Result;
 use crate::metrics::{Detection, DetectionIntervals, Interval, Positive};
-use crate::model::{Model, Threshold};
+use crate::model::Threshold;
 
 /// The settings of the 95% bootstrap intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,29 +126,4 @@ pub struct Evaluation {
     pub ood: Vec<OodEvaluation>,
     /// How the intervals were made.
     pub bootstrap: Bootstrap,
-}
-
-impl Evaluation {
-    /// Evaluates a model on tables in memory: in-distribution rows, and named sets of out-of-distribution rows. Labels are
-    /// matched with the classes of the model by name.
-    ///
-    /// # Errors
-    /// If a table does not match the model, and as for [`Evaluator::finish`].
-    pub fn of_tables(
-        model: &Model,
-        known: &Table,
-        ood: &[(&str, &Table)],
-        threshold: Threshold,
-        bootstrap: Bootstrap,
-    ) -> Result<Evaluation> {
-        let mut evaluator = Evaluator::new(model.classes(), threshold);
-        let labels: Vec<Option<&str>> = (0..known.rows()).map(|i| known.label_name(i)).collect();
-        evaluator.add(&model.predict(known)?, Some(&labels));
-        evaluator.check()?;
-        for (name, table) in ood {
-            let set = evaluator.ood_set(*name);
-            evaluator.add_ood(set, &model.predict(table)?.confidence);
-        }
-        evaluator.finish(bootstrap)
-    }
 }

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use super::evaluation::{Bootstrap, ClassEvaluation, Estimate, Evaluation, Metric, OodEvaluation};
+use crate::data::Table;
 use crate::error::{Error, Result};
 use crate::metrics;
-use crate::model::{Predictions, Threshold};
+use crate::model::{Model, Predictions, Threshold};
 
 /// Collects predictions, row by row or block by block, in any order.
 #[derive(Clone, Debug)]
@@ -199,6 +200,31 @@ fn accuracy(right: &[bool], bootstrap: Bootstrap) -> Result<Option<Estimate>> {
         n => Some(metrics::accuracy_interval(right, n, bootstrap.seed, 0)?),
     };
     Ok(Some(Estimate { value: metrics::accuracy(right)?.accuracy, interval95 }))
+}
+
+impl Evaluation {
+    /// Evaluates a model on tables in memory: in-distribution rows, and named sets of out-of-distribution rows. Labels are
+    /// matched with the classes of the model by name.
+    ///
+    /// # Errors
+    /// If a table does not match the model, and as for [`Evaluator::finish`].
+    pub fn of_tables(
+        model: &Model,
+        known: &Table,
+        ood: &[(&str, &Table)],
+        threshold: Threshold,
+        bootstrap: Bootstrap,
+    ) -> Result<Evaluation> {
+        let mut evaluator = Evaluator::new(model.classes(), threshold);
+        let labels: Vec<Option<&str>> = (0..known.rows()).map(|i| known.label_name(i)).collect();
+        evaluator.add(&model.predict(known)?, Some(&labels));
+        evaluator.check()?;
+        for (name, table) in ood {
+            let set = evaluator.ood_set(*name);
+            evaluator.add_ood(set, &model.predict(table)?.confidence);
+        }
+        evaluator.finish(bootstrap)
+    }
 }
 
 #[cfg(test)]

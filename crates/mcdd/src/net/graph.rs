@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::params::{ParamSpec, Params, reverse_axes};
-use super::shape::Shape;
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
@@ -108,22 +107,6 @@ pub struct Graph {
 const NORM_PARAMETERS: usize = 4;
 
 impl Graph {
-    /// The number of latent features.
-    ///
-    /// # Errors
-    /// If a node reads something that does not exist or does not fit.
-    pub fn latent(&self) -> Result<usize> {
-        self.widths().map(|w| w.last().copied().unwrap_or(self.input))
-    }
-
-    /// The number of features of every value, the input first; checks the whole graph.
-    ///
-    /// # Errors
-    /// As for [`Graph::latent`].
-    pub fn widths(&self) -> Result<Vec<usize>> {
-        Ok(self.shapes()?.into_iter().map(Shape::len).collect())
-    }
-
     /// The parameters, without values.
     pub fn specs(&self) -> Vec<ParamSpec> {
         let mut specs = Vec::new();

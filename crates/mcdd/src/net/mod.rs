@@ -33,9 +33,7 @@ mod shape;
 mod weights;
 
 pub use densenet::densenet;
-pub use engine::{
-    Engine, FrozenTrainer, InputGradient, Network, NetworkBuffers, Objective, Trainer, TrainerOptions, default_engine,
-};
+pub use engine::{Engine, FrozenTrainer, InputGradient, Network, NetworkBuffers, Objective, Trainer, TrainerOptions};
 pub use graph::{Graph, Layer, Node, autoencoder, mlp, mlp_with, xavier};
 pub use name::NetName;
 pub use optimizer::{Optimizer, OptimizerState, Update};
@@ -43,3 +41,8 @@ pub use params::{ParamSpec, Params};
 pub use resnet::{resnet, small_resnet};
 pub use shape::Shape;
 pub use weights::Weights;
+
+/// The engine that is used where none is given: [`CpuEngine`](cpu::CpuEngine).
+pub fn default_engine() -> &'static dyn Engine {
+    &cpu::CpuEngine
+}

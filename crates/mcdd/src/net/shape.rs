@@ -59,6 +59,22 @@ impl Shape {
 }
 
 impl Graph {
+    /// The number of latent features.
+    ///
+    /// # Errors
+    /// If a node reads something that does not exist or does not fit.
+    pub fn latent(&self) -> Result<usize> {
+        self.widths().map(|w| w.last().copied().unwrap_or(self.input))
+    }
+
+    /// The number of features of every value, the input first; checks the whole graph.
+    ///
+    /// # Errors
+    /// As for [`Graph::latent`].
+    pub fn widths(&self) -> Result<Vec<usize>> {
+        Ok(self.shapes()?.into_iter().map(Shape::len).collect())
+    }
+
     /// The shape of every value, the input first; checks the whole graph.
     ///
     /// # Errors

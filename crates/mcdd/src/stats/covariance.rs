@@ -2,10 +2,22 @@
 
 use std::ops::Range;
 
-use super::gaussians::Labeled;
 use super::moments::{class_means, scatter_of};
 use super::whitening::{MIN_VARIANCE, Whitening, dot, positive_variances};
 use crate::compute::pool::Pool;
+
+/// Rows with class labels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Labeled<'a> {
+    /// The features, row-major.
+    pub(crate) x: &'a [f32],
+    /// The number of features per row.
+    pub(crate) width: usize,
+    /// The class of each row.
+    pub(crate) labels: &'a [u32],
+    /// The number of classes.
+    pub(crate) classes: usize,
+}
 
 /// The means of a sample, from which covariances are computed.
 pub(super) struct Moments<'a> {

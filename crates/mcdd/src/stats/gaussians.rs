@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use super::covariance::Labeled;
 use super::covariance::Moments;
 use super::moments::scatter_of;
 use super::whitening::{Whitening, dot, squared_distance};
@@ -31,19 +32,6 @@ pub enum Covariance {
     Diagonal,
     /// One full covariance per class.
     Full,
-}
-
-/// Rows with class labels.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Labeled<'a> {
-    /// The features, row-major.
-    pub(crate) x: &'a [f32],
-    /// The number of features per row.
-    pub(crate) width: usize,
-    /// The class of each row.
-    pub(crate) labels: &'a [u32],
-    /// The number of classes.
-    pub(crate) classes: usize,
 }
 
 /// One Gaussian per class.

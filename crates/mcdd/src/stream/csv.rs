@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::output::{Layout, Writer};
+use super::writer::{Layout, Writer};
 use crate::error::Result;
 use crate::model::Predictions;
 

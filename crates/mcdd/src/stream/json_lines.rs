@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::Map;
 
-use super::output::{Layout, Writer};
+use super::writer::{Layout, Writer};
 use crate::error::Result;
 use crate::model::Predictions;
 

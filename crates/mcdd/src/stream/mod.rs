@@ -37,12 +37,14 @@ mod parquet;
 mod predict;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use blocks::{BLOCK_ROWS, Blocks, for_each};
 pub use csv::{Csv, csv_cell};
 pub use features::{FeatureFiles, TrainingFiles, fit_scorer};
 pub use json_lines::JsonLines;
-pub use output::{Columns, Destination, Format, Layout, Output, Writer, verdict};
+pub use output::{Destination, Format, Output};
 #[cfg(feature = "parquet")]
 pub use parquet::Parquet;
 pub use predict::{Summary, predict, predict_each, score, without_labels};
+pub use writer::{Columns, Layout, Writer, verdict};

@@ -10,7 +10,7 @@ use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::output::{Layout, Writer};
+use super::writer::{Layout, Writer};
 use crate::error::Result;
 use crate::model::Predictions;
 

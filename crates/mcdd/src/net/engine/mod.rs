@@ -164,8 +164,3 @@ pub trait Objective: Sync {
     /// respect to them goes to `dz`.
     fn loss(&self, part: usize, rows: Range<usize>, z: &[f32], dz: &mut [f32]) -> f64;
 }
-
-/// The engine that is used where none is given: [`CpuEngine`](super::cpu::CpuEngine).
-pub fn default_engine() -> &'static dyn Engine {
-    &super::cpu::CpuEngine
-}

@@ -5,9 +5,10 @@
 //! added when the gradient is used. So each gradient is written once by each reader, and read once.
 
 use super::super::layout::CpuParams;
+use super::buffers::{ConvBuffers, Out, sized};
 use super::conv::Conv;
 use super::engine::ImageEngine;
-use super::forward::{ConvBuffers, Out, band, group, sized};
+use super::forward::{band, group};
 use super::kernel::{Product, WeightGradient};
 use super::pixels::{
     Act, Correction, Images, PixelShape, Spread, fill_from_sixes, fill_lines, prefetch, whole, whole_in_sixes,

@@ -4,57 +4,13 @@
 //! so a window of 3 x 3 is three spans, whatever the stride. The backward pass is a convolution
 //! of the gradient: with a stride of s, the pixels of the input fall into s x s classes, each with a part of the window.
 
+use super::geometry::{Padded, Place, Window};
 use super::winograd::Winograd;
 use crate::compute::gemm::{Line, pack, pack_transposed};
 use crate::error::{Error, Result};
 
-/// The number of lines of a panel that are used together: they stay in the first-level cache over all tiles.
-const KC: usize = 288;
 /// The largest number of values of a padded image.
 const MAX_VALUES: usize = 1 << 28;
-
-/// Adjacent numbers of a window; `offset` counts from the window's first.
-#[derive(Clone, Copy, Debug)]
-pub struct Span {
-    pub offset: usize,
-    pub length: usize,
-}
-
-/// Where a pixel that is computed reads (its window's first number) and writes (its number in the output).
-#[derive(Clone, Copy, Debug)]
-pub struct Place {
-    pub from: u32,
-    pub to: u32,
-}
-
-/// One product: all pixels of a class with the window they have in common.
-#[derive(Clone, Debug)]
-pub struct Window {
-    pub spans: Vec<Span>,
-    /// The end of each block of spans.
-    pub ends: Vec<usize>,
-    pub places: Vec<Place>,
-    /// Lines of a panel.
-    pub k: usize,
-    /// For the backward pass: the kernel positions, in the order of the lines.
-    taps: Vec<[usize; 2]>,
-}
-
-/// A zero-padded image.
-#[derive(Clone, Copy, Debug)]
-pub struct Padded {
-    pub height: usize,
-    pub width: usize,
-    pub channels: usize,
-    /// Rows and columns of zeros before the first.
-    pub before: [usize; 2],
-}
-
-impl Padded {
-    pub fn len(&self) -> usize {
-        self.height * self.width * self.channels
-    }
-}
 
 #[derive(Clone, Debug)]
 pub struct Conv {
@@ -176,31 +132,4 @@ impl Conv {
 /// All pairs below `sides`, row by row.
 fn grid([height, width]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
     (0..height).flat_map(move |y| (0..width).map(move |x| [y, x]))
-}
-
-impl Window {
-    /// A window of `count` pixels of an image.
-    pub fn new(image: Padded, count: [usize; 2], places: Vec<Place>, taps: Vec<[usize; 2]>) -> Window {
-        let whole = count[1] * image.channels;
-        let k = count[0] * whole;
-        // Pieces of equal length where a span is too long for one block.
-        let piece = whole.div_ceil(whole.div_ceil(KC).max(1)).max(1);
-        let (mut spans, mut ends, mut inside) = (Vec::new(), Vec::new(), 0);
-        for y in 0..count[0] {
-            for from in (0..whole).step_by(piece) {
-                let length = piece.min(whole - from);
-                if inside > 0 && inside + length > KC {
-                    ends.push(spans.len());
-                    inside = 0;
-                }
-                inside += length;
-                spans.push(Span { offset: y * image.width * image.channels + from, length });
-            }
-        }
-        ends.push(spans.len());
-        let reach = spans.iter().map(|r| r.offset + r.length).max().unwrap_or(0);
-        let last = places.iter().map(|p| p.from as usize).max().unwrap_or(0);
-        assert!(k == 0 || last + reach <= image.len(), "a window reaches beyond its image");
-        Window { spans, ends, places, k, taps }
-    }
 }

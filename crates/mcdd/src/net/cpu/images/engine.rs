@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::super::layout::CpuParams;
 use super::super::norm::MOMENTUM;
-use super::forward::{ConvBuffers, Out, Part, group};
+use super::buffers::{ConvBuffers, Out};
+use super::forward::{Part, group};
 use super::kernel::start_lines;
 use super::pixels::{Act, Images, PixelShape, measure};
 use super::plan::{Plan, Slots, Step, View, Work, compile};

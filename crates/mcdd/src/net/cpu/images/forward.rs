@@ -1,49 +1,14 @@
 //! One step of the forward pass, for some images, on one thread; training and prediction share it.
 
+use super::buffers::{ConvBuffers, Out, sized};
 use super::conv::Conv;
-use super::kernel::{Product, numbers};
+use super::kernel::Product;
 use super::pixels::{Act, Images, PixelShape, activate, fill};
 use super::plan::{Buffer, Input, Step, Work};
-use super::winograd::TileBuffers;
-use crate::compute::gemm::{Line, ZERO};
+use crate::compute::gemm::Line;
 
 /// The largest number of values of a copied image that stays in the second-level cache; larger ones are cut into bands.
 pub const BAND: usize = 96 * 1024;
-
-/// Buffers of one thread.
-#[derive(Clone, Debug, Default)]
-pub struct ConvBuffers {
-    /// A copied image.
-    pub copy: Vec<Line>,
-    /// A gradient, or a panel of a copied image.
-    pub other: Vec<Line>,
-    pub row: Vec<f32>,
-    pub pairs: Vec<[usize; 2]>,
-    pub tile_buffers: TileBuffers,
-}
-
-/// The first `n` values of a buffer that grows where it is too short.
-pub fn sized(lines: &mut Vec<Line>, n: usize) -> &mut [f32] {
-    let wanted = n.div_ceil(16);
-    if lines.len() < wanted {
-        lines.resize(wanted, ZERO);
-    }
-    &mut numbers(lines)[..n]
-}
-
-/// Where a step writes: some channels of images that follow each other.
-pub struct Out<'a> {
-    pub data: &'a mut [f32],
-    pub image: usize,
-    pub pixel: usize,
-    pub offset: usize,
-}
-
-impl Out<'_> {
-    pub fn as_images(&self) -> Images<'_> {
-        Images { data: self.data, image: self.image, pixel: self.pixel, offset: self.offset }
-    }
-}
 
 /// The number of rows of the output that are computed together.
 pub fn band(rows: usize, images: usize, numbers: usize) -> usize {

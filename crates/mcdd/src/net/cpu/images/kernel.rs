@@ -3,7 +3,7 @@
 //! Each number of the output is one chain of fused multiply-adds in a fixed order, independent of the tile, of the other
 //! images in the batch and of the instruction set.
 
-use super::conv::{Place, Span, Window};
+use super::geometry::{Place, Span, Window};
 use crate::compute::gemm::{Line, MR, NR, ZERO};
 #[cfg(target_arch = "x86_64")]
 use crate::compute::simd;

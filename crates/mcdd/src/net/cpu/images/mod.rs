@@ -1,9 +1,11 @@
 //! Convolutional networks on the CPU: [`ImageNetwork`] predicts, [`ImageTrainer`] trains.
 
 mod backward;
+mod buffers;
 mod conv;
 mod engine;
 mod forward;
+mod geometry;
 mod kernel;
 mod pixels;
 mod plan;

@@ -3,7 +3,7 @@
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
-use super::conv::Padded;
+use super::geometry::Padded;
 use super::kernel::numbers;
 use crate::compute::gemm::{Line, MR, NR, ZERO};
 use crate::compute::simd::{self, Kernel};

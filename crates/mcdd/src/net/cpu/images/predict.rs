@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::layout::CpuParams;
+use super::buffers::{ConvBuffers, Out};
 use super::engine::ImageEngine;
-use super::forward::{ConvBuffers, Out, Part};
+use super::forward::Part;
 use super::kernel::start_lines;
 use super::pixels::{Act, Images};
 use super::plan::{Plan, Slots, Work, compile};

@@ -8,8 +8,8 @@
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
-use super::conv::{Padded, Place, Window};
-use super::forward::{ConvBuffers, Out, sized};
+use super::buffers::{ConvBuffers, Out, TileBuffers, sized};
+use super::geometry::{Padded, Place, Window};
 use super::kernel::Product;
 use crate::compute::gemm::{Line, NR};
 use crate::compute::simd::{self, Kernel};
@@ -154,14 +154,6 @@ impl Winograd {
     fn tile(&self, t: usize) -> (usize, usize, usize) {
         (t / self.count(), t / self.tiles[1] % self.tiles[0], t % self.tiles[1])
     }
-}
-
-/// Buffers for the numbers of tiles.
-#[derive(Clone, Debug, Default)]
-pub struct TileBuffers {
-    numbers: Vec<Line>,
-    products: Vec<Line>,
-    pairs: Vec<[usize; 2]>,
 }
 
 impl ConvBuffers {

@@ -1,0 +1,84 @@
+//! What every writer of predictions has in common.
+
+use std::io;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::model::{Predictions, Threshold};
+
+/// The columns besides `label`, `verdict`, `confidence` and `p_value`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// The probability of each class.
+    pub probs: bool,
+    /// The distance to each class.
+    pub distances: bool,
+    /// The name of each row as the first column, `image`.
+    pub names: bool,
+}
+
+/// What a writer needs to know besides the predictions.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'a> {
+    /// The names of the classes; empty if no classes are predicted.
+    pub classes: &'a [String],
+    /// Decides between `known` and `unknown`.
+    pub threshold: Threshold,
+    /// The columns.
+    pub columns: Columns,
+    /// What errors call the destination: a path, or a name such as `standard output`.
+    pub destination: &'a Path,
+}
+
+impl Layout<'_> {
+    /// The names of the columns.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.columns.names.then(|| "image".to_owned()).into_iter().collect();
+        names.extend(["label", "verdict", "confidence", "p_value"].map(String::from));
+        for (prefix, wanted) in [("prob", self.columns.probs), ("distance", self.columns.distances)] {
+            if wanted {
+                names.extend(self.classes.iter().map(|c| format!("{prefix}:{c}")));
+            }
+        }
+        names
+    }
+
+    /// The values of row `i` for each class, and what they are.
+    pub(super) fn by_class<'p>(
+        &self,
+        p: &'p Predictions,
+        i: usize,
+    ) -> impl Iterator<Item = (&'static str, &'p [f64])> + use<'p> {
+        let probs = self.columns.probs.then(|| ("probs", p.posterior(i)));
+        let distances = if self.columns.distances { p.distance(i).map(|d| ("distances", d)) } else { None };
+        probs.into_iter().chain(distances)
+    }
+
+    pub(super) fn verdict(&self, confidence: f64) -> &'static str {
+        verdict(self.threshold.known(confidence))
+    }
+
+    pub(super) fn error(&self, error: io::Error) -> Error {
+        Error::io(error, self.destination)
+    }
+}
+
+/// Writes predictions, block by block.
+pub trait Writer {
+    /// Adds a block of rows. `names` are the names of the rows, for [`Columns::names`].
+    ///
+    /// # Errors
+    /// If writing fails.
+    fn write(&mut self, predictions: &Predictions, names: &[String]) -> Result<()>;
+
+    /// Completes the output. Nothing can be written after it.
+    ///
+    /// # Errors
+    /// If writing fails.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// The word of the verdict column: `known` or `unknown`.
+pub fn verdict(known: bool) -> &'static str {
+    if known { "known" } else { "unknown" }
+}
