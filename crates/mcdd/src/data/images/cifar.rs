@@ -293,7 +293,7 @@ mod tests {
         put(dir.path(), "test_batch.bin", &ten[..PIXELS + 1]);
         let (images, notices) = Images::read(&[dir.path().to_owned()], &ImageOptions::default()).unwrap();
         assert_eq!((images.rows(), images.name(2)), (3, format!("{}, row 3", path.display())));
-        assert!(notices[0].contains("part to train with"), "{notices:?}");
+        assert!(notices[0].contains("train part"), "{notices:?}");
         let mut wrong = ten.clone();
         wrong[PIXELS + 1] = 10;
         let wrong = put(dir.path(), "data_batch_2.bin", wrong);

@@ -200,7 +200,7 @@ fn images_are_read() {
     refused("gas", Part::Train, "is a table");
     refused("lsun", Part::Train, "test with only");
     write(dir.path(), "cifar10/cifar-10-batches-bin/data_batch_2.bin", records(&[1, 2, 9]));
-    refused("cifar10", Part::Test, "the part to test with is not there");
+    refused("cifar10", Part::Test, "the test part of CIFAR-10 is not there");
     write(dir.path(), "cifar10/cifar-10-batches-bin/test_batch.bin", records(&[4, 4]));
     assert_eq!(coverage("cifar10", Part::Train), "CIFAR-10 (train): 3 of 50,000 images, 3 of 10 classes");
     assert_eq!(coverage("cifar10", Part::Test), "CIFAR-10 (test): 2 of 10,000 images, 1 of 10 classes");
