@@ -1,6 +1,7 @@
 //! Networks as values ([`Graph`]), their parameters ([`Params`]), and what runs and trains them ([`Engine`]).
 //!
-//! A graph is a list of layers. Parameters have PyTorch's names, shapes and layout; an engine packs them as it likes.
+//! A graph is a list of layers. Parameters have PyTorch's names, shapes and layout; an engine packs them as it likes. Heads,
+//! detectors and models see a [`Network`] and nothing of what runs it, so a network that is not a graph can take its place.
 //!
 //! # Examples
 //! ```
@@ -21,17 +22,18 @@
 //! # }
 //! ```
 
-pub mod cpu;
+pub(crate) mod cpu;
 mod densenet;
-pub mod engine;
+pub(crate) mod engine;
 mod graph;
 mod name;
-pub mod optimizer;
+pub(crate) mod optimizer;
 mod params;
 mod resnet;
 mod shape;
 mod weights;
 
+pub use cpu::CpuEngine;
 pub use densenet::densenet;
 pub use engine::{Engine, FrozenTrainer, InputGradient, Network, NetworkBuffers, Objective, Trainer, TrainerOptions};
 pub use graph::{Graph, Layer, Node, autoencoder, mlp, mlp_with, xavier};

@@ -8,11 +8,11 @@
 use super::graph::{Graph, Layer, Node};
 use crate::error::{Error, Result};
 
-/// A graph in the making: each method adds a node and returns the value that it gives.
+/// A graph in progress: each method adds a node and returns the number of its output.
 pub(super) struct Build(Graph);
 
 impl Build {
-    /// Begins with an image of this height, width and number of channels.
+    /// Starts with an image of this height, width and number of channels.
     pub fn new([height, width, channels]: [usize; 3]) -> (Build, usize) {
         let input = height.saturating_mul(width).saturating_mul(channels);
         let mut build = Build(Graph { input, nodes: Vec::new() });
@@ -41,7 +41,7 @@ impl Build {
         self.add(name, Layer::Relu, &[from])
     }
 
-    /// The mean over the image and, if wanted, a linear layer called `name` behind it.
+    /// The mean over the image and, with `latent`, a linear layer called `name` after it.
     pub fn finish(mut self, from: usize, features: usize, name: &str, latent: Option<usize>) -> Result<Graph> {
         let mean = self.add("pool", Layer::GlobalAvgPool, &[from]);
         if let Some(outputs) = latent {

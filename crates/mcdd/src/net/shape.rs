@@ -3,7 +3,7 @@
 use super::graph::{Graph, Layer, Node};
 use crate::error::{Error, Result};
 
-/// More than any network needs; a file that asks for more is damaged or hostile.
+/// More than any network needs; a file with more is damaged or hostile.
 const MAX_NODES: usize = 10_000;
 /// The same for the numbers of a value: a few nodes that double would reach any number.
 const MAX_FEATURES: usize = 1 << 28;
@@ -78,7 +78,7 @@ impl Graph {
     /// The shape of every value, the input first; checks the whole graph.
     ///
     /// # Errors
-    /// If a node reads something that does not exist or does not fit, or asks for more than any network needs.
+    /// If a node reads something that does not exist or does not fit, or is larger than any network needs.
     pub fn shapes(&self) -> Result<Vec<Shape>> {
         if self.input == 0 || self.nodes.len() > MAX_NODES {
             return Err(Error::format("the network has no input or too many layers"));

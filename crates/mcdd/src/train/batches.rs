@@ -149,7 +149,7 @@ impl Objective for BatchLoss<'_> {
     }
 
     fn loss(&self, part: usize, rows: Range<usize>, z: &[f32], dz: &mut [f32]) -> f64 {
-        // Each part is another thread's, so nobody waits here.
+        // Each part belongs to one thread, so the lock is free.
         let mut part = self.parts[part].lock().unwrap_or_else(PoisonError::into_inner);
         let PartLoss { y, gradient, buffers, used } = &mut *part;
         *used = true;

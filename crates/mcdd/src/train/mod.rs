@@ -1,4 +1,4 @@
-//! The training loop: a network and a head on the rows of a table.
+//! Training: a network and a head on the rows of a table or on images.
 
 mod alad;
 mod batches;

@@ -1,9 +1,9 @@
-//! Learning rate schedules; optimizers are in [`net::optimizer`](crate::net::optimizer).
+//! Learning rate schedules and optimizers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-pub use crate::net::optimizer::Optimizer;
+pub use crate::net::Optimizer;
 
 /// A learning rate schedule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

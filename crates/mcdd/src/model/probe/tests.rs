@@ -182,6 +182,7 @@ fn detectors_that_need_gradients_refuse_a_network_without() {
     let given = Fit { rows: Examples::Rows(LabeledRows { x: &x, y: &y }), labels: Some(&y), classes: 3, seed: 1 };
     let fit = |detector: &str| Probe::fit(&Detect::parse(detector).unwrap(), host, given, &pool);
     assert!(fit("odin:epsilon=0.1").err().unwrap().to_string().contains("gradient"));
-    assert_eq!(fit("mahalanobis-ensemble").unwrap().unwrap().width, LATENT, "only the latents can be read");
+    let ensemble = fit("mahalanobis-ensemble:epsilon=0").unwrap().unwrap();
+    assert_eq!(ensemble.width, LATENT, "only the latents can be read");
     assert!(net.part(0).is_err() && net.params().specs().is_empty());
 }

@@ -32,7 +32,8 @@ pub struct Affine<'a> {
 }
 
 impl Batch {
-    /// `out = weight (x - mean) / deviation + bias`, with negative values set to 0 if `relu`; `x` and `out` are stored row by row.
+    /// `out = weight (x - mean) / deviation + bias`, with negative values set to 0 if `relu`; `x` and `out` are stored row by
+    /// row.
     ///
     /// # Panics
     /// If the lengths do not fit.

@@ -1,7 +1,7 @@
 //! The seam between a network and what runs it.
 //!
 //! An [`Engine`] turns a [`Graph`] with its [`Params`] into a [`Network`] that predicts, or into a [`Trainer`]. Heads,
-//! detectors and models see these traits only. [`CpuEngine`](super::cpu::CpuEngine) is the engine of this crate. A network
+//! detectors and models see these traits only. [`CpuEngine`](super::CpuEngine) is the engine of this crate. A network
 //! that comes from elsewhere implements [`Network`] alone: it has no parameters here, and [`FrozenTrainer`] trains a head
 //! on it.
 //!
@@ -126,7 +126,7 @@ pub struct TrainerOptions {
 }
 
 /// Trains one network. It keeps parameters, gradients and the state of the optimizer in a layout of its own; they are
-/// converted to that of [`Params`] when somebody asks for them.
+/// converted to the layout of [`Params`] on request.
 pub trait Trainer {
     /// The largest number of parts that a batch is cut into.
     fn parts(&self) -> usize;

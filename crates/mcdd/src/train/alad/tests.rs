@@ -203,7 +203,7 @@ fn threads_do_not_change_a_bit() {
     assert_eq!(run(1), run(3));
 }
 
-/// Stops after so many steps.
+/// Stops after a number of steps.
 struct Stop(AtomicUsize);
 impl Callback for Stop {
     fn stop(&self) -> bool {

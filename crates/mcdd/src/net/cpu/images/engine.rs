@@ -326,7 +326,7 @@ impl ImageEngine {
         }
     }
 
-    /// The images of a view from number `first` on, unless they lie in the buffer `taken`.
+    /// The images of a view from number `first` on, unless they are in the buffer `taken`.
     pub(super) fn images_of<'a>(&'a self, view: &View, x: &'a [f32], first: usize, taken: usize) -> Option<Images<'a>> {
         let buffer = &self.plan.buffers[view.buffer];
         let data = if view.buffer == 0 { x } else { &self.values[view.buffer] };

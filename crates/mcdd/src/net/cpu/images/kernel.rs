@@ -13,7 +13,7 @@ pub struct Product<'a> {
     pub window: &'a Window,
     /// Which of the window's places to compute.
     pub places: &'a [Place],
-    /// The panels of the weights, of which each begins `panel_lines` behind the one before.
+    /// The panels of the weights, each beginning `panel_lines` after the one before.
     pub lines: &'a [Line],
     pub panel_lines: usize,
     /// Output channels.

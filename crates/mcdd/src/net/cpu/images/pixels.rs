@@ -196,7 +196,7 @@ pub fn fill(
     }
 }
 
-/// The same for the gradient of the output, which lies in tiles of six channels.
+/// The same for the gradient of the output, which is stored in tiles of six channels.
 pub fn fill_from_sixes(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], from: &[f32], to: &mut [f32]) {
     let Padded { width, channels, before, .. } = padded;
     let pixels = size[0] * size[1];
@@ -490,13 +490,13 @@ impl Kernel for Measure<'_> {
     }
 }
 
-/// The mean of each channel of an image, and behind them the sums of squared differences from it.
+/// The mean of each channel of an image, followed by the sums of squared differences from it.
 pub fn measure(from: &[f32], pixel: usize, shape: PixelShape, to: &mut [f32]) {
     simd::dispatch(Measure { from, pixel, shape, to });
 }
 
-/// Reads a number of each cache line of these rows, in the order in which they lie: memory gives them faster than to those who
-/// then take a few channels here and there.
+/// Reads one value of each cache line of these rows, in the order of memory, which is faster than the scattered reads of a
+/// few channels that follow.
 pub fn prefetch(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], from: Images, image: usize) {
     let [top, bottom] = [rows.start, rows.end].map(|y| y.saturating_sub(padded.before[0]).min(size[0]));
     let length = (bottom - top) * size[1] * from.pixel;
@@ -504,7 +504,8 @@ pub fn prefetch(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], 
     std::hint::black_box(rows.iter().step_by(16).fold(0, |seen, v| seen ^ v.to_bits()));
 }
 
-/// The channels of panel `panel`, sixteen at most, of an activated image with zeros around it, a line for each pixel: rows `rows` of the padded image.
+/// The up to sixteen channels of panel `panel` of an activated and zero-padded image, with a line for each pixel of the rows
+/// `rows` of the padded image.
 #[allow(clippy::too_many_arguments)]
 pub fn fill_lines(
     padded: Padded,

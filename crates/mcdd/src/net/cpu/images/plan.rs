@@ -225,7 +225,7 @@ impl Builder {
         self.step(&inputs, shape, Work::Sum)
     }
 
-    /// Moves a whole buffer behind the channels of another.
+    /// Appends a whole buffer to the channels of another.
     fn append(&mut self, to: usize, from: usize) {
         let start = self.plan.buffers[to].channels;
         let move_it = |buffer: &mut usize, offset: &mut usize| {
