@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use mcdd::compute::pool::{Pool, chunks};
-use mcdd::net::{Graph, NetName, NetworkBuffers, Objective, Optimizer, TrainerOptions, Update, default_engine};
+use mcdd::net::{Graph, NetName, NetworkBuffers, Optimizer, TrainerOptions, TrainingObjective, Update, default_engine};
 use mcdd::seed::Stream;
 
 const SIDE: usize = 32;
@@ -96,7 +96,7 @@ struct Images<'a> {
     labels: Vec<usize>,
 }
 
-impl Objective for Images<'_> {
+impl TrainingObjective for Images<'_> {
     fn inputs<'b>(&'b self, _: Range<usize>, _: &'b mut Vec<f32>) -> &'b [f32] {
         self.x
     }

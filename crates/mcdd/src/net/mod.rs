@@ -35,7 +35,9 @@ mod weights;
 
 pub use cpu::CpuEngine;
 pub use densenet::densenet;
-pub use engine::{Engine, FrozenTrainer, InputGradient, Network, NetworkBuffers, Objective, Trainer, TrainerOptions};
+pub use engine::{
+    Engine, FrozenTrainer, InputGradient, Network, NetworkBuffers, Trainer, TrainerOptions, TrainingObjective,
+};
 pub use graph::{Graph, Layer, Node, autoencoder, mlp, mlp_with, xavier};
 pub use name::NetName;
 pub use optimizer::{Optimizer, OptimizerState, Update};

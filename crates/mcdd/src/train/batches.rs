@@ -8,7 +8,7 @@ use super::{BatchSampler, Examples, ImageRows, LabeledRows, Settings};
 use crate::data::{Loader, Loading};
 use crate::error::Result;
 use crate::head::{Head, LossBuffers};
-use crate::net::Objective;
+use crate::net::TrainingObjective;
 
 /// Where the batches of a run come from.
 pub(super) enum BatchSource<'a> {
@@ -123,14 +123,14 @@ impl HeadLoss {
     }
 }
 
-/// The loss of a head on a batch, as an [`Objective`].
+/// The loss of a head on a batch, as an [`TrainingObjective`].
 pub struct BatchLoss<'a> {
     head: &'a dyn Head,
     batch: Batch<'a>,
     parts: &'a [Mutex<PartLoss>],
 }
 
-impl Objective for BatchLoss<'_> {
+impl TrainingObjective for BatchLoss<'_> {
     fn inputs<'b>(&'b self, rows: Range<usize>, buffer: &'b mut Vec<f32>) -> &'b [f32] {
         let Batch { x, width, gathered, .. } = self.batch;
         if gathered {

@@ -13,7 +13,6 @@ use std::thread::Scope;
 
 use serde::{Deserialize, Serialize};
 
-#[doc(hidden)]
 pub use batches::{Batch, BatchLoss, HeadLoss};
 pub use examples::{Examples, ImageRows, LabeledRows};
 pub use settings::{DataKind, IMAGE_NU, ImageSettings, OrOff, Preset, Select, Settings, SettingsBuilder};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Network, NetworkBuffers, Objective, Trainer};
+use super::{Network, NetworkBuffers, Trainer, TrainingObjective};
 use crate::compute::pool::{Pool, chunks};
 use crate::net::optimizer::{OptimizerState, Update};
 use crate::net::params::Params;
@@ -27,7 +27,7 @@ impl Trainer for FrozenTrainer {
         1
     }
 
-    fn step(&mut self, rows: usize, objective: &dyn Objective, pool: &Pool) -> f64 {
+    fn step(&mut self, rows: usize, objective: &dyn TrainingObjective, pool: &Pool) -> f64 {
         let (net, input, latent) = (&self.net, self.net.input(), self.net.latent());
         let x = objective.inputs(0..rows, &mut self.x);
         self.z.resize(rows * latent, 0.0);

@@ -133,7 +133,7 @@ pub trait Trainer {
 
     /// Forward, the objective, and backward for a batch of `rows` rows. Returns the loss of the batch. How a batch is cut
     /// into parts depends on its size alone, so results do not depend on the number of threads.
-    fn step(&mut self, rows: usize, objective: &dyn Objective, pool: &Pool) -> f64;
+    fn step(&mut self, rows: usize, objective: &dyn TrainingObjective, pool: &Pool) -> f64;
 
     /// Moves the parameters along the gradient of the last step and updates the running statistics.
     fn update(&mut self, update: &Update, pool: &Pool);
@@ -156,7 +156,7 @@ pub trait Trainer {
 
 /// A batch, and what is minimized on it: the loss of a head. A [`Trainer`] calls it from several threads at once, for
 /// different parts of the batch.
-pub trait Objective: Sync {
+pub trait TrainingObjective: Sync {
     /// The inputs of these rows of the batch; `buffer` may be used to put them together.
     fn inputs<'b>(&'b self, rows: Range<usize>, buffer: &'b mut Vec<f32>) -> &'b [f32];
 

@@ -9,7 +9,7 @@ use super::super::tests::{close, wide};
 use super::tests::thin_resnet;
 use super::{ImageNetwork, ImageTrainer};
 use crate::compute::pool::Pool;
-use crate::net::engine::{Network, NetworkBuffers, Objective, Trainer, TrainerOptions};
+use crate::net::engine::{Network, NetworkBuffers, Trainer, TrainerOptions, TrainingObjective};
 use crate::net::resnet::stages;
 use crate::net::{Graph, Optimizer, Params, Update, densenet};
 
@@ -73,7 +73,7 @@ struct Product {
     latents: Mutex<Vec<f32>>,
 }
 
-impl Objective for Product {
+impl TrainingObjective for Product {
     fn inputs<'b>(&'b self, _: Range<usize>, _: &'b mut Vec<f32>) -> &'b [f32] {
         &self.x
     }

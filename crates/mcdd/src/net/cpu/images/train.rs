@@ -4,7 +4,7 @@ use super::super::layout::CpuParams;
 use super::engine::ImageEngine;
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
-use crate::net::engine::{Objective, Trainer, TrainerOptions};
+use crate::net::engine::{Trainer, TrainerOptions, TrainingObjective};
 use crate::net::graph::Graph;
 use crate::net::optimizer::{OptimizerState, Update};
 use crate::net::params::Params;
@@ -52,7 +52,7 @@ impl Trainer for ImageTrainer {
         1
     }
 
-    fn step(&mut self, rows: usize, objective: &dyn Objective, pool: &Pool) -> f64 {
+    fn step(&mut self, rows: usize, objective: &dyn TrainingObjective, pool: &Pool) -> f64 {
         let x = objective.inputs(0..rows, &mut self.x);
         self.engine.forward(&self.params, x, pool);
         let (z, dz) = self.engine.latents_and_gradient();

@@ -9,7 +9,7 @@ use super::super::layout::CpuParams;
 use super::engine::{Pass, RowEngine};
 use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
-use crate::net::engine::{Objective, Trainer, TrainerOptions};
+use crate::net::engine::{Trainer, TrainerOptions, TrainingObjective};
 use crate::net::graph::Graph;
 use crate::net::optimizer::{OptimizerState, Update};
 use crate::net::params::Params;
@@ -73,7 +73,7 @@ impl Trainer for RowTrainer {
         self.shards.len()
     }
 
-    fn step(&mut self, rows: usize, objective: &dyn Objective, pool: &Pool) -> f64 {
+    fn step(&mut self, rows: usize, objective: &dyn TrainingObjective, pool: &Pool) -> f64 {
         let size = if self.whole { rows.max(1) } else { shard_rows(rows) };
         self.used = rows.div_ceil(size);
         let (engine, params) = (&self.engine, &self.params);
