@@ -123,12 +123,12 @@ proptest! {
         let categorical: Vec<String> = columns.iter().enumerate().filter(|(_, c)| c.1).map(|(i, _)| name(i)).collect();
         let options = ReadOptions { header: Some(true), separator: Some(b','), categorical, ..ReadOptions::default() };
         let mut csv = (0..columns.len()).map(name).collect::<Vec<_>>().join(",") + ",class\n";
-        for row in 0..rows {
+        for (row, label) in labels.iter().enumerate() {
             for (values, _) in &columns {
                 csv += &values.text(row);
                 csv.push(',');
             }
-            csv += &labels[row];
+            csv += label;
             csv.push('\n');
         }
         let stream = Table::read_from(std::io::Cursor::new(gzip(csv.as_bytes())), "stream", &options).unwrap();
