@@ -114,7 +114,7 @@ fn main() -> mcdd::Result<()> {
         }
     }
     let mut trained = params.clone();
-    trainer.params(&mut trained);
+    trainer.store(&mut trained);
     let network = default_engine().network(&graph, &trained)?;
 
     let score = |table: &mcdd::data::Table| -> mcdd::Result<Vec<f64>> {
