@@ -156,7 +156,7 @@ fn load(input: Input, most: u64) -> Result<Vec<u8>> {
 
 fn unpickled<'a>(bytes: &'a [u8], file: &Path) -> Result<Pickle<'a>> {
     pickle::read(bytes).map_err(|message| {
-        Error::data(format!("the pickle is damaged, or none of CIFAR's: {message}"))
+        Error::data(format!("the pickle is damaged, or not one of CIFAR's: {message}"))
             .at_file(file)
             .hint("fetch the file again; of pickles only CIFAR's are read")
     })
@@ -168,7 +168,7 @@ pub(super) fn open_python(input: Input, label: &Label) -> Result<Python> {
     let wanted = wants_labels(label, &file)?;
     let bytes = load(input, MAX_PICKLE)?;
     let bad = |message: &str| {
-        Error::data(format!("the pickle is none of CIFAR's: {message}"))
+        Error::data(format!("the pickle is not one of CIFAR's: {message}"))
             .at_file(&file)
             .hint("give data_batch_1 and the like, or CIFAR-100's train or test")
     };
@@ -298,7 +298,7 @@ mod tests {
         wrong[PIXELS + 1] = 10;
         let wrong = put(dir.path(), "data_batch_2.bin", wrong);
         let e = read(&wrong).unwrap_err();
-        assert!(e.to_string().contains("row 2: the label 10 is none of 10"), "{e}");
+        assert!(e.to_string().contains("row 2: the label 10 is not one of 10"), "{e}");
         let skip = ImageOptions { skip_bad: true, ..ImageOptions::default() };
         assert_eq!(Images::read(&[wrong], &skip).unwrap().0.rows(), 2);
         put(dir.path(), "batches.meta.txt", "cat\ndog\n");
