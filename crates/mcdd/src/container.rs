@@ -226,7 +226,7 @@ fn checksum<'a>(text: &str, table: impl Iterator<Item = (&'a str, &'a [usize], D
 }
 
 /// Bytes as hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut s, b| {
         let _ = write!(s, "{b:02x}");
         s

@@ -138,7 +138,7 @@ pub(crate) struct ColumnBuilder {
 }
 
 impl ColumnBuilder {
-    pub fn new(name: &str, want: Want, file: Arc<Path>) -> Self {
+    pub(crate) fn new(name: &str, want: Want, file: Arc<Path>) -> Self {
         let cells = match want {
             Want::Skip => Cells::Skip,
             Want::Auto => Cells::Undecided(0),
@@ -149,12 +149,12 @@ impl ColumnBuilder {
     }
 
     /// The cells that follow are from this file.
-    pub fn set_file(&mut self, file: &Arc<Path>) {
+    pub(crate) fn set_file(&mut self, file: &Arc<Path>) {
         self.file = Arc::clone(file);
     }
 
     /// Forgets the cells and keeps the buffers.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         match &mut self.cells {
             Cells::Skip => {}
             Cells::Undecided(rows) => *rows = 0,
@@ -164,7 +164,7 @@ impl ColumnBuilder {
     }
 
     /// Makes room for more rows.
-    pub fn reserve(&mut self, rows: usize) {
+    pub(crate) fn reserve(&mut self, rows: usize) {
         match &mut self.cells {
             Cells::Skip | Cells::Undecided(_) => {}
             Cells::Number(values) => values.reserve_exact(rows),
@@ -172,7 +172,7 @@ impl ColumnBuilder {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match &self.cells {
             Cells::Skip => 0,
             Cells::Undecided(rows) => *rows,
@@ -182,13 +182,13 @@ impl ColumnBuilder {
     }
 
     /// Whether a number must be given as its text, because its digits are the label or category.
-    pub fn wants_text(&self) -> bool {
+    pub(crate) fn wants_text(&self) -> bool {
         matches!(self.cells, Cells::Text(_))
     }
 
     /// Appends a cell of a text file.
     #[inline]
-    pub fn push(&mut self, cell: &[u8], row: u64) -> Result<()> {
+    pub(crate) fn push(&mut self, cell: &[u8], row: u64) -> Result<()> {
         match &mut self.cells {
             Cells::Skip => Ok(()),
             Cells::Number(values) => match number::parse(cell) {
@@ -236,7 +236,7 @@ impl ColumnBuilder {
 
     /// Appends a number; NaN is a missing cell.
     #[inline]
-    pub fn push_number(&mut self, value: f64, row: u64) -> Result<()> {
+    pub(crate) fn push_number(&mut self, value: f64, row: u64) -> Result<()> {
         match self.want {
             Want::Skip => {}
             Want::Score | Want::Feature if value.is_nan() => return Err(self.missing_number(row)),
@@ -266,7 +266,7 @@ impl ColumnBuilder {
 
     /// Appends a value from memory. Where texts are wanted, a number is the text of its own precision.
     #[inline]
-    pub fn push_cell(&mut self, cell: Cell<'_>, row: u64) -> Result<()> {
+    pub(crate) fn push_cell(&mut self, cell: Cell<'_>, row: u64) -> Result<()> {
         match cell {
             Cell::Missing => self.push(b"", row),
             Cell::Text(text) => self.push(text.as_bytes(), row),
@@ -285,7 +285,7 @@ impl ColumnBuilder {
     }
 
     /// Appends cells that are zero because a sparse row does not have them.
-    pub fn push_zeros(&mut self, count: usize) {
+    pub(crate) fn push_zeros(&mut self, count: usize) {
         match &mut self.cells {
             Cells::Skip => {}
             Cells::Number(values) => values.resize(values.len() + count, 0.0),
@@ -426,12 +426,12 @@ impl ColumnBuilder {
     }
 
     /// The name for an error.
-    pub fn shown(&self) -> &str {
+    pub(crate) fn shown(&self) -> &str {
         shown(&self.name)
     }
 
     /// The finished column; a column without any value is one of missing numbers.
-    pub fn finish(self) -> Option<Column> {
+    pub(crate) fn finish(self) -> Option<Column> {
         match self.cells {
             Cells::Skip => None,
             Cells::Undecided(rows) => Some(Column::Number(vec![f64::NAN; rows])),

@@ -31,7 +31,7 @@ pub(crate) struct Encoder<'a> {
 
 impl<'a> Encoder<'a> {
     /// For inputs from `offset` on in rows of `width`.
-    pub fn new(kind: &'a ColumnKind, offset: usize, width: usize) -> Self {
+    pub(super) fn new(kind: &'a ColumnKind, offset: usize, width: usize) -> Self {
         let places = match kind {
             ColumnKind::Categorical { categories, .. } => {
                 categories.iter().enumerate().map(|(i, c)| (c.as_str(), i)).collect()
@@ -42,14 +42,20 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes the cells of `rows` into `out`, which is zero there.
-    pub fn write(&self, cells: &Column, rows: impl Iterator<Item = usize>, out: &mut [f32], tally: &mut Tally) {
+    pub(super) fn write(&self, cells: &Column, rows: impl Iterator<Item = usize>, out: &mut [f32], tally: &mut Tally) {
         match cells {
             Column::Number(values) => self.write_numbers(values, rows, out, tally),
             Column::Text { codes, names } => self.write_texts(codes, names, rows, out, tally),
         }
     }
 
-    pub fn write_numbers(&self, values: &[f64], rows: impl Iterator<Item = usize>, out: &mut [f32], tally: &mut Tally) {
+    pub(super) fn write_numbers(
+        &self,
+        values: &[f64],
+        rows: impl Iterator<Item = usize>,
+        out: &mut [f32],
+        tally: &mut Tally,
+    ) {
         match *self.kind {
             ColumnKind::Numeric { mean, std, indicator } => {
                 for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
@@ -76,7 +82,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    pub fn write_texts(
+    pub(super) fn write_texts(
         &self,
         codes: &[u32],
         names: &[String],

@@ -36,7 +36,7 @@ fn take(input: &mut dyn Read, bytes: &mut [u8], file: &Path) -> Result<()> {
 }
 
 impl Idx {
-    pub fn open(input: Input) -> Result<Idx> {
+    pub(super) fn open(input: Input) -> Result<Idx> {
         let file = Arc::clone(&input.file);
         let length = input.length;
         let mut input = input.into_read(0);
@@ -80,20 +80,20 @@ impl Idx {
         Ok(Idx { input, file, kind, size, rows, width: width as usize, row: 0, buffer: Vec::new(), dims })
     }
 
-    pub fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.width
     }
 
-    pub fn dims(&self) -> &[u64] {
+    pub(super) fn dims(&self) -> &[u64] {
         &self.dims
     }
 
-    pub fn rows(&self) -> u64 {
+    pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
     /// Appends the next rows as they stand in the file: `max` of them, or fewer at the end.
-    pub fn bytes(&mut self, max: usize, out: &mut Vec<u8>) -> Result<usize> {
+    pub(super) fn bytes(&mut self, max: usize, out: &mut Vec<u8>) -> Result<usize> {
         let count = (self.rows - self.row).min(max as u64) as usize;
         let bytes = self.width * self.size;
         let most = ((1 << 20) / bytes).max(1);

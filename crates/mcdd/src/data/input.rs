@@ -93,7 +93,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    pub fn open(path: &Path) -> Result<Input> {
+    pub(crate) fn open(path: &Path) -> Result<Input> {
         if path == Path::new("-") {
             return Self::from_read(Box::new(std::io::stdin()), path);
         }
@@ -108,12 +108,12 @@ impl Input {
     }
 
     /// Any stream; `name` stands for it in errors.
-    pub fn from_read(raw: Box<dyn Read + Send>, name: &Path) -> Result<Input> {
+    pub(crate) fn from_read(raw: Box<dyn Read + Send>, name: &Path) -> Result<Input> {
         Self::start(raw, name, Storage::Stream, None)
     }
 
     /// The content of a file in memory; `name` stands for it in errors.
-    pub fn from_bytes(bytes: Arc<[u8]>, name: &Path) -> Result<Input> {
+    pub(crate) fn from_bytes(bytes: Arc<[u8]>, name: &Path) -> Result<Input> {
         let length = bytes.len() as u64;
         let raw = Box::new(Cursor::new(Arc::clone(&bytes)));
         Self::start(raw, name, Storage::Bytes(bytes), Some(length))
@@ -139,7 +139,7 @@ impl Input {
     }
 
     /// What the content is; an error where it cannot be read, or contradicts the file's name.
-    pub fn format(&self) -> Result<Format> {
+    pub(crate) fn format(&self) -> Result<Format> {
         let format = sniff(&self.prefix);
         let name = self.file.to_string_lossy().to_ascii_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -195,7 +195,7 @@ impl Input {
     }
 
     /// The content from its `skip`-th byte on, which must lie in the prefix.
-    pub fn into_read(mut self, skip: usize) -> Box<dyn Read + Send> {
+    pub(crate) fn into_read(mut self, skip: usize) -> Box<dyn Read + Send> {
         self.prefix.drain(..skip.min(self.prefix.len()));
         if self.whole {
             Box::new(Cursor::new(self.prefix))
@@ -205,7 +205,7 @@ impl Input {
     }
 
     /// Reads on until the prefix holds `lines` lines or `most` bytes.
-    pub fn lengthen(&mut self, lines: usize, newline: u8, most: usize) -> Result<()> {
+    pub(crate) fn lengthen(&mut self, lines: usize, newline: u8, most: usize) -> Result<()> {
         while !self.whole
             && self.prefix.len() < most
             && memchr::memchr_iter(newline, &self.prefix).take(lines).count() < lines

@@ -33,7 +33,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub fn new(input: Box<dyn Read + Send>, file: Arc<Path>, newline: u8) -> Self {
+    pub(super) fn new(input: Box<dyn Read + Send>, file: Arc<Path>, newline: u8) -> Self {
         Lines {
             input,
             file,
@@ -51,14 +51,14 @@ impl Lines {
     }
 
     /// Goes to the next line; `false` at the end.
-    pub fn advance(&mut self) -> Result<bool> {
+    pub(super) fn advance(&mut self) -> Result<bool> {
         self.from = self.next;
         self.line = self.next_line;
         self.lengthen()
     }
 
     /// Makes the current record one line longer; `false` at the end.
-    pub fn lengthen(&mut self) -> Result<bool> {
+    pub(super) fn lengthen(&mut self) -> Result<bool> {
         let mut scanned = self.next;
         loop {
             if let Some(at) = memchr::memchr(self.newline, &self.buffer[scanned..self.filled]) {
@@ -120,22 +120,22 @@ impl Lines {
 
     /// The current record.
     #[inline]
-    pub fn current(&self) -> &[u8] {
+    pub(super) fn current(&self) -> &[u8] {
         &self.buffer[self.from..self.to]
     }
 
     /// The number of the current record's first line, from 1.
     #[inline]
-    pub fn line(&self) -> u64 {
+    pub(super) fn line(&self) -> u64 {
         self.line
     }
 
     /// How many bytes of the content lie before the next line.
-    pub fn position(&self) -> u64 {
+    pub(super) fn position(&self) -> u64 {
         self.passed + self.next as u64
     }
 
-    pub fn file(&self) -> &Arc<Path> {
+    pub(super) fn file(&self) -> &Arc<Path> {
         &self.file
     }
 }

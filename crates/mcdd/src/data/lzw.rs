@@ -54,7 +54,7 @@ fn read_up_to(input: &mut impl Read, bytes: &mut [u8]) -> Result<usize> {
 }
 
 impl<R: Read> Decoder<R> {
-    pub fn new(input: R) -> Self {
+    pub(super) fn new(input: R) -> Self {
         Decoder {
             input,
             header: None,

@@ -42,7 +42,7 @@ pub(crate) struct Header {
 
 impl Header {
     /// Reads magic, version and header.
-    pub fn read(input: &mut dyn Read, file: &Path) -> Result<Header> {
+    pub(super) fn read(input: &mut dyn Read, file: &Path) -> Result<Header> {
         let mut start = [0u8; 8];
         take(input, &mut start, file)?;
         if &start[..6] != b"\x93NUMPY" {
@@ -154,7 +154,7 @@ impl Header {
     }
 
     /// The length of the array's data, which [`Header::parse`] has checked not to overflow.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.rows * self.width as u64 * self.size as u64
     }
 
@@ -252,7 +252,7 @@ pub(crate) struct Npy {
 
 impl Npy {
     /// Reads the header; `length` is that of the file where it is known, and is compared with the header.
-    pub fn open(mut input: Box<dyn Read + Send>, length: Option<u64>, file: &Arc<Path>) -> Result<Npy> {
+    pub(super) fn open(mut input: Box<dyn Read + Send>, length: Option<u64>, file: &Arc<Path>) -> Result<Npy> {
         let header = Header::read(&mut input, file)?;
         if let Some(length) = length
             && header.bytes() > length
@@ -267,11 +267,11 @@ impl Npy {
         Ok(Npy { header, input, file: Arc::clone(file), row: 0, buffer: Vec::new(), whole: None })
     }
 
-    pub fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.header.width
     }
 
-    pub fn rows(&self) -> u64 {
+    pub(super) fn rows(&self) -> u64 {
         self.header.rows
     }
 
@@ -336,12 +336,12 @@ impl RowSource for Npy {
 
 impl Npy {
     /// How many rows are still to be read.
-    pub fn left(&self) -> u64 {
+    pub(super) fn left(&self) -> u64 {
         self.header.rows - self.row
     }
 
     /// Appends the next `count` rows, which must be there.
-    pub fn fill_columns(&mut self, count: u64, columns: &mut [ColumnBuilder]) -> Result<()> {
+    pub(super) fn fill_columns(&mut self, count: u64, columns: &mut [ColumnBuilder]) -> Result<()> {
         if count == 0 {
             return Ok(());
         }

@@ -47,7 +47,7 @@ struct Member {
 
 impl Archive {
     /// Reads the directory only.
-    pub fn open(file: &Arc<Path>, storage: &Storage) -> Result<Archive> {
+    pub(super) fn open(file: &Arc<Path>, storage: &Storage) -> Result<Archive> {
         guard(|| Self::directory(file, storage)).unwrap_or_else(|| {
             Err(Error::data("the archive's directory is inconsistent")
                 .at_file(file)
@@ -103,12 +103,12 @@ impl Archive {
         Ok(Archive { file: Arc::clone(file), storage: storage.clone(), members })
     }
 
-    pub fn names(&self) -> Vec<&str> {
+    pub(super) fn names(&self) -> Vec<&str> {
         self.members.iter().map(|m| m.name.as_str()).collect()
     }
 
     /// Opens the array of this name; its data is read as it is needed.
-    pub fn array(&self, name: &str) -> Result<Npy> {
+    pub(super) fn array(&self, name: &str) -> Result<Npy> {
         let member = self.members.iter().find(|m| m.name == name).ok_or_else(|| {
             Error::data(format!("there is no array {name:?}; the arrays are: {}", list(&self.names())))
                 .at_file(&self.file)

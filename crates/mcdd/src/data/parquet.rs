@@ -52,7 +52,7 @@ pub(crate) struct Parquet {
 
 impl Parquet {
     /// Reads the metadata; returns the column names too.
-    pub fn open(file: &Arc<Path>, storage: &Storage) -> Result<(Vec<String>, Parquet)> {
+    pub(super) fn open(file: &Arc<Path>, storage: &Storage) -> Result<(Vec<String>, Parquet)> {
         let handle = match storage {
             Storage::Bytes(bytes) => Handle::Bytes(Bytes::from_owner(Arc::clone(bytes))),
             Storage::File | Storage::Stream => Handle::File(File::open(file).map_err(|e| Error::io(e, file))?),

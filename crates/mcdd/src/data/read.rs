@@ -108,7 +108,12 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub fn new(source: &Source, label: Option<usize>, side: Option<&Side>, options: &ReadOptions) -> Result<Reading> {
+    pub(super) fn new(
+        source: &Source,
+        label: Option<usize>,
+        side: Option<&Side>,
+        options: &ReadOptions,
+    ) -> Result<Reading> {
         let names = source.names().to_vec();
         let mut wants = vec![Want::Auto; names.len()];
         if !source.grows() {
@@ -150,7 +155,12 @@ impl Reading {
     }
 
     /// Appends a file's rows.
-    pub fn file(&mut self, source: &mut Source, label: Option<usize>, mut side: Option<&mut Side>) -> Result<()> {
+    pub(super) fn file(
+        &mut self,
+        source: &mut Source,
+        label: Option<usize>,
+        mut side: Option<&mut Side>,
+    ) -> Result<()> {
         let order = self.order(source, label, side.is_some())?;
         let mut columns: Vec<ColumnBuilder> = if source.grows() {
             std::mem::take(&mut self.columns)
@@ -256,7 +266,7 @@ impl Reading {
         !self.named && self.names.first().is_some_and(|n| n == "label")
     }
 
-    pub fn finish(mut self, options: &ReadOptions) -> Result<Table> {
+    pub(super) fn finish(mut self, options: &ReadOptions) -> Result<Table> {
         let growing = self.is_growing();
         let file = self.files.first().cloned();
         if growing {

@@ -232,7 +232,7 @@ pub(super) mod tests {
     use crate::seed::Stream;
 
     /// Features after a ReLU, and their logits under a linear layer.
-    pub struct Example {
+    pub(crate) struct Example {
         pub count: usize,
         pub width: usize,
         pub classes: usize,
@@ -243,7 +243,7 @@ pub(super) mod tests {
     }
 
     impl Example {
-        pub fn new(count: usize, width: usize, classes: usize, seed: u64) -> Example {
+        pub(crate) fn new(count: usize, width: usize, classes: usize, seed: u64) -> Example {
             let mut layer = Stream::new(3, "layer");
             let mut normal = |n: usize, size: f64| (0..n).map(|_| (size * layer.normal()) as f32).collect::<Vec<f32>>();
             let (weight, bias) = (normal(classes * width, 1.0), normal(classes, 2.0));
@@ -255,16 +255,16 @@ pub(super) mod tests {
         }
 
         /// Recomputes the logits.
-        pub fn update_logits(&mut self) {
+        pub(crate) fn update_logits(&mut self) {
             self.logits = naive(&self.features, &self.weight, &self.bias, self.width);
         }
 
-        pub fn rows(&self) -> Features<'_> {
+        pub(crate) fn rows(&self) -> Features<'_> {
             Features { count: self.count, features: &self.features, logits: &self.logits }
         }
 
         /// With the layer, or without so that it is estimated.
-        pub fn training(&self, given: bool) -> Training<'_> {
+        pub(crate) fn training(&self, given: bool) -> Training<'_> {
             let layer = detector::LastLayer { weight: &self.weight, bias: &self.bias };
             let last_layer = given.then_some(layer);
             Training { rows: self.rows(), classes: self.classes, last_layer, ..Training::default() }
@@ -272,7 +272,7 @@ pub(super) mod tests {
     }
 
     /// The logits, by definition.
-    pub fn naive(features: &[f32], weight: &[f32], bias: &[f32], width: usize) -> Vec<f64> {
+    pub(crate) fn naive(features: &[f32], weight: &[f32], bias: &[f32], width: usize) -> Vec<f64> {
         let dot = |x: &[f32], w: &[f32]| x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>();
         let rows = features.chunks(width);
         rows.flat_map(|x| weight.chunks(width).zip(bias).map(move |(w, &b)| dot(x, w) + f64::from(b))).collect()

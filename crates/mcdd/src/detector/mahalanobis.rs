@@ -162,7 +162,7 @@ pub(super) mod tests {
     use nalgebra::{DMatrix, DVector};
 
     /// Correlated rows of three classes.
-    pub fn blobs(rows: usize, width: usize) -> (Vec<f32>, Vec<u32>) {
+    pub(crate) fn blobs(rows: usize, width: usize) -> (Vec<f32>, Vec<u32>) {
         let mut s = Stream::new(3, "mahalanobis");
         let labels: Vec<u32> = (0..rows).map(|_| s.below(3) as u32).collect();
         let mut x = Vec::new();
@@ -176,14 +176,14 @@ pub(super) mod tests {
         (x, labels)
     }
 
-    pub fn training<'a>(x: &'a [f32], labels: &'a [u32]) -> Training<'a> {
+    pub(crate) fn training<'a>(x: &'a [f32], labels: &'a [u32]) -> Training<'a> {
         let rows = Features { count: labels.len(), features: x, logits: &[] };
         Training { rows, labels: Some(labels), classes: 3, ..Training::default() }
     }
 
     /// By definition: the distances to each class under the pooled covariance, and the distance to the mean of all rows
     /// under the covariance of all rows.
-    pub fn naive(x: &[f32], labels: &[u32]) -> (Vec<[f64; 3]>, Vec<f64>) {
+    pub(crate) fn naive(x: &[f32], labels: &[u32]) -> (Vec<[f64; 3]>, Vec<f64>) {
         let (n, width) = (labels.len(), x.len() / labels.len());
         let rows: Vec<DVector<f64>> =
             x.chunks(width).map(|r| DVector::from_iterator(width, r.iter().map(|&v| f64::from(v)))).collect();
@@ -207,7 +207,7 @@ pub(super) mod tests {
         (own, rows.iter().map(|r| distance(r - &all, &total)).collect())
     }
 
-    pub fn close(got: f64, expected: f64) {
+    pub(crate) fn close(got: f64, expected: f64) {
         assert!((got - expected).abs() <= 1e-4 * expected.abs().max(1.0), "{got} {expected}");
     }
 

@@ -171,13 +171,13 @@ pub(super) mod tests {
     use super::*;
     use crate::detector::{FitDetector, Fitted};
 
-    pub fn fit<C: FitDetector>(config: &C, features: &[f32], width: usize) -> Fitted<C> {
+    pub(crate) fn fit<C: FitDetector>(config: &C, features: &[f32], width: usize) -> Fitted<C> {
         let rows = Features { count: features.len() / width, features, logits: &[] };
         let training = Training { rows, seed: 3, ..Training::default() };
         Fitted::new(config, &training, &Pool::new(1)).unwrap()
     }
 
-    pub fn score<C: FitDetector>(fitted: &Fitted<C>, features: &[f32]) -> Vec<f64> {
+    pub(crate) fn score<C: FitDetector>(fitted: &Fitted<C>, features: &[f32]) -> Vec<f64> {
         let rows = Features { count: features.len() / fitted.width(), features, logits: &[] };
         fitted.score(&rows, &Pool::new(1)).unwrap()
     }

@@ -22,7 +22,7 @@ pub(super) struct TieGroups {
 
 impl TieGroups {
     /// Sorts and groups. An empty side, a NaN or too many rows are errors.
-    pub fn new(id: &[f64], ood: &[f64]) -> Result<Self> {
+    pub(super) fn new(id: &[f64], ood: &[f64]) -> Result<Self> {
         check(id, "ID")?;
         check(ood, "OOD")?;
         let total = id.len() + ood.len();
@@ -60,13 +60,13 @@ impl TieGroups {
     }
 
     /// The fraction of ID-OOD pairs with equal scores.
-    pub fn tie_fraction(&self) -> f64 {
+    pub(super) fn tie_fraction(&self) -> f64 {
         let tied: u64 = self.counts.iter().map(|c| u64::from(c.id) * u64::from(c.ood)).sum();
         tied as f64 / (self.n_id as f64 * self.n_ood as f64)
     }
 
     /// Cumulative counts `(ID, OOD)` of the rows at or above each distinct score, highest first.
-    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(super) fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().scan((0, 0), |sum, c| {
             sum.0 += u64::from(c.id);
             sum.1 += u64::from(c.ood);

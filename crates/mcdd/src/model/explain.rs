@@ -25,7 +25,7 @@ pub(super) struct Centers {
 
 impl Centers {
     /// From rows; the mean of all rows if there are no labels, or too many classes to store.
-    pub fn fit(x: &[f32], width: usize, labels: Option<&[u32]>, classes: usize) -> Centers {
+    pub(super) fn fit(x: &[f32], width: usize, labels: Option<&[u32]>, classes: usize) -> Centers {
         let labels = labels.filter(|_| classes.saturating_mul(width) <= MAX_VALUES);
         let groups = if labels.is_some() { classes.max(1) } else { 1 };
         let mut sums = vec![0.0f64; groups * width];
@@ -40,17 +40,17 @@ impl Centers {
     }
 
     /// From stored values; `None` unless there is one mean, or one for each class.
-    pub fn from_values(values: Vec<f32>, width: usize, classes: usize) -> Option<Centers> {
+    pub(super) fn from_values(values: Vec<f32>, width: usize, classes: usize) -> Option<Centers> {
         let groups = values.len() / width;
         (groups * width == values.len() && (groups == 1 || groups == classes)).then_some(Centers { width, values })
     }
 
     /// The number of means and the number of inputs.
-    pub fn shape(&self) -> [usize; 2] {
+    pub(super) fn shape(&self) -> [usize; 2] {
         [self.values.len() / self.width, self.width]
     }
 
-    pub fn values(&self) -> &[f32] {
+    pub(super) fn values(&self) -> &[f32] {
         &self.values
     }
 

@@ -100,7 +100,7 @@ impl Host<'_> {
 
 impl Probe {
     /// Fits a detector on the training rows of a member; none if the head itself gives the score.
-    pub fn fit(detect: &Detect, host: Host, given: Fit, pool: &Pool) -> Result<Option<Probe>> {
+    pub(super) fn fit(detect: &Detect, host: Host, given: Fit, pool: &Pool) -> Result<Option<Probe>> {
         if detect.is_own() {
             return Ok(None);
         }
@@ -152,12 +152,12 @@ impl Probe {
     }
 
     /// Stores the detector.
-    pub fn save(&self, store: &mut StateDict) {
+    pub(super) fn save(&self, store: &mut StateDict) {
         self.fitted.save(store);
     }
 
     /// Loads what [`Probe::save`] has stored.
-    pub fn load(detect: &Detect, host: Host, store: &mut StateDict) -> Result<Option<Probe>> {
+    pub(super) fn load(detect: &Detect, host: Host, store: &mut StateDict) -> Result<Option<Probe>> {
         if detect.is_own() {
             return Ok(None);
         }
@@ -173,12 +173,12 @@ impl Probe {
     }
 
     /// The number of classes of the detector; 0 if it does not classify.
-    pub fn classes(&self) -> usize {
+    pub(super) fn classes(&self) -> usize {
         self.fitted.detector().classes()
     }
 
     /// The confidences of some rows, `z` being their latents; and, where the detector classifies, its logits.
-    pub fn score(&self, host: Host, x: &[f32], z: &[f32], out: &mut [f64], logits: &mut [f64], b: &mut Buffers) {
+    pub(super) fn score(&self, host: Host, x: &[f32], z: &[f32], out: &mut [f64], logits: &mut [f64], b: &mut Buffers) {
         let rows = out.len();
         b.features.resize(rows * self.width, 0.0);
         collect(&self.views, x, z, rows, &mut b.features, &mut b.net);

@@ -18,7 +18,7 @@ pub(super) struct RangePenalty {
 
 impl RangePenalty {
     /// From training rows of `width` features; `clip` is the clipping limit of the network.
-    pub fn fit(x: &[f32], width: usize, clip: f32) -> RangePenalty {
+    pub(super) fn fit(x: &[f32], width: usize, clip: f32) -> RangePenalty {
         let mut limits = vec![clip; width];
         for row in x.chunks_exact(width) {
             limits.iter_mut().zip(row).for_each(|(limit, v)| *limit = limit.max(v.abs()));
@@ -27,17 +27,17 @@ impl RangePenalty {
     }
 
     /// From stored limits; `None` unless all are positive and finite.
-    pub fn from_limits(limits: Vec<f32>) -> Option<RangePenalty> {
+    pub(super) fn from_limits(limits: Vec<f32>) -> Option<RangePenalty> {
         limits.iter().all(|m| *m > 0.0 && m.is_finite()).then_some(RangePenalty { limits })
     }
 
     /// The limit of each feature.
-    pub fn limits(&self) -> &[f32] {
+    pub(super) fn limits(&self) -> &[f32] {
         &self.limits
     }
 
     /// How much the confidence of a row is lowered, in standard deviations.
-    pub fn penalty(&self, row: &[f32]) -> f64 {
+    pub(super) fn penalty(&self, row: &[f32]) -> f64 {
         let ratio = row.iter().zip(&self.limits).fold(1.0f32, |r, (v, limit)| r.max(v.abs() / limit));
         WEIGHT * libm::log(f64::from(ratio.min(f32::MAX)))
     }

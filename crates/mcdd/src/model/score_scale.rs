@@ -23,7 +23,7 @@ impl Default for ScoreScale {
 
 impl ScoreScale {
     /// Whether confidences are standardized: with several members, or with an out-of-range penalty.
-    pub fn needed(members: usize, penalty: bool) -> bool {
+    pub(super) fn needed(members: usize, penalty: bool) -> bool {
         members > 1 || penalty
     }
 
@@ -31,7 +31,7 @@ impl ScoreScale {
     ///
     /// # Errors
     /// If the mean or the standard deviation is not finite.
-    pub fn fit(scores: &[Vec<f64>]) -> Result<Vec<ScoreScale>> {
+    pub(super) fn fit(scores: &[Vec<f64>]) -> Result<Vec<ScoreScale>> {
         let moments = |scores: &Vec<f64>| {
             let n = scores.len().max(1) as f64;
             let mean = scores.iter().map(|s| s / n).sum::<f64>();
@@ -52,7 +52,7 @@ impl ScoreScale {
     }
 
     /// A confidence in standard deviations from the mean.
-    pub fn standardize(&self, score: f64) -> f64 {
+    pub(super) fn standardize(&self, score: f64) -> f64 {
         (score - self.mean) / self.deviation
     }
 }

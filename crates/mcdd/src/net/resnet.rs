@@ -13,36 +13,43 @@ pub(super) struct Build(Graph);
 
 impl Build {
     /// Starts with an image of this height, width and number of channels.
-    pub fn new([height, width, channels]: [usize; 3]) -> (Build, usize) {
+    pub(super) fn new([height, width, channels]: [usize; 3]) -> (Build, usize) {
         let input = height.saturating_mul(width).saturating_mul(channels);
         let mut build = Build(Graph { input, nodes: Vec::new() });
         let image = build.add("image", Layer::Image { height, width, channels }, &[0]);
         (build, image)
     }
 
-    pub fn add(&mut self, name: impl Into<String>, layer: Layer, from: &[usize]) -> usize {
+    pub(super) fn add(&mut self, name: impl Into<String>, layer: Layer, from: &[usize]) -> usize {
         self.0.nodes.push(Node { name: name.into(), layer, from: from.to_vec() });
         self.0.nodes.len()
     }
 
     /// A convolution without bias that keeps the size, or halves it with a stride of 2.
-    pub fn conv(&mut self, name: String, from: usize, channels: [usize; 2], kernel: usize, stride: usize) -> usize {
+    pub(super) fn conv(
+        &mut self,
+        name: String,
+        from: usize,
+        channels: [usize; 2],
+        kernel: usize,
+        stride: usize,
+    ) -> usize {
         let [inputs, outputs] = channels;
         let padding = kernel / 2;
         let layer = Layer::Conv2d { inputs, outputs, kernel: [kernel; 2], stride, padding, bias: false };
         self.add(name, layer, &[from])
     }
 
-    pub fn norm(&mut self, name: String, from: usize, features: usize) -> usize {
+    pub(super) fn norm(&mut self, name: String, from: usize, features: usize) -> usize {
         self.add(name, Layer::BatchNorm { features }, &[from])
     }
 
-    pub fn relu(&mut self, name: String, from: usize) -> usize {
+    pub(super) fn relu(&mut self, name: String, from: usize) -> usize {
         self.add(name, Layer::Relu, &[from])
     }
 
     /// The mean over the image and, with `latent`, a linear layer called `name` after it.
-    pub fn finish(mut self, from: usize, features: usize, name: &str, latent: Option<usize>) -> Result<Graph> {
+    pub(super) fn finish(mut self, from: usize, features: usize, name: &str, latent: Option<usize>) -> Result<Graph> {
         let mean = self.add("pool", Layer::GlobalAvgPool, &[from]);
         if let Some(outputs) = latent {
             self.add(name, Layer::Linear { inputs: features, outputs, bias: true }, &[mean]);

@@ -238,7 +238,7 @@ pub(super) struct FeatureBlock {
 }
 
 impl FeatureBlock {
-    pub fn rows(&self) -> Features<'_> {
+    pub(super) fn rows(&self) -> Features<'_> {
         Features { count: self.count, features: &self.features, logits: &self.logits }
     }
 }

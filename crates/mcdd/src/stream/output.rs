@@ -104,7 +104,7 @@ impl<'a> LazyWriter<'a> {
     }
 
     /// Adds a block of rows; returns how many of them are unknown.
-    pub fn write(&mut self, predictions: &Predictions, names: &[String]) -> Result<u64> {
+    pub(super) fn write(&mut self, predictions: &Predictions, names: &[String]) -> Result<u64> {
         self.start()?.write(predictions, names)?;
         Ok(predictions.confidence.iter().filter(|&&c| !self.layout.threshold.known(c)).count() as u64)
     }

@@ -20,7 +20,7 @@ pub(super) enum BatchSource<'a> {
 
 impl<'a> BatchSource<'a> {
     /// For batches of up to `batch`; threads that prepare images live in `scope`.
-    pub fn new(
+    pub(super) fn new(
         settings: &Settings,
         train: Examples<'a>,
         member: usize,
@@ -41,7 +41,7 @@ impl<'a> BatchSource<'a> {
     }
 
     /// Starts an epoch with the batches of `sampler`.
-    pub fn begin(&mut self, epoch: usize, sampler: &BatchSampler) -> Result<()> {
+    pub(super) fn begin(&mut self, epoch: usize, sampler: &BatchSampler) -> Result<()> {
         match self {
             BatchSource::Rows(_) => Ok(()),
             BatchSource::Images { loader, .. } => loader.epoch(epoch, sampler.batches()),
@@ -49,7 +49,7 @@ impl<'a> BatchSource<'a> {
     }
 
     /// The next batch, which has these rows; none if it could not be prepared.
-    pub fn next<'b>(&'b mut self, rows: &'b [usize]) -> Option<Batch<'b>> {
+    pub(super) fn next<'b>(&'b mut self, rows: &'b [usize]) -> Option<Batch<'b>> {
         Some(match self {
             BatchSource::Rows(data) => Batch::rows(*data, rows),
             BatchSource::Images { loader, y, width } => {

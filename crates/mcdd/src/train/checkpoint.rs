@@ -34,7 +34,7 @@ struct Text {
 }
 
 /// A hash of the data and the settings of a run: a checkpoint of another run is refused.
-pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Examples]) -> Result<String> {
+pub(super) fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Examples]) -> Result<String> {
     // The detector and the choice of an epoch come after training, and members are independent: another detector or
     // threshold, or more members, may resume from the same networks. The number of steps is already in the number of
     // epochs.
@@ -64,12 +64,12 @@ pub fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Examples]) -> Re
 }
 
 impl Checkpointer {
-    pub fn new(folder: &Path, member: usize, fingerprint: String) -> Checkpointer {
+    pub(super) fn new(folder: &Path, member: usize, fingerprint: String) -> Checkpointer {
         Checkpointer { path: file(folder, member), fingerprint, last: Instant::now(), cost: Duration::ZERO }
     }
 
     /// Saves after an epoch, unless that would take more than about a twentieth of the time.
-    pub fn save(&mut self, run: &TrainState, trainer: &dyn Trainer, done: bool) -> Result<()> {
+    pub(super) fn save(&mut self, run: &TrainState, trainer: &dyn Trainer, done: bool) -> Result<()> {
         if !self.is_due(done) {
             return Ok(());
         }
@@ -83,7 +83,7 @@ impl Checkpointer {
     }
 
     /// Loads the last checkpoint, if there is one. Returns whether the run was complete.
-    pub fn resume(&self, run: &mut TrainState, trainer: &mut dyn Trainer, pool: &Pool) -> Result<bool> {
+    pub(super) fn resume(&self, run: &mut TrainState, trainer: &mut dyn Trainer, pool: &Pool) -> Result<bool> {
         let Some(mut found) = self.read()? else { return Ok(false) };
         let mut net_state = trainer.optimizer_state();
         found.fill("net", &mut run.net.data)?;
@@ -106,7 +106,7 @@ impl Checkpointer {
     }
 
     /// Writes what all training loops share, and the tensors of one of them, unless that would take too much time.
-    pub fn write<'a>(
+    pub(super) fn write<'a>(
         &mut self,
         step: u64,
         history: &[Epoch],
@@ -136,7 +136,7 @@ impl Checkpointer {
     }
 
     /// The last checkpoint, if there is one.
-    pub fn read(&self) -> Result<Option<Found>> {
+    pub(super) fn read(&self) -> Result<Option<Found>> {
         if !self.path.exists() {
             return Ok(None);
         }
@@ -167,13 +167,13 @@ pub(super) struct Found {
 
 impl Found {
     /// Overwrites `to` by a tensor of the same length.
-    pub fn fill(&mut self, name: &str, to: &mut Vec<f32>) -> Result<()> {
+    pub(super) fn fill(&mut self, name: &str, to: &mut Vec<f32>) -> Result<()> {
         *to = self.container.take_f32_unchecked(name, &[to.len()]).map_err(|e| e.at_file(&self.path))?;
         Ok(())
     }
 
     /// The best weights so far, if there are any; `like` gives some of the same shape.
-    pub fn best(&mut self, like: impl Fn(usize, f64) -> Best) -> Result<Option<Best>> {
+    pub(super) fn best(&mut self, like: impl Fn(usize, f64) -> Best) -> Result<Option<Best>> {
         let Some(epoch) = self.best else { return Ok(None) };
         let record = self.history.get(epoch).ok_or_else(|| damaged(&self.path, "no such epoch"))?;
         let mut best = like(epoch, record.validation_loss);

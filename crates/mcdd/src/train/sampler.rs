@@ -4,7 +4,7 @@ use crate::head::Sampling;
 use crate::seed::Stream;
 
 /// Draws the batches of each epoch; its buffers are reused.
-pub struct BatchSampler {
+pub(super) struct BatchSampler {
     sampling: Sampling,
     batch: usize,
     /// The rows of each class, for episodes.
@@ -19,7 +19,7 @@ pub struct BatchSampler {
 
 impl BatchSampler {
     /// For batches of up to `batch` of the rows with these labels; with `even`, all of about the same size.
-    pub fn new(sampling: Sampling, batch: usize, even: bool, labels: &[u32]) -> BatchSampler {
+    pub(super) fn new(sampling: Sampling, batch: usize, even: bool, labels: &[u32]) -> BatchSampler {
         let mut classes: Vec<Vec<usize>> = Vec::new();
         if sampling != Sampling::Shuffled {
             classes.resize(labels.iter().max().map_or(0, |&y| y as usize + 1), Vec::new());
@@ -38,12 +38,12 @@ impl BatchSampler {
     }
 
     /// The number of batches that cover every row once.
-    pub fn steps(&self) -> usize {
+    pub(super) fn steps(&self) -> usize {
         self.rows.div_ceil(self.batch)
     }
 
     /// Draws the batches of an epoch.
-    pub fn draw(&mut self, seed: &mut Stream) {
+    pub(super) fn draw(&mut self, seed: &mut Stream) {
         self.order.clear();
         self.ends.clear();
         match self.sampling {
@@ -83,7 +83,7 @@ impl BatchSampler {
     }
 
     /// The batches that were drawn.
-    pub fn batches(&self) -> impl Iterator<Item = &[usize]> {
+    pub(super) fn batches(&self) -> impl Iterator<Item = &[usize]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(from, &to)| &self.order[from..to])
     }

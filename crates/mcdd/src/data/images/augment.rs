@@ -87,7 +87,7 @@ fn mix(mut z: u64) -> u64 {
 
 impl Change {
     /// Moves, mirrors and normalizes an image.
-    pub fn apply(self, levels: &[[f32; 256]], shape: ImageShape, pixels: &[u8], out: &mut [f32]) {
+    pub(super) fn apply(self, levels: &[[f32; 256]], shape: ImageShape, pixels: &[u8], out: &mut [f32]) {
         let Change { down, right, padding, flip } = self;
         let ImageShape { height, width, channels } = shape;
         let black: [f32; 3] = std::array::from_fn(|c| levels.get(c).map_or(0.0, |levels| levels[0]));

@@ -66,7 +66,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub fn open<P: AsRef<Path>>(paths: &[P], options: &ImageOptions) -> Result<Blocks> {
+    pub(super) fn open<P: AsRef<Path>>(paths: &[P], options: &ImageOptions) -> Result<Blocks> {
         options.check()?;
         let (mut sources, mut notices) = (Vec::new(), Notices::new());
         for path in paths {
@@ -104,22 +104,22 @@ impl Blocks {
     }
 
     /// Whether every image has a label.
-    pub fn labeled(&self) -> bool {
+    pub(super) fn labeled(&self) -> bool {
         self.labeled
     }
 
     /// The shape of all images, where it is known: once one was read, at the latest.
-    pub fn shape(&self) -> Option<ImageShape> {
+    pub(super) fn shape(&self) -> Option<ImageShape> {
         self.shape
     }
 
     /// About how many images there are.
-    pub fn expected(&self) -> Option<usize> {
+    pub(super) fn expected(&self) -> Option<usize> {
         self.expected
     }
 
     /// The next images, at most `max`; none at the end.
-    pub fn next(&mut self, max: usize, ready: &mut Vec<Ready>) -> Result<()> {
+    pub(super) fn next(&mut self, max: usize, ready: &mut Vec<Ready>) -> Result<()> {
         ready.clear();
         let mut items = Vec::new();
         while ready.is_empty() && max > 0 {
@@ -233,12 +233,12 @@ impl Blocks {
     }
 
     /// The classes that bad images had which were left out.
-    pub fn bad_classes(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn bad_classes(&self) -> impl Iterator<Item = &str> {
         self.tally.bad_classes.iter().map(AsRef::as_ref)
     }
 
     /// What the user should know about the images read so far.
-    pub fn notices(&self) -> Notices {
+    pub(super) fn notices(&self) -> Notices {
         let mut notices = self.notices.clone();
         let Tally { resized, grayed, colored, bad, other, examples, .. } = &self.tally;
         if *bad > 0 {

@@ -100,7 +100,7 @@ fn jpeg_ends(bytes: &[u8]) -> bool {
 impl Raster {
     /// The same image in another shape: gray from color by the weights of ITU-R BT.601 (as PIL), color from gray
     /// by repeating it, another size by averaging over triangles (as PIL's bilinear), whatever the sides' ratio.
-    pub fn reshaped(self, to: ImageShape) -> Raster {
+    pub(super) fn reshaped(self, to: ImageShape) -> Raster {
         self.with_channels(to.channels).resized(to.height, to.width)
     }
 

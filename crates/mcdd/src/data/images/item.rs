@@ -51,7 +51,7 @@ pub(super) trait ImageSource: Send {
 
 impl Item {
     /// The image's pixels. Runs on any thread.
-    pub fn raster(&mut self) -> Result<Raster> {
+    pub(super) fn raster(&mut self) -> Result<Raster> {
         let placed = |e: Error, row: u64| if row > 0 { e.at_row(row) } else { e };
         match std::mem::replace(&mut self.content, Content::File) {
             Content::Pixels(raster) => Ok(raster),

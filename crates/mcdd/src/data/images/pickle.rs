@@ -73,14 +73,14 @@ pub(super) fn read(bytes: &[u8]) -> Read<Pickle<'_>> {
 
 impl<'a> Pickle<'a> {
     /// The entry of the outermost dictionary.
-    pub fn get(&self, key: &str) -> Option<Value<'a>> {
+    pub(super) fn get(&self, key: &str) -> Option<Value<'a>> {
         let Value::Object(root) = self.root else { return None };
         let Object::Dict(entries) = self.objects.get(root)? else { return None };
         entries.iter().find(|(k, _)| *k == Value::Text(key.as_bytes())).map(|(_, v)| *v)
     }
 
     /// The elements of a list.
-    pub fn list(&self, value: Value<'a>) -> Option<&[Value<'a>]> {
+    pub(super) fn list(&self, value: Value<'a>) -> Option<&[Value<'a>]> {
         let Value::Object(at) = value else { return None };
         match self.objects.get(at)? {
             Object::List(items) => Some(items),
@@ -89,7 +89,7 @@ impl<'a> Pickle<'a> {
     }
 
     /// An array of bytes.
-    pub fn array(&self, value: Value<'a>) -> Option<&Array<'a>> {
+    pub(super) fn array(&self, value: Value<'a>) -> Option<&Array<'a>> {
         let Value::Object(at) = value else { return None };
         match self.objects.get(at)? {
             Object::Array(array) => array.as_ref(),
@@ -369,7 +369,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A batch as CIFAR's Python 2 wrote it.
-    pub fn batch(key: &str, labels: &[u8], pixels: &[u8]) -> Vec<u8> {
+    pub(crate) fn batch(key: &str, labels: &[u8], pixels: &[u8]) -> Vec<u8> {
         let text = |t: &str| [&b"U"[..], &[t.len() as u8], t.as_bytes()].concat();
         let mut out = b"\x80\x02}q\x01(".to_vec();
         out.extend(text("batch_label"));

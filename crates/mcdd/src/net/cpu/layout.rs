@@ -8,7 +8,7 @@ use crate::net::params::{ParamSpec, Params, reverse_axes};
 /// The tensors of [`Params`] in the same order, but with the axes of weights reversed: a linear layer's weight is
 /// inputs x outputs, a convolution's height x width x inputs x outputs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CpuParams(Params);
+pub(crate) struct CpuParams(Params);
 
 /// Outputs, inputs and kernel positions of a weight; none for vectors, which need no other layout.
 fn axes(spec: &ParamSpec) -> Option<[usize; 3]> {
@@ -20,24 +20,24 @@ fn axes(spec: &ParamSpec) -> Option<[usize; 3]> {
 
 impl CpuParams {
     /// Converts `params`.
-    pub fn new(params: &Params) -> CpuParams {
+    pub(crate) fn new(params: &Params) -> CpuParams {
         let mut converted = CpuParams(params.clone());
         converted.load(params);
         converted
     }
 
     /// Replaces all values by those of `params`, which has the same tensors.
-    pub fn load(&mut self, params: &Params) {
+    pub(crate) fn load(&mut self, params: &Params) {
         to_cpu(params, &params.data, &mut self.0.data);
     }
 
     /// Copies all values to `params`, which has the same tensors.
-    pub fn store(&self, params: &mut Params) {
+    pub(crate) fn store(&self, params: &mut Params) {
         self.convert_back(&self.0.data, &mut params.data);
     }
 
     /// Converts other values of this layout, such as gradients, to that of [`Params`].
-    pub fn convert_back(&self, values: &[f32], to: &mut [f32]) {
+    pub(crate) fn convert_back(&self, values: &[f32], to: &mut [f32]) {
         for (i, spec) in self.0.specs().iter().enumerate() {
             let (values, to) = (&values[self.0.range(i)], &mut to[self.0.range(i)]);
             match axes(spec) {
@@ -48,7 +48,7 @@ impl CpuParams {
     }
 
     /// The state of an optimizer in the layout of [`Params`].
-    pub fn state_back(&self, state: &OptimizerState) -> OptimizerState {
+    pub(crate) fn state_back(&self, state: &OptimizerState) -> OptimizerState {
         let mut back = state.clone();
         for (from, to) in [(&state.first, &mut back.first), (&state.second, &mut back.second)] {
             if !from.is_empty() {
@@ -59,7 +59,7 @@ impl CpuParams {
     }
 
     /// The state of an optimizer, which is in the layout of [`Params`], in this layout.
-    pub fn state(&self, state: &OptimizerState) -> OptimizerState {
+    pub(crate) fn state(&self, state: &OptimizerState) -> OptimizerState {
         let mut here = state.clone();
         for (from, to) in [(&state.first, &mut here.first), (&state.second, &mut here.second)] {
             if !from.is_empty() {
@@ -70,37 +70,37 @@ impl CpuParams {
     }
 
     /// The tensors; shapes are those of [`Params`].
-    pub fn specs(&self) -> &[ParamSpec] {
+    pub(crate) fn specs(&self) -> &[ParamSpec] {
         self.0.specs()
     }
 
     /// The tensors, and all values to change.
-    pub fn specs_and_data(&mut self) -> (&[ParamSpec], &mut [f32]) {
+    pub(crate) fn specs_and_data(&mut self) -> (&[ParamSpec], &mut [f32]) {
         self.0.specs_and_data()
     }
 
     /// All values.
-    pub fn data(&self) -> &[f32] {
+    pub(crate) fn data(&self) -> &[f32] {
         &self.0.data
     }
 
     /// All values, to change.
-    pub fn data_mut(&mut self) -> &mut Vec<f32> {
+    pub(crate) fn data_mut(&mut self) -> &mut Vec<f32> {
         &mut self.0.data
     }
 
     /// Where tensor `i` is in [`CpuParams::data`].
-    pub fn range(&self, i: usize) -> Range<usize> {
+    pub(crate) fn range(&self, i: usize) -> Range<usize> {
         self.0.range(i)
     }
 
     /// The values of tensor `i`.
-    pub fn get(&self, i: usize) -> &[f32] {
+    pub(crate) fn get(&self, i: usize) -> &[f32] {
         self.0.get(i)
     }
 
     /// The values of tensor `i`, to change.
-    pub fn get_mut(&mut self, i: usize) -> &mut [f32] {
+    pub(crate) fn get_mut(&mut self, i: usize) -> &mut [f32] {
         self.0.get_mut(i)
     }
 }

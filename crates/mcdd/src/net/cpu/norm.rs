@@ -10,11 +10,11 @@ use crate::compute::simd;
 use crate::net::graph::inverse_deviation;
 
 /// The weight of a batch in the running mean and variance, as in PyTorch.
-pub const MOMENTUM: f32 = 0.1;
+pub(super) const MOMENTUM: f32 = 0.1;
 
 /// What the backward pass needs from the forward pass, for each feature.
 #[derive(Clone, Debug, Default)]
-pub struct Batch {
+pub(super) struct Batch {
     mean: Vec<f32>,
     variance: Vec<f32>,
     /// One over the deviation.
@@ -24,7 +24,7 @@ pub struct Batch {
 
 /// The trained parameters of a layer.
 #[derive(Clone, Copy)]
-pub struct Affine<'a> {
+pub(super) struct Affine<'a> {
     /// One value for each feature.
     pub weight: &'a [f32],
     /// One value for each feature.
@@ -37,7 +37,7 @@ impl Batch {
     ///
     /// # Panics
     /// If the lengths do not fit.
-    pub fn forward(&mut self, x: &[f32], affine: Affine, relu: bool, out: &mut [f32]) {
+    pub(super) fn forward(&mut self, x: &[f32], affine: Affine, relu: bool, out: &mut [f32]) {
         let width = affine.weight.len();
         assert!(affine.bias.len() == width && x.len() == out.len() && x.len().is_multiple_of(width));
         self.rows = x.len() / width;
@@ -52,7 +52,7 @@ impl Batch {
     ///
     /// # Panics
     /// If the lengths do not fit those of the forward pass.
-    pub fn backward(&self, x: &[f32], weight: &[f32], dy: &mut [f32], d_weight: &mut [f32], d_bias: &mut [f32]) {
+    pub(super) fn backward(&self, x: &[f32], weight: &[f32], dy: &mut [f32], d_weight: &mut [f32], d_bias: &mut [f32]) {
         let width = self.mean.len();
         assert!(x.len() == self.rows * width && dy.len() == x.len());
         assert!([weight.len(), d_weight.len(), d_bias.len()] == [width; 3]);
@@ -60,7 +60,7 @@ impl Batch {
     }
 
     /// The means and the unbiased variances of the last batch, for the running statistics.
-    pub fn statistics(&self, mean: &mut [f32], variance: &mut [f32]) {
+    pub(super) fn statistics(&self, mean: &mut [f32], variance: &mut [f32]) {
         mean.copy_from_slice(&self.mean);
         let unbiased = self.rows as f32 / self.rows.saturating_sub(1).max(1) as f32;
         variance.iter_mut().zip(&self.variance).for_each(|(to, v)| *to = v * unbiased);

@@ -114,7 +114,7 @@ pub fn against_nu(study: &Study) -> Result<Figure> {
 }
 
 /// The figures of the page, as SVG.
-pub fn figures(study: &Study) -> Vec<String> {
+pub(super) fn figures(study: &Study) -> Vec<String> {
     let mut all = Vec::new();
     all.extend(against_nu(study).ok());
     let whole = study.methods.iter().copied().filter(|m| study.mean(m, metric("auroc")).is_some());

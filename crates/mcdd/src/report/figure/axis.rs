@@ -109,7 +109,7 @@ fn log_ticks(low: f64, high: f64, most: usize) -> Vec<Tick> {
 
 impl Axis {
     /// An axis of `length` pixels, with as many ticks as fit, labels in font size `size`.
-    pub fn new(low: f64, high: f64, log: bool, length: f64, size: f64, along: Along) -> Axis {
+    pub(super) fn new(low: f64, high: f64, log: bool, length: f64, size: f64, along: Along) -> Axis {
         let (mut low, mut high) = (low.min(high), low.max(high));
         if high - low <= 1e-12 * high.abs().max(low.abs()).max(1e-12) {
             // A single number is in the middle of the axis.
@@ -141,7 +141,7 @@ impl Axis {
     }
 
     /// The position of a number, 0 to 1 within the range.
-    pub fn place(&self, value: f64) -> f64 {
+    pub(super) fn place(&self, value: f64) -> f64 {
         if self.log {
             let (low, high) = (libm::log(self.low), libm::log(self.high));
             (libm::log(value.max(f64::MIN_POSITIVE)) - low) / (high - low)
@@ -151,7 +151,7 @@ impl Axis {
     }
 
     /// The width of the widest label.
-    pub fn label_width(&self, size: f64) -> f64 {
+    pub(super) fn label_width(&self, size: f64) -> f64 {
         self.ticks.iter().map(|t| font::width(&t.label, size, false)).fold(0.0, f64::max)
     }
 }

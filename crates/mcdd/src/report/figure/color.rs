@@ -42,7 +42,7 @@ const DARK: [u32; SERIES] =
 
 impl Paint {
     /// Red, green and blue.
-    pub fn rgb(self, theme: Theme) -> [u8; 3] {
+    pub(super) fn rgb(self, theme: Theme) -> [u8; 3] {
         let (light, dark) = match self {
             Paint::Surface => (0xffffff, 0x15181c),
             Paint::Ink => (0x1c1e21, 0xe9ebee),
@@ -58,13 +58,13 @@ impl Paint {
     }
 
     /// As a CSS color.
-    pub fn css(self, theme: Theme) -> String {
+    pub(super) fn css(self, theme: Theme) -> String {
         let [r, g, b] = self.rgb(theme);
         format!("#{r:02x}{g:02x}{b:02x}")
     }
 
     /// The suffix of its CSS class.
-    pub fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Paint::Surface => "bg".into(),
             Paint::Ink => "ink".into(),

@@ -292,7 +292,7 @@ pub(super) mod tests {
     use crate::seed::Stream;
 
     /// Classes around a circle of radius `spread`.
-    pub fn example(classes: usize, spread: f64) -> LatentSpace {
+    pub(crate) fn example(classes: usize, spread: f64) -> LatentSpace {
         let mut random = Stream::new(1, "figure");
         let spheres: Vec<Sphere> = (0..classes)
             .map(|k| {

@@ -46,7 +46,7 @@ pub(super) struct Page {
 
 impl Page {
     /// A page with a title.
-    pub fn new(title: &str) -> Page {
+    pub(super) fn new(title: &str) -> Page {
         let mut page = Page { scene: Scene { width: WIDTH, ..Scene::default() }, title: font::clean(title), y: MARGIN };
         for line in font::wrapped(title, TITLE, true, WIDTH - 2.0 * MARGIN, 2) {
             page.scene.text(Text::new(MARGIN, page.y + font::ASCENT * TITLE, line, TITLE).bold());
@@ -57,7 +57,7 @@ impl Page {
     }
 
     /// A legend, in as many lines as needed.
-    pub fn legend(&mut self, entries: &[(String, Key)]) {
+    pub(super) fn legend(&mut self, entries: &[(String, Key)]) {
         let room = WIDTH - 2.0 * MARGIN;
         let mut x = MARGIN;
         let line = 1.7 * BODY;
@@ -114,7 +114,7 @@ impl Page {
     }
 
     /// Adds the caption and returns the figure.
-    pub fn finish(mut self, caption: &str) -> Figure {
+    pub(super) fn finish(mut self, caption: &str) -> Figure {
         let lines = font::wrapped(caption, SMALL, false, WIDTH - 2.0 * MARGIN, 8);
         if !lines.is_empty() {
             self.y += 6.0;
@@ -155,17 +155,17 @@ pub(super) struct Panel {
 
 impl Panel {
     /// The position of a number on the x axis.
-    pub fn at_x(&self, value: f64) -> f64 {
+    pub(super) fn at_x(&self, value: f64) -> f64 {
         self.area.x + self.area.w * self.x.as_ref().map_or(value, |axis| axis.place(value))
     }
 
     /// The position of a number on the y axis.
-    pub fn at_y(&self, value: f64) -> f64 {
+    pub(super) fn at_y(&self, value: f64) -> f64 {
         self.area.y + self.area.h * (1.0 - self.y.place(value))
     }
 
     /// Grid lines and tick labels.
-    pub fn grid(&self, scene: &mut Scene) {
+    pub(super) fn grid(&self, scene: &mut Scene) {
         let Area { x, y, w, h } = self.area;
         for tick in &self.y.ticks {
             let at = self.at_y(tick.at);
@@ -182,7 +182,7 @@ impl Panel {
     }
 
     /// The name of the y axis: above it if short, else along it.
-    pub fn y_name(&self, scene: &mut Scene, name: &str) {
+    pub(super) fn y_name(&self, scene: &mut Scene, name: &str) {
         let Area { x, y, h, .. } = self.area;
         let name = font::fitted(name, SMALL, false, h);
         let text = if font::width(&name, SMALL, false) <= SHORT {
@@ -195,13 +195,13 @@ impl Panel {
     }
 
     /// The line at the bottom.
-    pub fn base(&self, scene: &mut Scene) {
+    pub(super) fn base(&self, scene: &mut Scene) {
         let Area { x, y, w, h } = self.area;
         scene.line([x, y + h], [x + w, y + h], Style::line(Paint::Muted, 1.0));
     }
 
     /// A frame.
-    pub fn frame(&self, scene: &mut Scene) {
+    pub(super) fn frame(&self, scene: &mut Scene) {
         scene.primitives.push(Primitive::Rect { area: self.area, style: Style::line(Paint::Muted, 1.0) });
     }
 }

@@ -27,22 +27,22 @@ pub(super) struct Style {
 
 impl Style {
     /// Filled, without a line.
-    pub fn fill(paint: Paint) -> Style {
+    pub(super) fn fill(paint: Paint) -> Style {
         Style { fill: Some(Fill { paint, alpha: 1.0 }), stroke: None }
     }
 
     /// A line, with nothing inside.
-    pub fn line(paint: Paint, width: f64) -> Style {
+    pub(super) fn line(paint: Paint, width: f64) -> Style {
         Style { fill: None, stroke: Some(Stroke { paint, alpha: 1.0, width }) }
     }
 
     /// The same style with an outline.
-    pub fn with_line(self, paint: Paint, width: f64) -> Style {
+    pub(super) fn with_line(self, paint: Paint, width: f64) -> Style {
         Style { stroke: Style::line(paint, width).stroke, ..self }
     }
 
     /// The same style with this opacity.
-    pub fn alpha(mut self, alpha: f64) -> Style {
+    pub(super) fn alpha(mut self, alpha: f64) -> Style {
         self.fill.iter_mut().for_each(|f| f.alpha = alpha);
         self.stroke.iter_mut().for_each(|s| s.alpha = alpha);
         self
@@ -60,13 +60,13 @@ pub(super) struct Area {
 
 impl Area {
     /// Whether the two overlap by more than an edge.
-    pub fn overlaps(&self, other: &Area) -> bool {
+    pub(super) fn overlaps(&self, other: &Area) -> bool {
         let apart = |a: f64, n: f64, b: f64, m: f64| a + n <= b || b + m <= a;
         !(apart(self.x, self.w, other.x, other.w) || apart(self.y, self.h, other.y, other.h))
     }
 
     /// Whether the other lies inside.
-    pub fn contains(&self, other: &Area) -> bool {
+    pub(super) fn contains(&self, other: &Area) -> bool {
         other.x >= self.x
             && other.y >= self.y
             && other.x + other.w <= self.x + self.w
@@ -101,44 +101,44 @@ pub(super) struct Text {
 
 impl Text {
     /// Text in the default color that starts at `x`.
-    pub fn new(x: f64, y: f64, text: impl AsRef<str>, size: f64) -> Text {
+    pub(super) fn new(x: f64, y: f64, text: impl AsRef<str>, size: f64) -> Text {
         let text = font::clean(text.as_ref());
         let (bold, anchor, paint) = (false, Anchor::Start, Paint::Ink);
         Text { x, y, text, size, bold, anchor, paint, upwards: false, halo: false }
     }
 
     /// The same text in bold.
-    pub fn bold(self) -> Text {
+    pub(super) fn bold(self) -> Text {
         Text { bold: true, ..self }
     }
 
     /// The same text with another anchor.
-    pub fn at(self, anchor: Anchor) -> Text {
+    pub(super) fn at(self, anchor: Anchor) -> Text {
         Text { anchor, ..self }
     }
 
     /// The same text in another color.
-    pub fn paint(self, paint: Paint) -> Text {
+    pub(super) fn paint(self, paint: Paint) -> Text {
         Text { paint, ..self }
     }
 
     /// The same text, rotated upwards.
-    pub fn upwards(self) -> Text {
+    pub(super) fn upwards(self) -> Text {
         Text { upwards: true, ..self }
     }
 
     /// The same text with a halo.
-    pub fn halo(self) -> Text {
+    pub(super) fn halo(self) -> Text {
         Text { halo: true, ..self }
     }
 
     /// The length of the text.
-    pub fn width(&self) -> f64 {
+    pub(super) fn width(&self) -> f64 {
         font::width(&self.text, self.size, self.bold)
     }
 
     /// The distance from its start to its anchor.
-    pub fn lead(&self) -> f64 {
+    pub(super) fn lead(&self) -> f64 {
         match self.anchor {
             Anchor::Start => 0.0,
             Anchor::Middle => self.width() / 2.0,
@@ -147,7 +147,7 @@ impl Text {
     }
 
     /// The rectangle that it covers.
-    pub fn area(&self) -> Area {
+    pub(super) fn area(&self) -> Area {
         let (long, lead) = (self.width(), self.lead());
         let (above, high) = (font::ASCENT * self.size, (font::ASCENT + font::DESCENT) * self.size);
         if self.upwards {
@@ -170,12 +170,12 @@ pub(super) enum Marker {
 
 impl Marker {
     /// The marker of a series.
-    pub fn of(series: usize) -> Marker {
+    pub(super) fn of(series: usize) -> Marker {
         [Marker::Circle, Marker::Square, Marker::Triangle, Marker::Diamond][series % 4]
     }
 
     /// The corners around a point. All markers have about the area of a circle of radius `r`; a circle has no corners.
-    pub fn corners(self, [x, y]: [f64; 2], r: f64) -> Vec<[f64; 2]> {
+    pub(super) fn corners(self, [x, y]: [f64; 2], r: f64) -> Vec<[f64; 2]> {
         let s = 0.89 * r;
         match self {
             Marker::Circle => Vec::new(),
@@ -227,27 +227,27 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    pub fn text(&mut self, text: Text) {
+    pub(super) fn text(&mut self, text: Text) {
         if !text.text.is_empty() {
             self.primitives.push(Primitive::Text(text));
         }
     }
 
-    pub fn line(&mut self, from: [f64; 2], to: [f64; 2], style: Style) {
+    pub(super) fn line(&mut self, from: [f64; 2], to: [f64; 2], style: Style) {
         self.primitives.push(Primitive::Path { lines: vec![vec![from, to]], closed: false, style });
     }
 
-    pub fn rect(&mut self, area: Area, style: Style) {
+    pub(super) fn rect(&mut self, area: Area, style: Style) {
         self.primitives.push(Primitive::Rect { area, style });
     }
 
-    pub fn point(&mut self, at: [f64; 2], r: f64, marker: Marker, style: Style) {
+    pub(super) fn point(&mut self, at: [f64; 2], r: f64, marker: Marker, style: Style) {
         self.primitives.push(Primitive::Points { at: vec![at], r, marker, style });
     }
 
     /// All texts, for tests.
     #[cfg(test)]
-    pub fn texts(&self) -> Vec<&Text> {
+    pub(super) fn texts(&self) -> Vec<&Text> {
         fn collect<'a>(primitives: &'a [Primitive], out: &mut Vec<&'a Text>) {
             for primitive in primitives {
                 match primitive {

@@ -8,12 +8,12 @@ pub(super) struct Lowest<T> {
 }
 
 impl<T> Lowest<T> {
-    pub fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Lowest { most, items: Vec::new() }
     }
 
     /// Offers an item, which is created only if it is kept.
-    pub fn offer(&mut self, key: f64, item: impl FnOnce() -> T) {
+    pub(super) fn offer(&mut self, key: f64, item: impl FnOnce() -> T) {
         let at = self.items.partition_point(|(k, _)| k.total_cmp(&key).is_le());
         if at >= self.most {
             return;
@@ -23,7 +23,7 @@ impl<T> Lowest<T> {
     }
 
     /// The items, the lowest first.
-    pub fn into_items(self) -> impl Iterator<Item = T> {
+    pub(super) fn into_items(self) -> impl Iterator<Item = T> {
         self.items.into_iter().map(|(_, item)| item)
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Thumbnails {
 
 impl Thumbnails {
     /// None if the columns are not pixels.
-    pub fn of(schema: &Schema) -> Option<Thumbnails> {
+    pub(super) fn of(schema: &Schema) -> Option<Thumbnails> {
         if let Some(spec) = &schema.image {
             let (width, height, channels) = (spec.width, spec.height, spec.channels);
             let of = |c: usize| (f64::from(spec.mean[c]), f64::from(spec.std[c]));
@@ -54,17 +54,17 @@ impl Thumbnails {
     }
 
     /// Width, height and channels of an image.
-    pub fn shape(&self) -> [usize; 3] {
+    pub(super) fn shape(&self) -> [usize; 3] {
         [self.width.div_ceil(self.merged), self.height.div_ceil(self.merged), self.channels]
     }
 
     /// The size of an encoded image in characters.
-    pub fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.shape().iter().product::<usize>().div_ceil(2).div_ceil(3) * 4
     }
 
     /// The rows as images with sixteen levels, two values per byte, in base64.
-    pub fn draw(&self, rows: &[&[f32]]) -> Vec<String> {
+    pub(super) fn draw(&self, rows: &[&[f32]]) -> Vec<String> {
         let value = |row: &[f32], i: usize| self.values[i].map(|(at, mean, std)| mean + f64::from(row[at]) * std);
         let (low, high) = self.range.unwrap_or_else(|| {
             let all = rows.iter().flat_map(|row| (0..self.values.len()).filter_map(|i| value(row, i)));

@@ -28,7 +28,7 @@ fn number(v: f32) -> f64 {
 
 impl Projection {
     /// Of latent vectors by rows.
-    pub fn of(z: &[f32], latent: usize) -> Projection {
+    pub(super) fn of(z: &[f32], latent: usize) -> Projection {
         if latent <= 2 || z.is_empty() {
             return Projection { axes: None, latent, explained: None };
         }
@@ -62,7 +62,7 @@ impl Projection {
     }
 
     /// The position of a latent vector.
-    pub fn place(&self, z: &[f32]) -> [f64; 2] {
+    pub(super) fn place(&self, z: &[f32]) -> [f64; 2] {
         match &self.axes {
             None => [0, 1].map(|i| z.get(i).map_or(0.0, |&v| number(v))),
             Some(Axes { features, means, along }) => [0, 1].map(|i| {
@@ -73,7 +73,7 @@ impl Projection {
     }
 
     /// The names of the axes.
-    pub fn names(&self) -> [String; 2] {
+    pub(super) fn names(&self) -> [String; 2] {
         match self.axes {
             None => ["z₁", "z₂"].map(Into::into),
             Some(_) => ["first component", "second component"].map(Into::into),
@@ -81,7 +81,7 @@ impl Projection {
     }
 
     /// A description.
-    pub fn caption(&self) -> String {
+    pub(super) fn caption(&self) -> String {
         match (&self.axes, self.explained) {
             (None, _) => "The latent space of the first network".into(),
             (Some(_), explained) => format!(

@@ -21,7 +21,7 @@ impl Thresholds {
     ///
     /// # Errors
     /// If `tpr` is not between 0 and 1.
-    pub fn new(calibration: &Calibration, tpr: f64) -> Result<Thresholds> {
+    pub(super) fn new(calibration: &Calibration, tpr: f64) -> Result<Thresholds> {
         calibration.threshold(tpr)?;
         let fine = (500..=995).step_by(5).chain(996..=999);
         // As text: the page shows what users can type.
@@ -35,17 +35,17 @@ impl Thresholds {
     }
 
     /// The first position at which a row of this confidence is known; their number if there is none.
-    pub fn level(&self, confidence: f64) -> usize {
+    pub(super) fn level(&self, confidence: f64) -> usize {
         self.all.partition_point(|t| !t.known(confidence))
     }
 
     /// A notice if there are too few calibration rows for the requested fraction.
-    pub fn shortfall(&self, calibration_rows: usize) -> Option<String> {
+    pub(super) fn shortfall(&self, calibration_rows: usize) -> Option<String> {
         self.all[self.used].shortfall(calibration_rows)
     }
 
     /// The effect of each threshold.
-    pub fn positions(&self, known: &Levels, sets: &[(String, Levels)], labeled: bool) -> Vec<Position> {
+    pub(super) fn positions(&self, known: &Levels, sets: &[(String, Levels)], labeled: bool) -> Vec<Position> {
         let position = |(i, t): (usize, &Threshold)| {
             let (kept, right) = known.up_to(i);
             let taken: Vec<usize> = sets.iter().map(|(_, levels)| levels.up_to(i).0).collect();
@@ -76,7 +76,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    pub fn add(&mut self, level: usize, right: bool) {
+    pub(super) fn add(&mut self, level: usize, right: bool) {
         if self.at.len() <= level {
             self.at.resize(level + 1, (0, 0));
         }
@@ -86,7 +86,7 @@ impl Levels {
     }
 
     /// The number of rows that are known at a position, and of correctly classified ones among them.
-    pub fn up_to(&self, position: usize) -> (usize, usize) {
+    pub(super) fn up_to(&self, position: usize) -> (usize, usize) {
         self.at.iter().take(position + 1).fold((0, 0), |sum, at| (sum.0 + at.0, sum.1 + at.1))
     }
 }

@@ -47,7 +47,7 @@ impl Norm {
     }
 
     #[cfg(test)]
-    pub fn right(&self) -> &[f32] {
+    pub(super) fn right(&self) -> &[f32] {
         &self.right
     }
 
@@ -129,13 +129,13 @@ impl Net {
     }
 
     /// The same after `raw` and the left vectors came from a checkpoint.
-    pub fn restore(&mut self, pool: &Pool) {
+    pub(super) fn restore(&mut self, pool: &Pool) {
         self.norms.iter_mut().for_each(|n| n.measure(self.raw.get(n.weight)));
         self.load(pool);
     }
 
     /// Adds up the gradients of `used`, in order, as one with respect to `raw`.
-    pub fn collect<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>) -> &[f32] {
+    pub(super) fn collect<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>) -> &[f32] {
         let sum = &mut self.gradient[0];
         sum.fill(0.0);
         for part in parts {
@@ -149,7 +149,13 @@ impl Net {
     }
 
     /// One update along these gradients of `used`; averages keep the fraction `keep` of their values.
-    pub fn update<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>, update: &Update, keep: f64, pool: &Pool) {
+    pub(super) fn update<'a>(
+        &mut self,
+        parts: impl Iterator<Item = &'a Vec<f32>>,
+        update: &Update,
+        keep: f64,
+        pool: &Pool,
+    ) {
         self.collect(parts);
         // The length of a normalized weight has no effect, so it needs no penalty.
         let weight_decay = if self.norms.is_empty() { update.weight_decay } else { 0.0 };
@@ -162,7 +168,7 @@ impl Net {
     }
 
     /// The averaged parameters.
-    pub fn averaged(&self) -> Params {
+    pub(super) fn averaged(&self) -> Params {
         let mut params = Params::new(self.average.specs().to_vec());
         self.average.store(&mut params);
         params
@@ -182,7 +188,13 @@ pub(super) struct Nets {
 }
 
 impl Nets {
-    pub fn new(input: usize, settings: &Settings, optimizer: &Optimizer, member: usize, pool: &Pool) -> Result<Nets> {
+    pub(super) fn new(
+        input: usize,
+        settings: &Settings,
+        optimizer: &Optimizer,
+        member: usize,
+        pool: &Pool,
+    ) -> Result<Nets> {
         let (code, features) = sizes(settings);
         let net = |name: &str, graph: Graph, normalized| {
             let mut seed = Stream::new(settings.seed, &format!("alad/init/{name}/{member}"));
@@ -201,7 +213,7 @@ impl Nets {
     }
 
     /// Each with its name.
-    pub fn named(&mut self) -> impl Iterator<Item = (&'static str, &mut Net)> {
+    pub(super) fn named(&mut self) -> impl Iterator<Item = (&'static str, &mut Net)> {
         let [xz, xx, zz] = &mut self.discriminators;
         [("encoder", &mut self.encoder), ("generator", &mut self.generator), ("xz", xz), ("xx", xx), ("zz", zz)]
             .into_iter()

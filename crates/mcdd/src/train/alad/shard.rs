@@ -29,7 +29,7 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub fn new(nets: &Nets) -> Shard {
+    pub(super) fn new(nets: &Nets) -> Shard {
         let zeros = |n: usize| vec![0.0; n];
         let (e, g) = (nets.encoder.raw.data().len(), nets.generator.raw.data().len());
         Shard {
@@ -41,7 +41,7 @@ impl Shard {
     }
 
     /// Encodes the rows and generates from the codes, reconstructs both, and concatenates the pairs.
-    pub fn forward(&mut self, nets: &Nets, width: usize, code: usize) {
+    pub(super) fn forward(&mut self, nets: &Nets, width: usize, code: usize) {
         let (e, g) = (&nets.encoder, &nets.generator);
         let (x, z) = (&self.x[..], &self.z[..]);
         self.rows = x.len() / width;
@@ -61,7 +61,7 @@ impl Shard {
     }
 
     /// The losses and gradients of the discriminators: `log D(real) + log(1 - D(other))` for each.
-    pub fn train_discriminators(&mut self, nets: &Nets, batch: usize) {
+    pub(super) fn train_discriminators(&mut self, nets: &Nets, batch: usize) {
         self.discriminator_loss = 0.0;
         let buffers = self.discriminators.iter_mut().zip(&self.pairs).zip(&mut self.discriminator_gradients);
         for (((pass, pairs), gradient), net) in buffers.zip(&nets.discriminators) {
@@ -81,7 +81,7 @@ impl Shard {
 
     /// The losses and gradients of encoder and generator: the classes of all pairs are swapped. Pairs of a vector with
     /// itself are left out, as they depend on neither network.
-    pub fn train_generator(&mut self, nets: &Nets, batch: usize, width: usize, code: usize) {
+    pub(super) fn train_generator(&mut self, nets: &Nets, batch: usize, width: usize, code: usize) {
         let n = self.rows;
         self.generator_loss = 0.0;
         for k in [XZ, XX, ZZ] {

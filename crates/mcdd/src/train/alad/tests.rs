@@ -47,7 +47,7 @@ fn confidences(settings: &Settings, member: &Member, x: &[f32]) -> Vec<f64> {
 mod reference {
     type Layers = Vec<(Vec<f64>, Vec<f64>)>;
 
-    pub fn run(layers: &Layers, x: &[f64]) -> Vec<f64> {
+    pub(super) fn run(layers: &Layers, x: &[f64]) -> Vec<f64> {
         layers.iter().enumerate().fold(x.to_vec(), |value, (l, (w, b))| {
             let sum = |o: usize| value.iter().enumerate().map(|(i, v)| v * w[i * b.len() + o]).sum::<f64>() + b[o];
             let relu = |v: f64| if l + 1 < layers.len() { v.max(0.0) } else { v };
@@ -56,7 +56,7 @@ mod reference {
     }
 
     /// The losses of the discriminators, and of encoder and generator, on one row and one code.
-    pub fn losses(nets: &[Layers; 5], x: &[f64], z: &[f64]) -> [f64; 2] {
+    pub(super) fn losses(nets: &[Layers; 5], x: &[f64], z: &[f64]) -> [f64; 2] {
         let [encoder, generator, xz, xx, zz] = nets;
         let (encoded, generated) = (run(encoder, x), run(generator, z));
         let (rebuilt, recoded) = (run(generator, &encoded), run(encoder, &generated));

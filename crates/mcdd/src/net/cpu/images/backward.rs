@@ -29,7 +29,7 @@ const SUMS: usize = 8 * 1024;
 impl ImageEngine {
     /// Propagates the gradient left in [`ImageEngine::latents_and_gradient`] back to the parameters. `x` must be the input of
     /// the last forward pass; `gradients` has the parameters' layout and is overwritten, with zeros for what is not trained.
-    pub fn backward(&mut self, params: &CpuParams, x: &[f32], gradients: &mut [f32], pool: &Pool) {
+    pub(super) fn backward(&mut self, params: &CpuParams, x: &[f32], gradients: &mut [f32], pool: &Pool) {
         if self.fixed {
             return gradients.fill(0.0);
         }
@@ -71,7 +71,7 @@ impl ImageEngine {
 
     /// The gradient with respect to the images `x` of the last forward pass, for an engine made by [`ImageEngine::fixed`];
     /// empty for others.
-    pub fn input_gradient(&mut self, params: &CpuParams, x: &[f32], pool: &Pool) -> &[f32] {
+    pub(super) fn input_gradient(&mut self, params: &CpuParams, x: &[f32], pool: &Pool) -> &[f32] {
         if !self.fixed {
             return &[];
         }

@@ -6,7 +6,7 @@ use crate::compute::gemm::{Line, ZERO};
 
 /// Buffers for the numbers of tiles.
 #[derive(Clone, Debug, Default)]
-pub struct TileBuffers {
+pub(super) struct TileBuffers {
     pub numbers: Vec<Line>,
     pub products: Vec<Line>,
     pub pairs: Vec<[usize; 2]>,
@@ -14,7 +14,7 @@ pub struct TileBuffers {
 
 /// Buffers of one thread.
 #[derive(Clone, Debug, Default)]
-pub struct ConvBuffers {
+pub(super) struct ConvBuffers {
     /// A copied image.
     pub copy: Vec<Line>,
     /// A gradient, or a panel of a copied image.
@@ -25,7 +25,7 @@ pub struct ConvBuffers {
 }
 
 /// The first `n` values of a buffer that grows where it is too short.
-pub fn sized(lines: &mut Vec<Line>, n: usize) -> &mut [f32] {
+pub(super) fn sized(lines: &mut Vec<Line>, n: usize) -> &mut [f32] {
     let wanted = n.div_ceil(16);
     if lines.len() < wanted {
         lines.resize(wanted, ZERO);
@@ -34,7 +34,7 @@ pub fn sized(lines: &mut Vec<Line>, n: usize) -> &mut [f32] {
 }
 
 /// Where a step writes: some channels of images that follow each other.
-pub struct Out<'a> {
+pub(super) struct Out<'a> {
     pub data: &'a mut [f32],
     pub image: usize,
     pub pixel: usize,
@@ -42,7 +42,7 @@ pub struct Out<'a> {
 }
 
 impl Out<'_> {
-    pub fn as_images(&self) -> Images<'_> {
+    pub(super) fn as_images(&self) -> Images<'_> {
         Images { data: self.data, image: self.image, pixel: self.pixel, offset: self.offset }
     }
 }

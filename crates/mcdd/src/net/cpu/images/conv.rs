@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 const MAX_VALUES: usize = 1 << 28;
 
 #[derive(Clone, Debug)]
-pub struct Conv {
+pub(super) struct Conv {
     pub inputs: usize,
     pub outputs: usize,
     pub kernel: [usize; 2],
@@ -36,7 +36,7 @@ const WINOGRAD: usize = 32;
 impl Conv {
     /// # Errors
     /// If the padded image is larger than any network needs.
-    pub fn new(
+    pub(super) fn new(
         input: [usize; 2],
         [inputs, outputs]: [usize; 2],
         kernel: [usize; 2],
@@ -92,22 +92,22 @@ impl Conv {
         Ok(Conv { inputs, outputs, kernel, stride, input, output, padded, forward, back_padded, back, winograd })
     }
 
-    pub fn taps(&self) -> usize {
+    pub(super) fn taps(&self) -> usize {
         self.kernel[0] * self.kernel[1]
     }
 
     /// Lines of a panel of the weights for the forward pass.
-    pub fn forward_k(&self) -> usize {
+    pub(super) fn forward_k(&self) -> usize {
         self.winograd.as_ref().map_or(self.forward.k, |w| w[0].k())
     }
 
     /// The same for a class of the backward pass.
-    pub fn back_k(&self, class: usize) -> usize {
+    pub(super) fn back_k(&self, class: usize) -> usize {
         self.winograd.as_ref().map_or(self.back[class].k, |w| w[1].k())
     }
 
     /// Packs the panels `first..` of the weights, which are ordered by kernel position, input and output.
-    pub fn pack(&self, lines: &mut [Line], weight: &[f32], first: usize) {
+    pub(super) fn pack(&self, lines: &mut [Line], weight: &[f32], first: usize) {
         if let Some([forward, _]) = &self.winograd {
             return forward.pack(lines, weight, first);
         }
@@ -115,7 +115,7 @@ impl Conv {
     }
 
     /// Packs the panels `first..` of a class for the backward pass.
-    pub fn pack_back(&self, lines: &mut [Line], weight: &[f32], window: &Window, first: usize) {
+    pub(super) fn pack_back(&self, lines: &mut [Line], weight: &[f32], window: &Window, first: usize) {
         if let Some([_, back]) = &self.winograd {
             return back.pack_back(lines, weight, first);
         }

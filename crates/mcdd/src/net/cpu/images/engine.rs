@@ -60,7 +60,7 @@ const PANELS: usize = 4;
 pub(super) struct BufferPool(Mutex<Vec<ConvBuffers>>);
 
 impl BufferPool {
-    pub fn with<T>(&self, body: impl FnOnce(&mut ConvBuffers) -> T) -> T {
+    pub(super) fn with<T>(&self, body: impl FnOnce(&mut ConvBuffers) -> T) -> T {
         let mut scratch = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let out = body(&mut scratch);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
@@ -69,7 +69,7 @@ impl BufferPool {
 }
 
 /// A compiled graph with the buffers of a batch of images.
-pub struct ImageEngine {
+pub(super) struct ImageEngine {
     pub(super) plan: Plan,
     pub(super) images: usize,
     /// The values of each buffer; those of the input stay with the caller.
@@ -101,7 +101,7 @@ impl ImageEngine {
     ///
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
-    pub fn new(graph: &Graph) -> Result<ImageEngine> {
+    pub(super) fn new(graph: &Graph) -> Result<ImageEngine> {
         ImageEngine::with(graph, false)
     }
 
@@ -110,7 +110,7 @@ impl ImageEngine {
     ///
     /// # Errors
     /// As for [`ImageEngine::new`].
-    pub fn fixed(graph: &Graph) -> Result<ImageEngine> {
+    pub(super) fn fixed(graph: &Graph) -> Result<ImageEngine> {
         ImageEngine::with(graph, true)
     }
 
@@ -171,7 +171,7 @@ impl ImageEngine {
     }
 
     /// The approximate number of bytes of the buffers for a batch of `images` images.
-    pub fn bytes(&self, images: usize) -> usize {
+    pub(super) fn bytes(&self, images: usize) -> usize {
         let buffers = self.plan.buffers.iter().skip(1).map(|b| b.len());
         let whole = self.plan.buffers.iter().map(|b| b.len()).max();
         let numbers = buffers.chain(self.slots.sizes.iter().copied()).chain(whole).fold(0, usize::saturating_add);
@@ -179,12 +179,12 @@ impl ImageEngine {
     }
 
     /// The number of latent features.
-    pub fn latent(&self) -> usize {
+    pub(super) fn latent(&self) -> usize {
         self.plan.buffers[self.plan.output].len()
     }
 
     /// Packs new parameter values; call it after each update.
-    pub fn load(&mut self, params: &CpuParams, pool: &Pool) {
+    pub(super) fn load(&mut self, params: &CpuParams, pool: &Pool) {
         let (steps, list) = (&self.plan.steps, &self.list);
         pool.split(pieces(&mut self.weights, &self.ends), |i, lines| {
             let Piece { step, class, first } = list[i];
@@ -198,7 +198,7 @@ impl ImageEngine {
     }
 
     /// The latent vectors of the images in `x`, one after the other, in training mode.
-    pub fn forward(&mut self, params: &CpuParams, x: &[f32], pool: &Pool) -> &[f32] {
+    pub(super) fn forward(&mut self, params: &CpuParams, x: &[f32], pool: &Pool) -> &[f32] {
         self.images = x.len() / self.plan.buffers[0].len();
         let n = self.images;
         for (value, buffer) in self.values.iter_mut().zip(&self.plan.buffers).skip(1) {
@@ -223,14 +223,14 @@ impl ImageEngine {
     }
 
     /// The latent vectors, and the buffer for the gradient of the loss with respect to them.
-    pub fn latents_and_gradient(&mut self) -> (&[f32], &mut [f32]) {
+    pub(super) fn latents_and_gradient(&mut self) -> (&[f32], &mut [f32]) {
         let n = self.images * self.latent();
         let slot = self.slots.of[self.plan.output];
         (&self.values[self.plan.output][..n], &mut self.gradients[slot][..n])
     }
 
     /// Updates the running means and variances by those of the last batch.
-    pub fn update_running_stats(&self, params: &mut CpuParams) {
+    pub(super) fn update_running_stats(&self, params: &mut CpuParams) {
         if self.fixed {
             return;
         }

@@ -8,16 +8,16 @@ use super::plan::{Buffer, Input, Step, Work};
 use crate::compute::gemm::Line;
 
 /// The largest number of values of a copied image that stays in the second-level cache; larger ones are cut into bands.
-pub const BAND: usize = 96 * 1024;
+pub(super) const BAND: usize = 96 * 1024;
 
 /// The number of rows of the output that are computed together.
-pub fn band(rows: usize, images: usize, numbers: usize) -> usize {
+pub(super) fn band(rows: usize, images: usize, numbers: usize) -> usize {
     if images > 1 || numbers <= BAND { rows } else { (rows * (BAND / 2) / numbers).max(1) }
 }
 
 /// A convolution of some images. `from` is none where the input is in the same buffer as the output, from channel `same`
 /// on.
-pub struct Forward<'a> {
+pub(super) struct Forward<'a> {
     pub conv: &'a Conv,
     pub lines: &'a [Line],
     pub start: &'a [Line],
@@ -26,7 +26,7 @@ pub struct Forward<'a> {
 }
 
 impl Forward<'_> {
-    pub fn run(&self, from: Option<Images>, same: usize, out: &mut Out, scratch: &mut ConvBuffers) {
+    pub(super) fn run(&self, from: Option<Images>, same: usize, out: &mut Out, scratch: &mut ConvBuffers) {
         let Conv { padded, output, input, stride, kernel, .. } = *self.conv;
         if let Some([fewer, _]) = &self.conv.winograd {
             let length = fewer.padded.len();
@@ -72,7 +72,7 @@ impl Forward<'_> {
 }
 
 /// Means of windows of one image; `to` has `pixel` numbers for each of its pixels.
-pub fn pool(window: &Pool, from: Images, image: usize, act: Act, to: &mut [f32], pixel: usize) {
+pub(super) fn pool(window: &Pool, from: Images, image: usize, act: Act, to: &mut [f32], pixel: usize) {
     let factor = 1.0 / (window.kernel[0] * window.kernel[1]) as f32;
     let channels = window.channels;
     for y in 0..window.output[0] {
@@ -93,7 +93,7 @@ pub fn pool(window: &Pool, from: Images, image: usize, act: Act, to: &mut [f32],
 
 /// The geometry of means.
 #[derive(Clone, Copy, Debug)]
-pub struct Pool {
+pub(super) struct Pool {
     pub kernel: [usize; 2],
     pub stride: usize,
     pub input: [usize; 2],
@@ -103,7 +103,7 @@ pub struct Pool {
 
 impl Pool {
     /// The gradient of an image from that of its means, pixel after pixel.
-    pub fn back(&self, gradient: &[f32], to: &mut [f32]) {
+    pub(super) fn back(&self, gradient: &[f32], to: &mut [f32]) {
         let factor = 1.0 / (self.kernel[0] * self.kernel[1]) as f32;
         let channels = self.channels;
         to.fill(0.0);
@@ -123,7 +123,7 @@ impl Pool {
 }
 
 /// One step for some images: `from` has the images of each input; none where it is in the step's own buffer.
-pub struct Part<'a> {
+pub(super) struct Part<'a> {
     pub step: &'a Step,
     pub buffers: &'a [Buffer],
     pub weights: &'a [Line],
@@ -134,7 +134,7 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    pub fn run(&self, out: &mut Out, scratch: &mut ConvBuffers) {
+    pub(super) fn run(&self, out: &mut Out, scratch: &mut ConvBuffers) {
         match &self.step.work {
             Work::Conv { conv, .. } => {
                 let view = self.step.inputs[0].view;
@@ -183,7 +183,7 @@ impl Part<'_> {
 
 impl Step {
     /// The number of rows of its products for an image of `pixels` pixels.
-    pub fn rows(&self, pixels: usize) -> usize {
+    pub(super) fn rows(&self, pixels: usize) -> usize {
         match &self.work {
             Work::Conv { conv, .. } => conv.winograd.as_ref().map_or(pixels, |w| w[0].count()),
             _ => pixels,
@@ -191,7 +191,7 @@ impl Step {
     }
 
     /// The windows of a mean.
-    pub fn pool(&self, buffers: &[Buffer]) -> Pool {
+    pub(super) fn pool(&self, buffers: &[Buffer]) -> Pool {
         let (from, to) = (&buffers[self.inputs[0].view.buffer], &buffers[self.buffer]);
         let (kernel, stride) = match self.work {
             Work::Pool { kernel, stride } => (kernel, stride),
@@ -204,7 +204,7 @@ impl Step {
 
 /// The number of images that a thread takes together: enough pixels to fill tiles and to be worth loading the weights, and
 /// the same for each thread. Results do not depend on it.
-pub fn group(images: usize, pixels: usize, threads: usize) -> usize {
+pub(super) fn group(images: usize, pixels: usize, threads: usize) -> usize {
     const PIXELS: usize = 48;
     let least = PIXELS.div_ceil(pixels.max(1)).max(1);
     let rounds = images.div_ceil(least).div_ceil(threads.max(1)).max(1);

@@ -5,21 +5,21 @@ const KC: usize = 288;
 
 /// Adjacent numbers of a window; `offset` counts from the window's first.
 #[derive(Clone, Copy, Debug)]
-pub struct Span {
+pub(super) struct Span {
     pub offset: usize,
     pub length: usize,
 }
 
 /// Where a pixel that is computed reads (its window's first number) and writes (its number in the output).
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub(super) struct Place {
     pub from: u32,
     pub to: u32,
 }
 
 /// One product: all pixels of a class with the window they have in common.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub(super) struct Window {
     pub spans: Vec<Span>,
     /// The end of each block of spans.
     pub ends: Vec<usize>,
@@ -32,7 +32,7 @@ pub struct Window {
 
 /// A zero-padded image.
 #[derive(Clone, Copy, Debug)]
-pub struct Padded {
+pub(super) struct Padded {
     pub height: usize,
     pub width: usize,
     pub channels: usize,
@@ -41,14 +41,14 @@ pub struct Padded {
 }
 
 impl Padded {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.height * self.width * self.channels
     }
 }
 
 impl Window {
     /// A window of `count` pixels of an image.
-    pub fn new(image: Padded, count: [usize; 2], places: Vec<Place>, taps: Vec<[usize; 2]>) -> Window {
+    pub(super) fn new(image: Padded, count: [usize; 2], places: Vec<Place>, taps: Vec<[usize; 2]>) -> Window {
         let whole = count[1] * image.channels;
         let k = count[0] * whole;
         // Pieces of equal length where a span is too long for one block.

@@ -9,7 +9,7 @@ use crate::compute::gemm::{Line, MR, NR, ZERO};
 use crate::compute::simd;
 
 /// Pixels times weights: `out = start + windows x weights`.
-pub struct Product<'a> {
+pub(super) struct Product<'a> {
     pub window: &'a Window,
     /// Which of the window's places to compute.
     pub places: &'a [Place],
@@ -38,7 +38,7 @@ type Pair = [usize; 2];
 
 impl Product<'_> {
     /// Computes it; `pairs` is a buffer for a list of all pixels.
-    pub fn run(self, pairs: &mut Vec<Pair>) {
+    pub(super) fn run(self, pairs: &mut Vec<Pair>) {
         let (k, panels) = (self.window.k, self.n.div_ceil(NR));
         assert!(self.start.len() == panels);
         if self.places.is_empty() || self.images == 0 {
@@ -147,7 +147,7 @@ fn multiply<const N: usize>(input: &[f32], from: [usize; N], spans: &[Span], lin
 
 /// Gradients of weights: sums over pixels of six output gradients times sixteen inputs.
 #[derive(Clone, Copy)]
-pub struct WeightGradient {
+pub(super) struct WeightGradient {
     pub images: usize,
     pub height: usize,
     pub width: usize,
@@ -161,7 +161,7 @@ pub struct WeightGradient {
 
 impl WeightGradient {
     /// `acc += a^T b`, from the first numbers of `a` and of `b` on.
-    pub fn run(&self, a: &[f32], b: &[Line], acc: &mut [Line; MR]) {
+    pub(super) fn run(&self, a: &[f32], b: &[Line], acc: &mut [Line; MR]) {
         if self.images * self.height * self.width == 0 {
             return;
         }
@@ -223,7 +223,7 @@ mod x86 {
     /// Needs AVX2 and FMA; every pair must be readable wherever a span says, there must be a line for each number of the
     /// spans, and room for the panel's columns where a pair says.
     #[target_feature(enable = "avx2,fma")]
-    pub unsafe fn panel(p: &mut Panel, pairs: &[Pair]) {
+    pub(super) unsafe fn panel(p: &mut Panel, pairs: &[Pair]) {
         let input = p.input.as_ptr();
         if p.width == NR {
             let (tiles, rest) = pairs.as_chunks::<MR>();
@@ -363,7 +363,7 @@ mod x86 {
     /// # Safety
     /// Needs AVX2 and FMA; `a` and `b` must hold what the rows say.
     #[target_feature(enable = "avx2,fma")]
-    pub unsafe fn gradient(rows: &WeightGradient, a: &[f32], b: &[Line], acc: &mut [Line; MR]) {
+    pub(super) unsafe fn gradient(rows: &WeightGradient, a: &[f32], b: &[Line], acc: &mut [Line; MR]) {
         let mut sums: Sums = [[_mm256_setzero_ps(); 2]; MR];
         // SAFETY: the caller's promises; a `Line` is aligned.
         unsafe {
@@ -401,13 +401,13 @@ mod x86 {
 }
 
 /// Lines as the numbers that they are.
-pub fn numbers(lines: &mut [Line]) -> &mut [f32] {
+pub(super) fn numbers(lines: &mut [Line]) -> &mut [f32] {
     // SAFETY: a `Line` is sixteen numbers and nothing else.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * NR) }
 }
 
 /// The lines that sums begin with: the bias, or zeros.
-pub fn start_lines(bias: Option<&[f32]>, n: usize, lines: &mut Vec<Line>) {
+pub(super) fn start_lines(bias: Option<&[f32]>, n: usize, lines: &mut Vec<Line>) {
     lines.clear();
     lines.resize(n.div_ceil(NR), ZERO);
     for (line, bias) in lines.iter_mut().zip(bias.unwrap_or(&[]).chunks(NR)) {

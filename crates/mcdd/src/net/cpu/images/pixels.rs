@@ -10,7 +10,7 @@ use crate::compute::simd::{self, Kernel};
 
 /// What is applied to a value when it is read: `scale x + shift`, if these are not empty, and then ReLU.
 #[derive(Clone, Copy, Default)]
-pub struct Act<'a> {
+pub(super) struct Act<'a> {
     pub scale: &'a [f32],
     pub shift: &'a [f32],
     pub relu: bool,
@@ -18,7 +18,7 @@ pub struct Act<'a> {
 
 /// Some channels of images that follow each other.
 #[derive(Clone, Copy)]
-pub struct Images<'a> {
+pub(super) struct Images<'a> {
     pub data: &'a [f32],
     /// Numbers of an image, and of a pixel.
     pub image: usize,
@@ -28,7 +28,7 @@ pub struct Images<'a> {
 
 impl<'a> Images<'a> {
     /// From a pixel of an image on.
-    pub fn from(&self, image: usize, pixel: usize) -> &'a [f32] {
+    pub(super) fn from(&self, image: usize, pixel: usize) -> &'a [f32] {
         &self.data[image * self.image + pixel * self.pixel + self.offset..]
     }
 }
@@ -136,13 +136,13 @@ impl<const NORM: bool, const RELU: bool, const ADD: bool> Kernel for Activate<'_
 
 /// Pixels that follow each other, from the first number of a slice on.
 #[derive(Clone, Copy)]
-pub struct PixelShape {
+pub(super) struct PixelShape {
     pub pixels: usize,
     pub channels: usize,
 }
 
 /// `to = act(from)`, or `to += act(from)`.
-pub fn activate(
+pub(super) fn activate(
     act: Act,
     from: &[f32],
     from_pixel: usize,
@@ -173,7 +173,7 @@ pub fn activate(
 }
 
 /// Copies the rows `rows` of a padded image, zeros included, from an image of `size`.
-pub fn fill(
+pub(super) fn fill(
     padded: Padded,
     rows: std::ops::Range<usize>,
     size: [usize; 2],
@@ -197,7 +197,13 @@ pub fn fill(
 }
 
 /// The same for the gradient of the output, which is stored in tiles of six channels.
-pub fn fill_from_sixes(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], from: &[f32], to: &mut [f32]) {
+pub(super) fn fill_from_sixes(
+    padded: Padded,
+    rows: std::ops::Range<usize>,
+    size: [usize; 2],
+    from: &[f32],
+    to: &mut [f32],
+) {
     let Padded { width, channels, before, .. } = padded;
     let pixels = size[0] * size[1];
     for (y, to) in rows.zip(to.chunks_exact_mut(width * channels)) {
@@ -226,7 +232,7 @@ pub fn fill_from_sixes(padded: Padded, rows: std::ops::Range<usize>, size: [usiz
 
 /// The term of a gradient through the batch's mean and variance, `g + a + b (x - mean)`, channel by channel.
 #[derive(Clone, Copy, Default)]
-pub struct Correction<'a> {
+pub(super) struct Correction<'a> {
     pub a: &'a [f32],
     pub b: &'a [f32],
     pub mean: &'a [f32],
@@ -300,14 +306,21 @@ impl<'a> Whole<'a, false> {
 }
 
 /// The whole gradient of an image's channels, pixel after pixel.
-pub fn whole(gradient: Images, value: Images, image: usize, correction: Correction, shape: PixelShape, to: &mut [f32]) {
+pub(super) fn whole(
+    gradient: Images,
+    value: Images,
+    image: usize,
+    correction: Correction,
+    shape: PixelShape,
+    to: &mut [f32],
+) {
     let (pixel, to_pixel) = (gradient.pixel, shape.channels);
     let (gradient, value) = (gradient.from(image, 0), value.from(image, 0));
     Whole { gradient, value, pixel, correction, to, to_pixel, shape }.go();
 }
 
 /// The same in tiles of six channels; `row` is a buffer for some pixels.
-pub fn whole_in_sixes(
+pub(super) fn whole_in_sixes(
     gradient: Images,
     value: Images,
     image: usize,
@@ -341,7 +354,7 @@ pub fn whole_in_sixes(
 }
 
 /// Propagates the gradient of a value that was read through an [`Act`] to the buffer that it was read from.
-pub struct Spread<'a> {
+pub(super) struct Spread<'a> {
     pub act: Act<'a>,
     /// The batch's mean, where there is batch normalization.
     pub mean: &'a [f32],
@@ -428,7 +441,7 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Kernel for Spreading
 }
 
 impl Spread<'_> {
-    pub fn run(self) {
+    pub(super) fn run(self) {
         macro_rules! go {
             ($norm:literal, $relu:literal, $write:literal) => {
                 simd::dispatch(Spreading::<$norm, $relu, $write>(self))
@@ -491,13 +504,13 @@ impl Kernel for Measure<'_> {
 }
 
 /// The mean of each channel of an image, followed by the sums of squared differences from it.
-pub fn measure(from: &[f32], pixel: usize, shape: PixelShape, to: &mut [f32]) {
+pub(super) fn measure(from: &[f32], pixel: usize, shape: PixelShape, to: &mut [f32]) {
     simd::dispatch(Measure { from, pixel, shape, to });
 }
 
 /// Reads one value of each cache line of these rows, in the order of memory, which is faster than the scattered reads of a
 /// few channels that follow.
-pub fn prefetch(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], from: Images, image: usize) {
+pub(super) fn prefetch(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], from: Images, image: usize) {
     let [top, bottom] = [rows.start, rows.end].map(|y| y.saturating_sub(padded.before[0]).min(size[0]));
     let length = (bottom - top) * size[1] * from.pixel;
     let rows = &from.from(image, top * size[1])[..length.saturating_sub(from.offset)];
@@ -507,7 +520,7 @@ pub fn prefetch(padded: Padded, rows: std::ops::Range<usize>, size: [usize; 2], 
 /// The up to sixteen channels of panel `panel` of an activated and zero-padded image, with a line for each pixel of the rows
 /// `rows` of the padded image.
 #[allow(clippy::too_many_arguments)]
-pub fn fill_lines(
+pub(super) fn fill_lines(
     padded: Padded,
     rows: std::ops::Range<usize>,
     size: [usize; 2],

@@ -10,7 +10,7 @@ use crate::net::graph::{Graph, Layer};
 
 /// Stored images: `channels` numbers for each pixel. Number 0 is the network's input, which stays with the caller.
 #[derive(Clone, Debug)]
-pub struct Buffer {
+pub(super) struct Buffer {
     pub height: usize,
     pub width: usize,
     pub channels: usize,
@@ -19,19 +19,19 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    pub fn pixels(&self) -> usize {
+    pub(super) fn pixels(&self) -> usize {
         self.height * self.width
     }
 
     /// The number of values of one image.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.pixels() * self.channels
     }
 }
 
 /// Some channels of a buffer, and what is applied to them when they are read.
 #[derive(Clone, Copy, Debug)]
-pub struct View {
+pub(super) struct View {
     pub buffer: usize,
     pub offset: usize,
     pub channels: usize,
@@ -48,7 +48,7 @@ impl View {
 
 /// A batch normalization of some channels of a buffer.
 #[derive(Clone, Copy, Debug)]
-pub struct Norm {
+pub(super) struct Norm {
     pub buffer: usize,
     pub offset: usize,
     pub channels: usize,
@@ -57,7 +57,7 @@ pub struct Norm {
 }
 
 #[derive(Clone, Debug)]
-pub enum Work {
+pub(super) enum Work {
     /// A convolution; a linear layer is one with a window of one pixel.
     Conv { conv: Box<Conv>, weight: usize, bias: Option<usize> },
     /// Average pooling.
@@ -68,7 +68,7 @@ pub enum Work {
 
 /// How a gradient is combined with that of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GradientMode {
+pub(super) enum GradientMode {
     /// The first gradient, for all channels: it is written.
     Write,
     /// The first gradient, for some channels: the buffer is cleared before.
@@ -79,14 +79,14 @@ pub enum GradientMode {
 
 /// What a step reads; `at` is the channel of the output that a sum adds it to.
 #[derive(Clone, Copy, Debug)]
-pub struct Input {
+pub(super) struct Input {
     pub view: View,
     pub at: usize,
     pub mode: GradientMode,
 }
 
 #[derive(Clone, Debug)]
-pub struct Step {
+pub(super) struct Step {
     pub inputs: Vec<Input>,
     pub buffer: usize,
     pub offset: usize,
@@ -97,7 +97,7 @@ pub struct Step {
 }
 
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(super) struct Plan {
     pub buffers: Vec<Buffer>,
     pub norms: Vec<Norm>,
     pub steps: Vec<Step>,
@@ -118,7 +118,7 @@ struct Builder {
 ///
 /// # Errors
 /// If it has a layer that this engine cannot run, or needs too much memory.
-pub fn compile(graph: &Graph) -> Result<Plan> {
+pub(super) fn compile(graph: &Graph) -> Result<Plan> {
     let shapes = graph.shapes()?;
     let unsupported = |name: &str| Error::format(format!("the CPU engine cannot run layer {name:?} at this position"));
     let Some(Layer::Image { height, width, channels }) = graph.nodes.first().map(|n| n.layer.clone()) else {
@@ -283,7 +283,7 @@ impl Plan {
 
 /// Memory that several buffers share, one after the other.
 #[derive(Clone, Debug, Default)]
-pub struct Slots {
+pub(super) struct Slots {
     /// The slot of each buffer; any number for buffers without one.
     pub of: Vec<usize>,
     /// The number of values of one image in each slot.
@@ -292,7 +292,7 @@ pub struct Slots {
 
 impl Slots {
     /// `lifetimes` has the first and the last moment at which each buffer is needed.
-    pub fn new(buffers: &[Buffer], lifetimes: &[Option<[usize; 2]>]) -> Slots {
+    pub(super) fn new(buffers: &[Buffer], lifetimes: &[Option<[usize; 2]>]) -> Slots {
         let mut order: Vec<usize> = (0..buffers.len()).filter(|&b| lifetimes[b].is_some()).collect();
         order.sort_by_key(|&b| lifetimes[b].map(|l| l[0]));
         let mut slots = Slots { of: vec![0; buffers.len()], sizes: Vec::new() };
@@ -319,7 +319,7 @@ impl Slots {
 impl Plan {
     /// When the gradient of each buffer is needed, counting steps from the last to the first; that of the input only if
     /// `input`.
-    pub fn gradient_lifetimes(&self, input: bool) -> Vec<Option<[usize; 2]>> {
+    pub(super) fn gradient_lifetimes(&self, input: bool) -> Vec<Option<[usize; 2]>> {
         let mut lifetimes: Vec<Option<[usize; 2]>> = vec![None; self.buffers.len()];
         lifetimes[self.output] = Some([0, 0]);
         for (now, step) in self.steps.iter().rev().enumerate().filter(|(_, s)| s.used) {
@@ -333,7 +333,7 @@ impl Plan {
     }
 
     /// The same for the values in the forward pass.
-    pub fn value_lifetimes(&self) -> Vec<Option<[usize; 2]>> {
+    pub(super) fn value_lifetimes(&self) -> Vec<Option<[usize; 2]>> {
         let mut lifetimes: Vec<Option<[usize; 2]>> = vec![None; self.buffers.len()];
         for (now, step) in self.steps.iter().enumerate() {
             for buffer in step.inputs.iter().map(|i| i.view.buffer).chain([step.buffer]) {

@@ -43,7 +43,7 @@ struct ImageBuffers {
 
 impl ImageNetwork {
     /// Batch normalization becomes part of the convolution before it where it can.
-    pub fn new(graph: &Graph, params: &Params) -> Result<ImageNetwork> {
+    pub(crate) fn new(graph: &Graph, params: &Params) -> Result<ImageNetwork> {
         let (folded_graph, folded) = graph.folded_where_it_can(params)?;
         let folded = CpuParams::new(&folded);
         let plan = compile(&folded_graph)?;

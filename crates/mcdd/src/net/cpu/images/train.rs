@@ -19,7 +19,7 @@ pub(crate) struct ImageTrainer {
 }
 
 impl ImageTrainer {
-    pub fn new(graph: &Graph, params: &Params, options: &TrainerOptions) -> Result<ImageTrainer> {
+    pub(crate) fn new(graph: &Graph, params: &Params, options: &TrainerOptions) -> Result<ImageTrainer> {
         let mut engine = ImageEngine::new(graph)?;
         check_memory(engine.bytes(options.batch))?;
         let params = CpuParams::new(params);

@@ -15,13 +15,13 @@ use crate::compute::gemm::{Line, NR};
 use crate::compute::simd::{self, Kernel};
 
 /// Numbers of a tile.
-pub const NUMBERS: usize = 16;
+pub(super) const NUMBERS: usize = 16;
 /// The number of tiles that are multiplied together; a multiple of six.
 const TOGETHER: usize = 96;
 
 /// One pass through a convolution: forward or backward.
 #[derive(Clone, Debug)]
-pub struct Winograd {
+pub(super) struct Winograd {
     pub inputs: usize,
     pub outputs: usize,
     /// Input and output have the same size.
@@ -32,7 +32,7 @@ pub struct Winograd {
 }
 
 impl Winograd {
-    pub fn new(size: [usize; 2], inputs: usize, outputs: usize) -> Winograd {
+    pub(super) fn new(size: [usize; 2], inputs: usize, outputs: usize) -> Winograd {
         let tiles = size.map(|n| n.div_ceil(2));
         let [height, width] = tiles.map(|n| 2 * n + 2);
         let padded = Padded { height, width, channels: inputs, before: [1, 1] };
@@ -42,12 +42,12 @@ impl Winograd {
     }
 
     /// Tiles of an image.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.tiles[0] * self.tiles[1]
     }
 
     /// Lines of a panel of the weights.
-    pub fn k(&self) -> usize {
+    pub(super) fn k(&self) -> usize {
         NUMBERS * self.inputs
     }
 
@@ -68,7 +68,7 @@ impl Winograd {
     }
 
     /// Weights by place, input and output.
-    pub fn pack(&self, lines: &mut [Line], weight: &[f32], first: usize) {
+    pub(super) fn pack(&self, lines: &mut [Line], weight: &[f32], first: usize) {
         self.pack_with(lines, first, |place, input, output, line| {
             let from = (place * self.inputs + input) * self.outputs + output;
             line.copy_from_slice(&weight[from..from + line.len()]);
@@ -76,7 +76,7 @@ impl Winograd {
     }
 
     /// The same weights for the backward pass, where inputs and outputs change places.
-    pub fn pack_back(&self, lines: &mut [Line], weight: &[f32], first: usize) {
+    pub(super) fn pack_back(&self, lines: &mut [Line], weight: &[f32], first: usize) {
         self.pack_with(lines, first, |place, input, output, line| {
             let matrix = &weight[(8 - place) * self.inputs * self.outputs..];
             for (j, v) in line.iter_mut().enumerate() {
@@ -86,7 +86,7 @@ impl Winograd {
     }
 
     /// Computes `images` images, whose padded copies are in `copy`; `start` is the bias, if any.
-    pub fn run(
+    pub(super) fn run(
         &self,
         copy: &[f32],
         images: usize,
@@ -158,7 +158,7 @@ impl Winograd {
 
 impl ConvBuffers {
     /// A copied image, the buffer of the gradient, and those of tiles.
-    pub fn for_tiles(&mut self, copy: usize) -> (&mut [f32], &mut Vec<Line>, &mut TileBuffers) {
+    pub(super) fn for_tiles(&mut self, copy: usize) -> (&mut [f32], &mut Vec<Line>, &mut TileBuffers) {
         (sized(&mut self.copy, copy), &mut self.other, &mut self.tile_buffers)
     }
 }

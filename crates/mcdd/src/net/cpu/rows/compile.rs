@@ -77,7 +77,7 @@ pub(super) fn compile(graph: &Graph) -> Result<CompiledSteps<'_>> {
 
 impl Step {
     /// What is applied to the product at once: `bias`, and a ReLU unless it follows batch normalization.
-    pub fn then<'a>(&'a self, bias: Option<&'a [f32]>) -> Then<'a> {
+    pub(super) fn then<'a>(&'a self, bias: Option<&'a [f32]>) -> Then<'a> {
         let relu = self.relu && self.norm.is_none();
         match bias {
             None if !relu => Then::Keep,

@@ -32,7 +32,7 @@ struct Piece {
 const PANELS: usize = 4;
 
 /// A compiled graph with its weights in the two packed forms that forward and backward passes read.
-pub struct RowEngine {
+pub(crate) struct RowEngine {
     clip: Option<f32>,
     steps: Vec<Step>,
     weights: Vec<Line>,
@@ -47,7 +47,7 @@ impl RowEngine {
     ///
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
-    pub fn new(graph: &Graph) -> Result<RowEngine> {
+    pub(crate) fn new(graph: &Graph) -> Result<RowEngine> {
         let CompiledSteps { clip, steps, concat } = compile(graph)?;
         if let Some(name) = concat {
             return Err(unsupported(name));
@@ -76,7 +76,7 @@ impl RowEngine {
     }
 
     /// Packs new parameter values; call it after each update.
-    pub fn load(&mut self, params: &CpuParams, pool: &Pool) {
+    pub(crate) fn load(&mut self, params: &CpuParams, pool: &Pool) {
         let (steps, list) = (&self.steps, &self.pieces);
         pool.split(pieces(&mut self.weights, &self.ends), |i, lines| {
             let Piece { step, backward, first } = list[i];
@@ -92,7 +92,7 @@ impl RowEngine {
 
     /// Updates the running means and variances by those of the last batch, which the passes have left among the
     /// gradients. Each pass has about the same number of rows.
-    pub fn update_running_stats(&self, params: &mut CpuParams, gradients: &[Vec<f32>]) {
+    pub(crate) fn update_running_stats(&self, params: &mut CpuParams, gradients: &[Vec<f32>]) {
         let weight = MOMENTUM / gradients.len().max(1) as f32;
         for norm in self.steps.iter().filter_map(|s| s.norm) {
             for i in [norm + 2, norm + 3] {
@@ -107,7 +107,7 @@ impl RowEngine {
     }
 
     /// The number of latent features.
-    pub fn latent(&self) -> usize {
+    pub(crate) fn latent(&self) -> usize {
         self.steps.last().map_or(0, |s| s.outputs)
     }
 
@@ -123,7 +123,7 @@ impl RowEngine {
 /// Forward and backward through a [`RowEngine`] for some rows, on one thread. Its buffers grow to the largest number of
 /// rows, and nothing is allocated after that.
 #[derive(Clone, Debug, Default)]
-pub struct Pass {
+pub(crate) struct Pass {
     /// The output of each step, rows x outputs, and the gradient of it, before its ReLU.
     values: Vec<Vec<f32>>,
     gradients: Vec<Vec<f32>>,
@@ -142,7 +142,7 @@ pub struct Pass {
 
 impl Pass {
     /// The latent vectors of the rows in `x`, one after the other.
-    pub fn forward(&mut self, engine: &RowEngine, params: &CpuParams, x: &[f32]) -> &[f32] {
+    pub(crate) fn forward(&mut self, engine: &RowEngine, params: &CpuParams, x: &[f32]) -> &[f32] {
         self.rows = x.len() / engine.steps[0].inputs;
         self.latent = engine.latent();
         self.values.resize(engine.steps.len(), Vec::new());
@@ -168,7 +168,7 @@ impl Pass {
     }
 
     /// The latent vectors, and the buffer for the gradient of the loss with respect to them.
-    pub fn latents_and_gradient(&mut self) -> (&[f32], &mut [f32]) {
+    pub(crate) fn latents_and_gradient(&mut self) -> (&[f32], &mut [f32]) {
         let n = self.rows * self.latent;
         match (self.values.last(), self.gradients.last_mut()) {
             (Some(values), Some(gradients)) => (&values[..n], &mut gradients[..n]),
@@ -187,7 +187,7 @@ impl Pass {
     /// Propagates the gradient left in [`Pass::latents_and_gradient`] back to the parameters.
     /// `x` must be the input of the last forward pass; `gradients` has the parameters' layout and is overwritten. In the
     /// place of the running means and variances it gets those of the batch, for [`RowEngine::update_running_stats`].
-    pub fn backward(&mut self, engine: &RowEngine, params: &CpuParams, x: &[f32], gradients: &mut [f32]) {
+    pub(crate) fn backward(&mut self, engine: &RowEngine, params: &CpuParams, x: &[f32], gradients: &mut [f32]) {
         let x = if engine.clip.is_some() { &self.clipped[..x.len()] } else { x };
         for (i, step) in engine.steps.iter().enumerate().rev() {
             let (below, here) = self.gradients.split_at_mut(i);
@@ -228,7 +228,7 @@ impl Pass {
     }
 
     /// The gradient with respect to the input, after [`Pass::backward`] with the same parameters.
-    pub fn input_gradient(&mut self, engine: &RowEngine, params: &CpuParams) -> &[f32] {
+    pub(crate) fn input_gradient(&mut self, engine: &RowEngine, params: &CpuParams) -> &[f32] {
         let Step { inputs, outputs, weight, .. } = engine.steps[0];
         self.input_weights.resize(Panels::lines(outputs, inputs), ZERO);
         pack_transposed(&mut self.input_weights, params.get(weight), outputs, inputs, 0);

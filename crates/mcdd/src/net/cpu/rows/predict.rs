@@ -36,7 +36,7 @@ struct RowBuffers {
 }
 
 impl RowNetwork {
-    pub fn new(graph: &Graph, params: &Params) -> Result<RowNetwork> {
+    pub(crate) fn new(graph: &Graph, params: &Params) -> Result<RowNetwork> {
         let (plain, folded) = match graph.has_batch_norm() {
             true => graph.folded(params).map(|(g, p)| (Some(g), Some(p)))?,
             false => (None, None),

@@ -47,7 +47,7 @@ pub(crate) struct RowTrainer {
 }
 
 impl RowTrainer {
-    pub fn new(graph: &Graph, params: &Params, options: &TrainerOptions) -> Result<RowTrainer> {
+    pub(crate) fn new(graph: &Graph, params: &Params, options: &TrainerOptions) -> Result<RowTrainer> {
         let TrainerOptions { batch, whole, optimizer } = *options;
         let rows = if whole { batch.max(1) } else { shard_rows(batch) };
         let count = batch.div_ceil(rows);
