@@ -16,7 +16,7 @@ use crate::files::write_beside;
 
 /// Numbers of one tensor.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Values {
+pub(crate) enum Values {
     /// 32 bits each.
     F32(Vec<f32>),
     /// 64 bits each.
@@ -41,7 +41,7 @@ impl Values {
 
 /// A text and named tensors.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Container {
+pub(crate) struct Container {
     /// What the tensors mean.
     pub text: String,
     /// Name, shape and values.
@@ -50,7 +50,7 @@ pub struct Container {
 
 impl Container {
     /// Adds a tensor.
-    pub fn put(&mut self, name: impl Into<String>, shape: &[usize], values: Values) {
+    pub(crate) fn put(&mut self, name: impl Into<String>, shape: &[usize], values: Values) {
         self.tensors.insert(name.into(), (shape.to_vec(), values));
     }
 
@@ -58,7 +58,7 @@ impl Container {
     ///
     /// # Errors
     /// If there is none of this name.
-    pub fn shape(&self, name: &str) -> Result<&[usize]> {
+    pub(crate) fn shape(&self, name: &str) -> Result<&[usize]> {
         self.tensors.get(name).map(|t| &t.0[..]).ok_or_else(|| missing(name))
     }
 
@@ -66,7 +66,7 @@ impl Container {
     ///
     /// # Errors
     /// If there is no such tensor.
-    pub fn take_f32(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+    pub(crate) fn take_f32(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         match self.take(name, shape)? {
             Values::F32(v) if v.iter().all(|v| v.is_finite()) => Ok(v),
             _ => Err(Error::format(format!("tensor {name} does not hold finite 32-bit numbers"))),
@@ -77,7 +77,7 @@ impl Container {
     ///
     /// # Errors
     /// If there is no such tensor.
-    pub fn take_f32_unchecked(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+    pub(crate) fn take_f32_unchecked(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         match self.take(name, shape)? {
             Values::F32(v) => Ok(v),
             Values::F64(_) => Err(Error::format(format!("tensor {name} holds 64-bit numbers"))),
@@ -88,7 +88,7 @@ impl Container {
     ///
     /// # Errors
     /// If there is no such tensor.
-    pub fn take_f64(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>> {
+    pub(crate) fn take_f64(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>> {
         match self.take(name, shape)? {
             Values::F64(v) if v.iter().all(|v| v.is_finite()) => Ok(v),
             _ => Err(Error::format(format!("tensor {name} does not hold finite 64-bit numbers"))),
@@ -104,7 +104,7 @@ impl Container {
     }
 
     /// The file's bytes; `format` names what it is and its version, as in `mcdd model 1`.
-    pub fn to_bytes(&self, format: &str) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self, format: &str) -> Vec<u8> {
         let mut header = serde_json::Map::new();
         let mut data = Vec::new();
         for (name, (shape, values)) in &self.tensors {
@@ -130,7 +130,7 @@ impl Container {
     ///
     /// # Errors
     /// If writing fails.
-    pub fn write(&self, path: &Path, format: &str) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path, format: &str) -> Result<()> {
         let bytes = self.to_bytes(format);
         write_beside(path, |w| w.write_all(&bytes).map_err(|e| Error::io(e, path)))
     }
@@ -139,7 +139,7 @@ impl Container {
     ///
     /// # Errors
     /// If it cannot be read, is damaged, or is something else.
-    pub fn read(path: &Path, format: &str) -> Result<Container> {
+    pub(crate) fn read(path: &Path, format: &str) -> Result<Container> {
         Self::from_bytes(&Self::bytes_of(path)?, format).map_err(|e| e.at_file(path))
     }
 
@@ -147,7 +147,7 @@ impl Container {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn bytes_of(path: &Path) -> Result<Vec<u8>> {
+    pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>> {
         let is_file = std::fs::metadata(path).map_err(|e| Error::io(e, path))?.is_file();
         if !is_file {
             return Err(Error::format("is not a file").at_file(path));
@@ -156,7 +156,7 @@ impl Container {
     }
 
     /// The format of the file, such as `mcdd model 1`; none if it is not a container.
-    pub fn format_of(bytes: &[u8]) -> Option<String> {
+    pub(crate) fn format_of(bytes: &[u8]) -> Option<String> {
         let (_, metadata) = SafeTensors::read_metadata(bytes).ok()?;
         metadata.metadata().as_ref()?.get("format").cloned()
     }
@@ -165,7 +165,7 @@ impl Container {
     ///
     /// # Errors
     /// If it is damaged or something else.
-    pub fn from_bytes(bytes: &[u8], format: &str) -> Result<Container> {
+    pub(crate) fn from_bytes(bytes: &[u8], format: &str) -> Result<Container> {
         let (kind, version) = format.rsplit_once(' ').unwrap_or((format, ""));
         let foreign = || Error::format(format!("not an {kind} file")).hint("give a file that mcdd has written");
         let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|_| foreign())?;

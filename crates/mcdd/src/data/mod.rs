@@ -1,4 +1,4 @@
-//! Tables and [images](images): reading them, and turning them into a network's inputs.
+//! Tables and [images]: reading them, and turning them into a network's inputs.
 //!
 //! A [`Table`] is in memory, for training. It comes from files ([`Table::read`]), from a stream or bytes
 //! ([`Table::read_from`], [`Table::from_bytes`]), from values ([`Table::builder`], [`Table::from_rows`]) or from Arrow

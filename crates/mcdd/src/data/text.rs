@@ -44,6 +44,7 @@ pub(crate) fn count(n: usize, what: &str) -> String {
 }
 
 /// A number with thousands separators: 13,910.
+#[cfg_attr(not(feature = "datasets"), allow(unreachable_pub))]
 pub fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -3,7 +3,7 @@
 use crate::container::{Container, Values};
 use crate::error::{Error, Result};
 
-/// The tensors of one detector, as a part of a [`Container`].
+/// The tensors of one detector, as a part of a model file.
 pub struct StateDict<'a> {
     container: &'a mut Container,
     prefix: String,
@@ -13,7 +13,7 @@ pub struct StateDict<'a> {
 
 impl<'a> StateDict<'a> {
     /// The tensors of `container` whose names begin with `prefix`.
-    pub fn new(container: &'a mut Container, prefix: impl Into<String>) -> StateDict<'a> {
+    pub(crate) fn new(container: &'a mut Container, prefix: impl Into<String>) -> StateDict<'a> {
         StateDict { container, prefix: prefix.into(), width: 0, classes: 0 }
     }
 

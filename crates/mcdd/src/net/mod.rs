@@ -46,7 +46,7 @@ pub use resnet::{resnet, small_resnet};
 pub use shape::Shape;
 pub use weights::Weights;
 
-/// The engine that is used where none is given: [`CpuEngine`](cpu::CpuEngine).
+/// The engine that is used where none is given: [`CpuEngine`].
 pub fn default_engine() -> &'static dyn Engine {
     &cpu::CpuEngine
 }

@@ -166,7 +166,7 @@ impl Images {
     }
 
     /// Divides the rows at random, class by class, into parts of `1 - fraction` and `fraction`, as
-    /// [`Table::split_rows`](super::Table::split_rows).
+    /// [`Table::split_rows`](crate::data::Table::split_rows).
     ///
     /// # Errors
     /// If `fraction` is not between 0 and 1.
@@ -174,7 +174,7 @@ impl Images {
         labels::split_rows(self.labels.as_ref(), self.rows(), fraction, seed)
     }
 
-    /// Deals the rows into `k` folds at random, class by class, as [`Table::folds`](super::Table::folds).
+    /// Deals the rows into `k` folds at random, class by class, as [`Table::folds`](crate::data::Table::folds).
     pub fn folds(&self, k: usize, seed: u64) -> Vec<Vec<usize>> {
         labels::folds(self.labels.as_ref(), self.rows(), k, seed)
     }
