@@ -6,13 +6,12 @@ use std::process::ExitCode;
 
 use mcdd::compute::pool::Pool;
 use mcdd::data::{Column, Table, digits};
-use mcdd::metrics::{self, Detection};
+use mcdd::evaluate::{Bootstrap, Evaluation};
 use mcdd::model::{Model, Predictions};
-use mcdd::report::model::{About, Gather, Place, Side};
+use mcdd::report::model::{About, Report};
 use mcdd::stream::verdict;
 use mcdd::train::{Run, Settings};
 
-use crate::options;
 use crate::report::{Reporting, quoted};
 use crate::ui::{self, percent};
 
@@ -46,8 +45,7 @@ struct Outcome {
     model: Model,
     id: Predictions,
     ood: Predictions,
-    accuracy: f64,
-    detection: Detection,
+    evaluation: Evaluation,
 }
 
 fn measure(train: &Table, test: &Table, unknown: &Table, settings: &Settings, quiet: bool) -> mcdd::Result<Outcome> {
@@ -56,9 +54,9 @@ fn measure(train: &Table, test: &Table, unknown: &Table, settings: &Settings, qu
     progress.finish();
     let model = fitted?.model;
     let (id, ood) = (model.predict(test)?, model.predict(unknown)?);
-    let right: Vec<bool> = (0..id.rows()).map(|i| test.label(i) == Some(id.class[i])).collect();
-    let detection = metrics::detection(&id.confidence, &ood.confidence)?;
-    Ok(Outcome { accuracy: metrics::accuracy(&right)?.accuracy, model, id, ood, detection })
+    let sets = [("unknown", unknown)];
+    let evaluation = Evaluation::of_tables(&model, test, &sets, model.threshold()?, Bootstrap::none())?;
+    Ok(Outcome { model, id, ood, evaluation })
 }
 
 /// Runs the command.
@@ -94,27 +92,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Writes the same report as `mcdd evaluate --report`.
 fn report(ours: &Outcome, test: &Table, unknown: &Table, args: &Args) -> mcdd::Result<()> {
-    let model = &ours.model;
-    let mut gather = Gather::new(model, model.settings().tpr, 1, args.seed)?;
-    let set = gather.set("unknown.csv");
-    for (table, p, known) in [(test, &ours.id, true), (unknown, &ours.ood, false)] {
-        let x = model.schema().transform(table, None)?;
-        for (i, x) in x.chunks_exact(model.schema().width()).enumerate() {
-            let class = table.label(i).map(|c| c as usize);
-            let side = if known { Side::Known(class) } else { Side::Unknown(set) };
-            gather.add(side, Place::row(i as u64 + 1), x, table.label_name(i), p, i);
-        }
-    }
     let file = |name: &str| quoted(&args.output.join(name).display().to_string());
-    let (model, known, unknown, page) = (file("digits.mcdd"), file("known.csv"), file("unknown.csv"), file(PAGE));
+    let (model, id, ood, page) = (file("digits.mcdd"), file("known.csv"), file("unknown.csv"), file(PAGE));
     let about = About {
         title: format!("Handwritten digits without any {}", args.leave_out),
         data: "known.csv".into(),
-        held_out: false,
-        command: format!("mcdd evaluate {model} {known} --ood {unknown} --report {page}"),
+        on_calibration_rows: false,
+        command: format!("mcdd evaluate {model} {id} --ood {ood} --report {page}"),
         notices: Vec::new(),
     };
-    let report = gather.finish(about, &Pool::new(options::threads(None)))?;
+    let report = Report::of_tables(&ours.model, test, &[("unknown.csv", unknown)], about, args.seed, Pool::shared())?;
     let reporting = Reporting { report: Some(args.output.join(PAGE)), figures: None };
     reporting.write(&report, true)
 }
@@ -136,9 +123,14 @@ fn table(
     )?;
     writeln!(out, "{:<36}{:>10}{:>16}", "%", "mcdd", "softmax (MSP)")?;
     let mut row = |name: &str, a: f64, b: f64| writeln!(out, "{name:<36}{:>10}{:>16}", percent(a), percent(b));
-    row("accuracy on known digits", ours.accuracy, softmax.accuracy)?;
-    for (a, b) in ours.detection.rows().iter().zip(softmax.detection.rows()) {
-        row(&format!("{}, positive: {}", a.name, a.positive), a.value, b.value)?;
+    let (ours, softmax) = (&ours.evaluation, &softmax.evaluation);
+    if let (Some(ours), Some(softmax)) = (&ours.accuracy, &softmax.accuracy) {
+        row("accuracy on known digits", ours.value, softmax.value)?;
+    }
+    for (ours, softmax) in ours.ood.iter().zip(&softmax.ood) {
+        for (a, b) in ours.metrics().iter().zip(softmax.metrics()) {
+            row(&format!("{}, positive: {}", a.name, a.positive), a.value, b.value)?;
+        }
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use mcdd::data::{Label, ReadOptions};
 use mcdd::evaluate::{Bootstrap, ClassEvaluation, Evaluation, Evaluator};
 use mcdd::metrics::Interval;
 use mcdd::model::Model;
-use mcdd::report::model::{About, Gather, Place, Side};
+use mcdd::report::model::{About, Gather};
 use mcdd::stream;
 
 use super::predict::checked;
@@ -103,7 +103,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let about = About {
             title: format!("{} on {}", file_name(&args.model), names[0]),
             data: names[0].clone(),
-            held_out: false,
+            on_calibration_rows: false,
             command: report::command(),
             notices: files.notices,
         };
@@ -125,22 +125,12 @@ struct Files<'m> {
 impl Files<'_> {
     /// In-distribution rows.
     fn known(&mut self, path: &Path, name: &str, options: &ReadOptions, quiet: bool) -> mcdd::Result<()> {
-        let (mut row, mut foreign) = (0, None);
         let Files { model, pool, evaluator, gather, .. } = self;
         let reader = model.schema().reader(path, options)?;
         let notices = stream::predict_each(model, reader, pool, |batch, predictions| {
             evaluator.add(predictions, batch.labels.as_deref());
-            let Some(gather) = gather else { return Ok(()) };
-            for (i, x) in batch.x.chunks_exact(model.schema().width()).enumerate() {
-                row += 1;
-                let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
-                let side = match label.map(|l| evaluator.class(l)) {
-                    Some(None) => Side::Unknown(*foreign.get_or_insert_with(|| {
-                        gather.set(&format!("{name}: labels that are not classes of the model"))
-                    })),
-                    class => Side::Known(class.flatten().map(|c| c as usize)),
-                };
-                gather.add(side, place(row, &batch.names, i), x, label, predictions, i);
+            if let Some(gather) = gather {
+                gather.add_known(batch, predictions, name);
             }
             Ok::<(), mcdd::Error>(())
         })?;
@@ -150,18 +140,14 @@ impl Files<'_> {
 
     /// Out-of-distribution rows, whatever their labels are.
     fn ood(&mut self, path: &Path, name: &str, options: &ReadOptions, quiet: bool) -> mcdd::Result<()> {
-        let mut row = 0;
         let Files { model, pool, evaluator, gather, .. } = self;
         let set = evaluator.ood_set(path.display().to_string());
         let drawn = gather.as_mut().map(|g| g.set(name));
         let reader = model.schema().reader(path, options)?;
         let notices = stream::predict_each(model, reader, pool, |batch, predictions| {
             evaluator.add_ood(set, &predictions.confidence);
-            let (Some(gather), Some(drawn)) = (gather.as_mut(), drawn) else { return Ok(()) };
-            for (i, x) in batch.x.chunks_exact(model.schema().width()).enumerate() {
-                row += 1;
-                let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
-                gather.add(Side::Unknown(drawn), place(row, &batch.names, i), x, label, predictions, i);
+            if let (Some(gather), Some(drawn)) = (gather.as_mut(), drawn) {
+                gather.add_unknown(drawn, batch, predictions);
             }
             Ok::<(), mcdd::Error>(())
         })?;
@@ -175,11 +161,6 @@ impl Files<'_> {
         }
         self.notices.extend(notices.iter().map(|n| format!("{name}: {n}")));
     }
-}
-
-/// Where a row is from.
-fn place(row: u64, names: &[String], i: usize) -> Place<'_> {
-    Place { row, file: names.get(i).map(String::as_str) }
 }
 
 /// The evaluation as text.

@@ -19,9 +19,35 @@ pub(crate) fn parallel_map<T: Send>(count: usize, threads: usize, work: impl Fn(
         }
     };
     let mut all: Vec<(usize, T)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.min(count)).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().flat_map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        // If the system gives no more threads, those that run do all the work.
+        let others =
+            (1..threads.min(count)).map_while(|_| std::thread::Builder::new().spawn_scoped(scope, &worker).ok());
+        let others: Vec<_> = others.collect();
+        let mut all = worker();
+        for other in others {
+            all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        all
     });
     all.sort_by_key(|(i, _)| *i);
     all.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_order_for_any_number_of_threads() {
+        for threads in [0, 1, 2, 7] {
+            assert_eq!(parallel_map(23, threads, |i| i * i), (0..23).map(|i| i * i).collect::<Vec<_>>());
+        }
+        assert!(parallel_map(0, 3, |i| i).is_empty());
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller() {
+        let run = || parallel_map(9, 3, |i| assert!(i != 5));
+        assert!(std::panic::catch_unwind(run).is_err());
+    }
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::detection::sweep;
 use super::ties::{Counts, TieGroups};
+use crate::compute::parallel_map;
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
@@ -135,20 +136,13 @@ where
         0 => thread::available_parallelism().map_or(1, NonZero::get),
         n => n,
     };
-    let mut values = vec![[0.0; N]; replicates];
     let part = replicates.div_ceil(threads.min(replicates));
-    let run = |first: usize, values: &mut [[f64; N]]| {
+    let values = parallel_map(replicates.div_ceil(part), threads, |t| {
         let mut work = worker();
-        for (i, value) in (first..).zip(values) {
-            *value = work(&mut Stream::new(seed, &format!("bootstrap/{i}")));
-        }
-    };
-    thread::scope(|scope| {
-        for (t, values) in values.chunks_mut(part).enumerate() {
-            scope.spawn(move || run(t * part, values));
-        }
+        let range = t * part..replicates.min((t + 1) * part);
+        range.map(|i| work(&mut Stream::new(seed, &format!("bootstrap/{i}")))).collect::<Vec<_>>()
     });
-    Ok(values)
+    Ok(values.concat())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use mcdd::data::{Augment, ImageOptions, Images, ReadOptions, Table};
+use mcdd::report::model::TrainingData;
 use mcdd::train::OrOff;
 
 use super::Args;
@@ -103,11 +104,11 @@ pub(super) enum Data {
 }
 
 impl Data {
-    /// The name of an image; none for a row of a table.
-    pub(super) fn image_name(&self, row: usize) -> Option<String> {
+    /// For a report.
+    pub(super) fn training_data(&self) -> TrainingData<'_> {
         match self {
-            Data::Table(_) => None,
-            Data::Images(images) => Some(images.name(row)),
+            Data::Table(table) => TrainingData::Table(table),
+            Data::Images(images) => TrainingData::Images(images),
         }
     }
 

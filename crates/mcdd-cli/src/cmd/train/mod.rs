@@ -7,8 +7,8 @@ use std::time::Instant;
 use clap::ValueEnum;
 use mcdd::compute::pool::Pool;
 use mcdd::head::Loop;
-use mcdd::model::{Model, Predictions};
-use mcdd::report::model::{About, Gather, Place, Side};
+use mcdd::model::Model;
+use mcdd::report::model::{About, Report};
 use mcdd::train::{OrOff, Run};
 
 use self::data::{Data, ImageArgs};
@@ -265,44 +265,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes the report on the calibration rows: they are not trained on, but the threshold is set on them.
-fn report_calibration_rows(args: &Args, data: &Data, model: &Model, notices: Vec<String>) -> mcdd::Result<()> {
-    let (fraction, seed) = (model.settings().calibration_fraction, model.settings().seed);
-    let (rows, x, labels) = match data {
-        Data::Table(table) => {
-            let (_, rows) = table.split_rows(fraction, seed)?;
-            let x = model.schema().transform(table, Some(&rows))?;
-            (rows, x, table.labels.as_ref())
-        }
-        Data::Images(images) => {
-            let (_, rows) = images.split_rows(fraction, seed)?;
-            let mut x = vec![0.0; rows.len() * images.shape().values()];
-            if let Some(spec) = &model.schema().image {
-                spec.transform_into(&images.select(&rows).pixels, &mut x);
-            }
-            (rows, x, images.labels.as_ref())
-        }
-    };
-    let pool = Pool::new(args.running.threads());
-    let mut predictions = Predictions::default();
-    model.predict_rows(&x, &mut predictions, &pool)?;
-    let mut gather = Gather::new(model, model.settings().tpr, 0, args.seed)?;
-    for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(&rows).enumerate() {
-        let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));
-        let name = labels.and_then(|l| l.names.get(class?)).map(String::as_str);
-        let file = data.image_name(row);
-        let at = Place { row: row as u64 + 1, file: file.as_deref() };
-        gather.add(Side::Known(class), at, x, name, &predictions, i);
-    }
+fn report_calibration_rows(args: &Args, rows: &Data, model: &Model, notices: Vec<String>) -> mcdd::Result<()> {
     let more = if args.data.len() > 1 { format!(" and {} more", args.data.len() - 1) } else { String::new() };
     let data = format!("calibration rows of {}{more}", args.data.first().map_or(String::new(), |p| file_name(p)));
     let about = About {
         title: format!("{} on {data}", file_name(&args.output)),
         data,
-        held_out: true,
+        on_calibration_rows: true,
         command: report::command(),
         notices,
     };
-    args.reporting.write(&gather.finish(about, &pool)?, args.running.quiet)
+    let pool = Pool::new(args.running.threads());
+    args.reporting.write(&Report::of_calibration_rows(model, rows.training_data(), about, &pool)?, args.running.quiet)
 }
 
 fn summary(model: &Model, output: &Path, seconds: f64) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::matrix;
 use super::super::options::Label;
@@ -14,6 +14,7 @@ use super::memory::place;
 use super::open;
 use super::options::ImageOptions;
 use super::shape::ImageShape;
+use crate::compute::parallel_map;
 use crate::error::{Error, Result};
 
 /// The images of a block, at most.
@@ -300,27 +301,13 @@ fn decode_all(items: &mut [Item], shape: ImageShape, same_channels: bool, thread
     if threads < 2 || items.len() < 2 || items.iter().all(plain) {
         return items.iter_mut().map(|item| fit(item, shape, same_channels)).collect();
     }
-    let mut outcomes: Vec<Option<Outcome>> = items.iter().map(|_| None).collect();
     let part = items.len().div_ceil(threads * 8);
-    let work = Mutex::new(items.chunks_mut(part).zip(outcomes.chunks_mut(part)));
-    let run = || {
-        loop {
-            let next = work.lock().map_or(None, |mut work| work.next());
-            let Some((items, outcomes)) = next else { return };
-            for (item, outcome) in items.iter_mut().zip(outcomes) {
-                *outcome = Some(fit(item, shape, same_channels));
-            }
-        }
+    let parts: Vec<Mutex<&mut [Item]>> = items.chunks_mut(part).map(Mutex::new).collect();
+    let decode = |i: usize| -> Vec<Outcome> {
+        let mut items = parts[i].lock().unwrap_or_else(PoisonError::into_inner);
+        items.iter_mut().map(|item| fit(item, shape, same_channels)).collect()
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // If the system gives no more threads, those that run do all the work.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
-        }
-        run();
-    });
-    let lost = || Err(Problem::Bad(Error::data("the image was not decoded")));
-    outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect()
+    parallel_map(parts.len(), threads, decode).into_iter().flatten().collect()
 }
 
 fn uneven(path: &Path, what: &str) -> Error {

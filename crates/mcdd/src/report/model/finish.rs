@@ -103,13 +103,13 @@ impl Gather<'_> {
             classes[MOST_CLASSES - 1].right =
                 right - classes[..MOST_CLASSES - 1].iter().map(|c| c.right).sum::<usize>();
         }
-        let (used, rows, held_out_rows) =
+        let (used, rows, calibration_rows) =
             (self.thresholds.used, self.confidence.len(), model.calibration().scores().len());
         let counts = self.counts.iter().map(|(&[kind, predicted, level], &n)| {
             [if kind == usize::MAX { classes.len() + self.sets.len() } else { kind }, predicted, level, n]
         });
         let counts = counts.collect();
-        let shortfall = self.thresholds.shortfall(held_out_rows);
+        let shortfall = self.thresholds.shortfall(calibration_rows);
         let (mut shown, groups, pictures) = self.into_rows();
         let (plane, places) = plane(model, &shown, &mut classes);
         let drawn = pictures.as_ref().map(|p| p.draw(&shown.rows.iter().map(|r| &r.x[..]).collect::<Vec<_>>()));
@@ -129,7 +129,7 @@ impl Gather<'_> {
             sets: measured,
             positions,
             used,
-            held_out_rows,
+            calibration_rows,
             counts,
             histogram,
             risk,

@@ -66,6 +66,8 @@ pub(super) struct Row {
 /// An unknown set.
 pub(super) struct Unknown {
     pub name: String,
+    /// Rows added in batches.
+    pub rows: u64,
     pub confidence: Vec<f64>,
     pub levels: Levels,
     pub sample: Lowest<Row>,
@@ -93,6 +95,10 @@ pub struct Gather<'a> {
     /// The expected number of sets, which limits the drawn rows of each.
     planned: usize,
     random: Stream,
+    /// Known rows added in batches.
+    pub(super) known_rows: u64,
+    /// The unknown set of rows with labels that are not classes of the model.
+    pub(super) foreign: Option<usize>,
 }
 
 impl<'a> Gather<'a> {
@@ -122,6 +128,8 @@ impl<'a> Gather<'a> {
             sets: Vec::new(),
             planned: sets.max(1),
             random: Stream::new(seed, "report/known"),
+            known_rows: 0,
+            foreign: None,
         })
     }
 
@@ -131,6 +139,7 @@ impl<'a> Gather<'a> {
         let rows = most(UNKNOWN, self.model.schema().width(), self.pictures.as_ref()).div_ceil(self.planned);
         self.sets.push(Unknown {
             name: name(text),
+            rows: 0,
             confidence: Vec::new(),
             levels: Levels::default(),
             sample: Lowest::new(rows),

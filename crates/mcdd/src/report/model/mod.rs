@@ -12,12 +12,14 @@ mod page;
 mod picture;
 mod plane;
 mod positions;
+mod sources;
 #[cfg(test)]
 mod tests;
 
 use serde::Serialize;
 
 pub use gather::{Gather, Place, Side};
+pub use sources::TrainingData;
 
 use crate::report::figure::View;
 
@@ -29,7 +31,7 @@ pub struct About {
     /// The known rows, for example a file name.
     pub data: String,
     /// Whether the known rows are the calibration rows of the model.
-    pub held_out: bool,
+    pub on_calibration_rows: bool,
     /// The command that was run.
     pub command: String,
     /// Notices about the rows.
@@ -219,7 +221,7 @@ pub struct Report {
     /// The position of the requested threshold.
     pub used: usize,
     /// The number of calibration rows.
-    pub held_out_rows: usize,
+    pub calibration_rows: usize,
     /// The true kind of a row (a class, then the sets, then rows without a label), the predicted class, the first position at
     /// which it is kept, and the number of such rows.
     pub counts: Vec<[usize; 4]>,

@@ -87,7 +87,7 @@ function slider() {
     const rejected = p.rejected.length ? ` · rejected ${p.rejected.slice(0, 3).join('%, ')}%` : '';
     $('summary').textContent = `kept ${p.kept}%${rejected}${p.right === null ? '' : ` · correct ${p.right}%`}`;
     const short = p.short ? `; too few for ${$('target').textContent}` : '';
-    $('threshold').textContent = `Rows with a confidence of ${p.threshold.toFixed(4).replace('-', '−')} or more are known, which keeps ${p.set_for}% of the ${rowsOf(R.held_out_rows)} used for calibration${short}.`;
+    $('threshold').textContent = `Rows with a confidence of ${p.threshold.toFixed(4).replace('-', '−')} or more are known, which keeps ${p.set_for}% of the ${rowsOf(R.calibration_rows)} used for calibration${short}.`;
   });
 }
 

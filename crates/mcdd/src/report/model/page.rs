@@ -73,7 +73,7 @@ impl Report {
             out.push_str(&format!("; and {} more unknown sets", self.sets.len() - 5));
         }
         out.push('.');
-        if self.about.held_out {
+        if self.about.on_calibration_rows {
             let chose = |(name, value): &(String, String)| match name.as_str() {
                 "select" => value == "best",
                 "patience" => value != "off",

@@ -1,0 +1,126 @@
+//! Rows for a report, from a model's calibration rows, from tables, and from batches of a stream.
+
+use super::{About, Gather, Place, Report, Side};
+use crate::compute::pool::Pool;
+use crate::data::{Batch, Images, Table};
+use crate::error::Result;
+use crate::model::{Model, Predictions};
+
+/// The data that a model was trained on.
+#[derive(Clone, Copy, Debug)]
+pub enum TrainingData<'a> {
+    /// A table.
+    Table(&'a Table),
+    /// Images.
+    Images(&'a Images),
+}
+
+impl Report {
+    /// The report on the calibration rows of a model: they are not trained on, but the threshold is set on them. `data`
+    /// is what the model was trained on.
+    ///
+    /// # Errors
+    /// If the data do not match the model.
+    pub fn of_calibration_rows(model: &Model, data: TrainingData, about: About, pool: &Pool) -> Result<Report> {
+        let (fraction, seed) = (model.settings().calibration_fraction, model.settings().seed);
+        let (rows, x, labels) = match data {
+            TrainingData::Table(table) => {
+                let (_, rows) = table.split_rows(fraction, seed)?;
+                let x = model.schema().transform(table, Some(&rows))?;
+                (rows, x, table.labels.as_ref())
+            }
+            TrainingData::Images(images) => {
+                let (_, rows) = images.split_rows(fraction, seed)?;
+                let mut x = vec![0.0; rows.len() * images.shape().values()];
+                if let Some(spec) = &model.schema().image {
+                    spec.transform_into(&images.select(&rows).pixels, &mut x);
+                }
+                (rows, x, images.labels.as_ref())
+            }
+        };
+        let mut predictions = Predictions::default();
+        model.predict_rows(&x, &mut predictions, pool)?;
+        let mut gather = Gather::new(model, model.settings().tpr, 0, seed)?;
+        for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(&rows).enumerate() {
+            let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));
+            let name = labels.and_then(|l| l.names.get(class?)).map(String::as_str);
+            let file = match data {
+                TrainingData::Table(_) => None,
+                TrainingData::Images(images) => Some(images.name(row)),
+            };
+            let at = Place { row: row as u64 + 1, file: file.as_deref() };
+            gather.add(Side::Known(class), at, x, name, &predictions, i);
+        }
+        gather.finish(About { on_calibration_rows: true, ..about }, pool)
+    }
+
+    /// The report on tables: in-distribution rows, and named sets of out-of-distribution rows. The seed selects the rows
+    /// that are drawn.
+    ///
+    /// # Errors
+    /// If a table does not match the model.
+    pub fn of_tables(
+        model: &Model,
+        known: &Table,
+        ood: &[(&str, &Table)],
+        about: About,
+        seed: u64,
+        pool: &Pool,
+    ) -> Result<Report> {
+        let mut gather = Gather::new(model, model.settings().tpr, ood.len(), seed)?;
+        let mut predictions = Predictions::default();
+        let batch = |table: &Table| -> Result<Batch> {
+            let x = model.schema().transform(table, None)?;
+            let labels = (0..table.rows()).map(|i| table.label_name(i).map(str::to_owned)).collect();
+            Ok(Batch { rows: table.rows(), x, labels: Some(labels), ..Batch::default() })
+        };
+        let rows = batch(known)?;
+        model.predict_rows(&rows.x, &mut predictions, pool)?;
+        gather.add_known(&rows, &predictions, &about.data);
+        for (name, table) in ood {
+            let set = gather.set(name);
+            let rows = batch(table)?;
+            model.predict_rows(&rows.x, &mut predictions, pool)?;
+            gather.add_unknown(set, &rows, &predictions);
+        }
+        gather.finish(about, pool)
+    }
+}
+
+impl Gather<'_> {
+    /// Adds a batch of in-distribution rows, numbered on from the batch before. Rows with a label that is not a class of the
+    /// model go to an unknown set of their own; `name` is what the set calls the source.
+    pub fn add_known(&mut self, batch: &Batch, predictions: &Predictions, name: &str) {
+        let model = self.model;
+        for (i, x) in batch.x.chunks_exact(model.schema().width()).enumerate() {
+            self.known_rows += 1;
+            let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
+            let side = match label.map(|l| model.classes().iter().position(|c| c == l)) {
+                Some(None) => Side::Unknown(self.foreign_set(name)),
+                class => Side::Known(class.flatten()),
+            };
+            let at = Place { row: self.known_rows, file: batch.names.get(i).map(String::as_str) };
+            self.add(side, at, x, label, predictions, i);
+        }
+    }
+
+    /// Adds a batch of rows to an unknown set, numbered on from the batch before.
+    pub fn add_unknown(&mut self, set: usize, batch: &Batch, predictions: &Predictions) {
+        for (i, x) in batch.x.chunks_exact(self.model.schema().width()).enumerate() {
+            self.sets[set].rows += 1;
+            let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
+            let at = Place { row: self.sets[set].rows, file: batch.names.get(i).map(String::as_str) };
+            self.add(Side::Unknown(set), at, x, label, predictions, i);
+        }
+    }
+
+    fn foreign_set(&mut self, name: &str) -> usize {
+        match self.foreign {
+            Some(set) => set,
+            None => {
+                let set = self.set(&format!("{name}: labels that are not classes of the model"));
+                *self.foreign.insert(set)
+            }
+        }
+    }
+}
