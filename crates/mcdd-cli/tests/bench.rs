@@ -162,7 +162,7 @@ fn errors_are_reported() {
     assert_eq!(fs::read_to_string(lab.path("mine/results.jsonl")).unwrap(), "{}");
     // Errors before the first cell.
     lab.fails(&bench(&["--folds", "41"]), "too small for 41 folds");
-    lab.fails(&["bench", "shutle"], "no data set");
+    lab.fails(&["bench", "shutle"], "no file or data set");
     lab.fails(&["bench", "gas", "t.csv"], "stands alone");
     lab.fails(&["bench", "gas", "--label", "x"], "known");
 }

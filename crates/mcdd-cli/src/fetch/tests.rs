@@ -173,10 +173,10 @@ fn timeouts_and_refusals_end() {
     let e = Lab::new().limited(&silent, None, false, &hasty).unwrap_err();
     assert!(e.to_string().contains("tried 5 times"), "{e}");
     let missing = Server::start(|_, _| status("404 Not Found"));
-    Lab::new().fails(&missing, None, "answers 404 Not Found");
+    Lab::new().fails(&missing, None, "answered 404 Not Found");
     assert_eq!(missing.log().len(), 1);
     let failing = Server::start(|_, _| status("500 Internal Server Error"));
-    Lab::new().fails(&failing, None, "answers 500");
+    Lab::new().fails(&failing, None, "answered 500");
     assert_eq!(failing.log().len(), 5);
     let hiccup = Server::start(|_, before| if before < 2 { status("503 Busy") } else { whole(b"done") });
     let lab = Lab::new();

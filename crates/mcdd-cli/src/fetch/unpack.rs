@@ -234,7 +234,7 @@ mod tests {
             (vec![("link", T::Link, b"")], "a link or a device"),
             (vec![("disk", T::Block, b"")], "a link or a device"),
             (vec![("pipe", T::Fifo, b"")], "a link or a device"),
-            (vec![("a", T::Regular, b"x"), ("a", T::Regular, b"y")], "there twice"),
+            (vec![("a", T::Regular, b"x"), ("a", T::Regular, b"y")], "occurs twice"),
             (vec![("bomb", T::Regular, &zeros)], "far more"),
             (
                 vec![("long", T::GNULongName, &zeros), ("bomb", T::Regular, &zeros), ("b", T::Regular, &zeros)],

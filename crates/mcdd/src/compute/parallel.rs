@@ -21,7 +21,7 @@ pub(crate) fn parallel_map<T: Send>(count: usize, threads: usize, work: impl Fn(
     let mut all: Vec<(usize, T)> = std::thread::scope(|scope| {
         // If the system gives no more threads, those that run do all the work.
         let others =
-            (1..threads.min(count)).map_while(|_| std::thread::Builder::new().spawn_scoped(scope, &worker).ok());
+            (1..threads.min(count)).map_while(|_| std::thread::Builder::new().spawn_scoped(scope, worker).ok());
         let others: Vec<_> = others.collect();
         let mut all = worker();
         for other in others {

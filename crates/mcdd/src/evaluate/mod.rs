@@ -9,7 +9,7 @@
 //!
 //! let (known, unknown) = digits().leave_out("7")?;
 //! let (train, test) = known.split(0.2, 0)?;
-//! let model = Model::fit(&train, &Settings { epochs: 20, ..Preset::Fast.settings() })?;
+//! let model = Model::fit(&train, &Settings::builder().preset(Preset::Fast).epochs(20).build()?)?;
 //! let bootstrap = Bootstrap { replicates: 200, seed: 0 };
 //! let found = Evaluation::of_tables(&model, &test, &[("sevens", &unknown)], model.threshold()?, bootstrap)?;
 //!

@@ -11,7 +11,7 @@
 //! use mcdd::{data::digits, model::Model, train::{Preset, Settings}};
 //!
 //! let (known, unknown) = digits().leave_out("7")?;
-//! let model = Model::fit(&known, &Settings { epochs: 20, ..Preset::Fast.settings() })?;
+//! let model = Model::fit(&known, &Settings::builder().preset(Preset::Fast).epochs(20).build()?)?;
 //! let predictions = model.predict(&unknown)?;
 //! let threshold = model.threshold()?; // keeps 95% of in-distribution rows
 //! let rejected = predictions.confidence.iter().filter(|&&c| !threshold.known(c)).count();

@@ -11,7 +11,7 @@
 //!
 //! // A latent space with two features can be drawn.
 //! let (known, unknown) = digits().select(&(0..400).collect::<Vec<_>>()).leave_out("7")?;
-//! let settings = Settings { latent: 2, epochs: 2, ..Preset::Paper.settings() };
+//! let settings = Settings::builder().preset(Preset::Paper).latent(2).epochs(2).build()?;
 //! let model = Model::fit(&known, &settings)?;
 //! let (space, _) = latent_space(&model, "Deep-MCDD", &known, &unknown)?;
 //! let figure = latent_spaces("Digits", "Without 7.", model.classes(), "digit 7", &[space])?;

@@ -11,7 +11,7 @@
 //! use mcdd::data::Batch;
 //!
 //! let table = digits();
-//! let model = Model::fit(&table, &Settings { epochs: 2, ..Preset::Fast.settings() })?;
+//! let model = Model::fit(&table, &Settings::builder().preset(Preset::Fast).epochs(2).build()?)?;
 //! let width = model.schema().width();
 //!
 //! // Any iterator of batches is a source.

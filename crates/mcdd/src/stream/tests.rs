@@ -183,7 +183,7 @@ fn a_source_that_fails_leaves_no_output() {
     }
     let to = Destination::Writer(&mut Full, "standard output");
     let failed = predict(&model, twice(), threshold, output(to), Pool::shared()).unwrap_err();
-    assert_eq!(failed.to_string(), "standard output: no space is left");
+    assert_eq!(failed.to_string(), "standard output: no space left on the disk");
 }
 
 #[test]
