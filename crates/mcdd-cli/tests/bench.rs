@@ -163,7 +163,7 @@ fn errors_are_reported() {
     // Errors before the first cell.
     lab.fails(&bench(&["--folds", "41"]), "too small for 41 folds");
     lab.fails(&["bench", "shutle"], "no file or data set");
-    lab.fails(&["bench", "gas", "t.csv"], "stands alone");
+    lab.fails(&["bench", "gas", "t.csv"], "is a data set, not a file");
     lab.fails(&["bench", "gas", "--label", "x"], "known");
 }
 
