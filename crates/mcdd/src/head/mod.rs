@@ -176,7 +176,7 @@ pub trait Head: Send + Sync {
         -distances[class]
     }
 
-    /// The class means (or centers) in the latent space, `[classes, latent]` by rows, if the head has any.
+    /// The class means (or centers) in the latent space, `[classes, latent]` by rows. A head with distances has them.
     fn means(&self) -> Option<&[f32]> {
         None
     }

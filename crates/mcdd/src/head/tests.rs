@@ -237,10 +237,12 @@ fn a_head_describes_its_parameters() {
         let (head, z, _) = with_rows(&config, &mut Stream::new(6, "describe"));
         assert_eq!(head.params().specs(), config.specs(head.classes(), 10), "{config:?}");
         assert_eq!(head.classes(), if config.classifies() { 4 } else { 0 });
-        assert_eq!(head.means().is_some(), head.has_distances(), "{config:?}");
+        let what = "a head with distances overrides `means`, which reports draw and check, and one without does not";
+        assert_eq!(head.means().is_some(), head.has_distances(), "{config:?}: {what}");
         assert!(head.means().is_none_or(|m| m.len() == 4 * 10));
         assert!(head.log_sigma().is_none_or(|s| s.len() == 4));
-        assert_eq!(head.last_layer().is_some(), config.has_linear_logits(), "{config:?}");
+        let what = "`last_layer` and `has_linear_logits` belong together";
+        assert_eq!(head.last_layer().is_some(), config.has_linear_logits(), "{config:?}: {what}");
         if let Some((weight, bias)) = head.last_layer() {
             let mut logits = [0.0; 4];
             head.score(&z[..10], &mut logits, &mut [0.0; 4]);
