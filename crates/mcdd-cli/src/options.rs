@@ -39,12 +39,22 @@ pub struct Columns {
     /// Ignore a column; may be repeated
     #[arg(long, value_name = "COLUMN")]
     pub drop: Vec<String>,
+
+    /// Column that says which rows belong together, such as a patient or a machine: they are never divided between
+    /// training and calibration or test rows. It is not a feature. Equal rows always belong together
+    #[arg(long, value_name = "COLUMN")]
+    pub group: Option<String>,
 }
 
 impl Columns {
     /// The library's options of reading, with these columns.
     pub fn of(&self, reading: &Reading) -> ReadOptions {
-        ReadOptions { categorical: self.categorical.clone(), drop: self.drop.clone(), ..reading.options() }
+        ReadOptions {
+            categorical: self.categorical.clone(),
+            drop: self.drop.clone(),
+            group: self.group.clone(),
+            ..reading.options()
+        }
     }
 }
 

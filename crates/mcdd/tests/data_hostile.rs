@@ -136,6 +136,7 @@ fn anything(path: &Path, schemas: &[Schema]) {
             separator: Some(separator),
             categorical: vec!["1".into()],
             drop: vec!["2".into()],
+            group: Some("3".into()),
             skip_bad: false,
         };
         if let Ok(table) = Table::read(&[path.to_owned()], &options) {

@@ -85,7 +85,7 @@ fn scenario(table: &Table, class: &str, settings: &Settings, folder: &Path) -> R
     let start = std::time::Instant::now();
     let model = Model::fit_with(&train, settings, &Run { threads: 1, ..Run::default() })?.model;
     let seconds = start.elapsed().as_secs_f64();
-    let (fit_rows, held_rows) = train.split_rows(settings.calibration_fraction, settings.seed)?;
+    let (fit_rows, held_rows) = train.split_rows(settings.left_out(train.rows()), settings.seed)?;
     let parts = [train.select(&fit_rows), train.select(&held_rows), test, unknown];
     let (mut x, mut p, mut d, mut y) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (i, part) in parts.iter().enumerate() {

@@ -31,6 +31,7 @@ pub struct TableBuilder {
     names: Vec<String>,
     columns: Vec<Column>,
     labels: Option<(LabelColumn, Labels)>,
+    groups: Option<Vec<u32>>,
     rows: Option<usize>,
 }
 
@@ -96,6 +97,16 @@ impl TableBuilder {
         Ok(self)
     }
 
+    /// Sets a group for each row, texts or integers. Rows of one group are never divided between training and calibration
+    /// or test rows; a missing value is a group of its own. It is not a feature.
+    ///
+    /// # Errors
+    /// If the number of rows differs.
+    pub fn groups<'a, C: Into<Cell<'a>>>(mut self, values: impl IntoIterator<Item = C>) -> Result<Self> {
+        self.groups = Some(self.read("group".into(), Want::Text, values)?.1.into_groups());
+        Ok(self)
+    }
+
     /// The table.
     ///
     /// # Errors
@@ -108,7 +119,7 @@ impl TableBuilder {
             return Err(Error::data("the table has no rows").hint("give at least one row"));
         }
         let (label, labels) = self.labels.unzip();
-        Ok(Table::assemble(self.names, self.columns, labels, label))
+        Ok(Table { groups: self.groups, ..Table::assemble(self.names, self.columns, labels, label) })
     }
 
     fn append<'a, C: Into<Cell<'a>>>(

@@ -39,6 +39,19 @@ impl Column {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// A number for each row: rows with equal cells have equal numbers, and a missing cell is equal to no other.
+    pub(super) fn into_groups(self) -> Vec<u32> {
+        let (mut codes, mut next) = match self {
+            Column::Text { codes, names } => (codes, names.len() as u32),
+            Column::Number(values) => (vec![MISSING; values.len()], 0),
+        };
+        for code in codes.iter_mut().filter(|code| **code == MISSING) {
+            *code = next;
+            next += 1;
+        }
+        codes
+    }
 }
 
 /// What a column of a file is wanted as.

@@ -1,10 +1,9 @@
-//! The classes of rows, and the ways to divide rows by them: used by tables and images.
+//! The classes of rows, of tables and images.
 
 use super::column::Column;
 use super::number;
 use super::text::{list, quoted};
 use crate::error::{Error, Result};
-use crate::seed::Stream;
 
 /// The class of each row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,63 +131,4 @@ pub(super) fn check_classes(labels: Option<&Labels>, least: usize) -> Result<()>
         Error::data(format!("each class needs at least {least} rows; too few have: {}", list(&small)))
     };
     Err(error.hint("check `label`; add rows to these classes, or remove them"))
-}
-
-/// The rows of each class (all rows as one group without labels), each group in a random order that depends on
-/// the seed and the class only.
-fn shuffled_groups(labels: Option<&Labels>, rows: usize, seed: u64, purpose: &str) -> Vec<Vec<usize>> {
-    let mut groups = vec![Vec::new(); labels.map_or(0, |l| l.names.len()).max(1)];
-    for row in 0..rows {
-        let class = labels.and_then(|l| l.codes.get(row)).map_or(0, |&code| code as usize);
-        groups[class].push(row);
-    }
-    for (class, group) in groups.iter_mut().enumerate() {
-        Stream::new(seed, &format!("{purpose}/{class}")).shuffle(group);
-    }
-    groups
-}
-
-/// Divides rows at random, class by class, into parts of `1 - fraction` and `fraction`, each in ascending order; every
-/// class keeps at least one row in the first part.
-pub(super) fn split_rows(
-    labels: Option<&Labels>,
-    rows: usize,
-    fraction: f64,
-    seed: u64,
-) -> Result<(Vec<usize>, Vec<usize>)> {
-    if !(fraction > 0.0 && fraction < 1.0) {
-        return Err(Error::setting(format!("a fraction of {fraction} cannot be split off"))
-            .hint("give a fraction between 0 and 1, such as 0.2"));
-    }
-    let (mut first, mut second) = (Vec::new(), Vec::new());
-    for group in shuffled_groups(labels, rows, seed, "split") {
-        let count = (group.len() as f64 * fraction).round() as usize;
-        let count = count.min(group.len().saturating_sub(1));
-        let (a, b) = group.split_at(count);
-        second.extend_from_slice(a);
-        first.extend_from_slice(b);
-    }
-    first.sort_unstable();
-    second.sort_unstable();
-    Ok((first, second))
-}
-
-/// Deals rows into `k` folds at random, class by class, so that folds differ by at most one row in size and in
-/// each class. Each fold is in ascending order.
-pub(super) fn folds(labels: Option<&Labels>, rows: usize, k: usize, seed: u64) -> Vec<Vec<usize>> {
-    let mut folds = vec![Vec::new(); k];
-    if k == 0 {
-        return folds;
-    }
-    let mut next = 0;
-    for group in shuffled_groups(labels, rows, seed, "folds") {
-        for row in group {
-            folds[next % k].push(row);
-            next += 1;
-        }
-    }
-    for fold in &mut folds {
-        fold.sort_unstable();
-    }
-    folds
 }

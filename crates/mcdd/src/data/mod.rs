@@ -119,6 +119,7 @@ mod scores;
 #[cfg(feature = "datasets")]
 pub mod sets;
 mod source;
+pub(crate) mod split;
 mod table;
 mod text;
 mod transform;

@@ -18,6 +18,10 @@ pub struct ReadOptions {
     pub categorical: Vec<String>,
     /// Columns to leave out; names, or positions from 1.
     pub drop: Vec<String>,
+    /// A column, by name or position from 1, whose equal cells mark rows that belong together, such as those of one
+    /// patient or machine. Such rows are never divided between training and calibration or test rows. It is not a
+    /// feature.
+    pub group: Option<String>,
     /// Whether images that cannot be used are left out and counted, and not an error.
     pub skip_bad: bool,
 }

@@ -103,6 +103,8 @@ pub(crate) struct Reading {
     pub side: Vec<ColumnBuilder>,
     label: Option<usize>,
     label_column: Option<LabelColumn>,
+    /// The column of groups.
+    group: Option<usize>,
     rows: usize,
     files: Vec<Arc<Path>>,
 }
@@ -128,6 +130,22 @@ impl Reading {
                 .at_column(first)
                 .hint("leave out `categorical`"));
         }
+        let group = match &options.group {
+            Some(name) if source.grows() => {
+                return Err(Error::data("the `label index:value` form has no column of groups")
+                    .at_file(source.path())
+                    .at_column(name)
+                    .hint("leave out `group`"));
+            }
+            Some(name) => Some(find_column(source, name)?),
+            None => None,
+        };
+        if let Some(at) = group {
+            if Some(at) == label {
+                return Err(Error::setting("`group` is the column of the labels").hint("give another column"));
+            }
+            wants[at] = Want::Text;
+        }
         if let Some(at) = label {
             wants[at] = Want::Label;
         } else if source.grows() {
@@ -149,6 +167,7 @@ impl Reading {
             named: source.named(),
             label,
             label_column,
+            group,
             rows: 0,
             files: Vec::new(),
         })
@@ -294,6 +313,7 @@ impl Reading {
             labels: None,
             dropped: Vec::new(),
             label_column: self.label_column,
+            groups: None,
             rows: self.rows,
             files: self.files,
         };
@@ -307,6 +327,10 @@ impl Reading {
                 continue;
             }
             match column.finish() {
+                Some(column) if Some(at) == self.group => {
+                    table.groups = Some(column.into_groups());
+                    table.dropped.push((position, name));
+                }
                 Some(column) => {
                     table.names.push(name);
                     table.columns.push(column);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::column::{Column, ColumnBuilder, MISSING, Want};
 use super::labels::{self, Labels};
+use super::split::{self, Groups};
 use super::text::{positional_name, shown};
 use crate::error::{Error, Result};
 
@@ -32,6 +33,8 @@ pub struct Table {
     /// Columns left out by [`ReadOptions::drop`]: the position among the feature columns, and the name.
     pub(crate) dropped: Vec<(usize, String)>,
     pub(crate) label_column: Option<LabelColumn>,
+    /// Rows with equal numbers belong together: see [`ReadOptions::group`].
+    pub(crate) groups: Option<Vec<u32>>,
     pub(super) rows: usize,
     pub(super) files: Vec<Arc<Path>>,
 }
@@ -81,6 +84,7 @@ impl Table {
             labels,
             dropped: Vec::new(),
             label_column: None,
+            groups: None,
             rows,
             files: Vec::new(),
         })
@@ -101,6 +105,7 @@ impl Table {
             labels,
             dropped: Vec::new(),
             label_column,
+            groups: None,
             files: Vec::new(),
         }
     }
@@ -171,6 +176,7 @@ impl Table {
             labels: self.labels.as_ref().map(|labels| labels.select(rows)),
             dropped: self.dropped.clone(),
             label_column: self.label_column.clone(),
+            groups: self.groups.as_ref().map(|groups| rows.iter().map(|&r| groups[r]).collect()),
             rows: rows.len(),
             files: self.files.clone(),
         }
@@ -203,8 +209,13 @@ impl Table {
         table
     }
 
-    /// Divides the rows at random, class by class, into parts of `1 - fraction` and `fraction`; every class keeps at
-    /// least one row in the first part. Rows keep their order.
+    /// Rows that belong together: equal rows, and rows of one group ([`ReadOptions::group`](super::ReadOptions::group)).
+    pub(crate) fn groups(&self) -> Groups {
+        Groups::of_columns(&self.columns, self.rows, self.groups.as_deref())
+    }
+
+    /// Divides the rows at random, class by class, into parts of about `1 - fraction` and `fraction`; every class keeps
+    /// rows in the first part. Equal rows, and rows of one group, stay together. Rows keep their order.
     ///
     /// # Errors
     /// If `fraction` is not between 0 and 1.
@@ -218,13 +229,14 @@ impl Table {
     /// # Errors
     /// If `fraction` is not between 0 and 1.
     pub fn split_rows(&self, fraction: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
-        labels::split_rows(self.labels.as_ref(), self.rows, fraction, seed)
+        split::split_rows(self.labels.as_ref(), &self.groups(), fraction, seed)
     }
 
-    /// Deals the rows into `k` folds at random, class by class, so that folds differ by at most one row in size
-    /// and in each class. Each fold is in ascending order.
+    /// Deals the rows into `k` folds at random, class by class. Equal rows, and rows of one group, stay together; if there
+    /// are none, folds differ by at most one row in size and in each class. A class whose rows would all be in one fold
+    /// is in none. Each fold is in ascending order.
     pub fn folds(&self, k: usize, seed: u64) -> Vec<Vec<usize>> {
-        labels::folds(self.labels.as_ref(), self.rows, k, seed)
+        split::folds(self.labels.as_ref(), &self.groups(), k, seed, "folds")
     }
 
     /// Writes the table as CSV with a header; the labels are the last column, called `label` unless they had a

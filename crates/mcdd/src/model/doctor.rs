@@ -9,27 +9,38 @@ fn some(names: &[String]) -> String {
     if names.len() > 5 { format!("{shown} and {} more", names.len() - 5) } else { shown }
 }
 
-/// Checks the members, the latent vectors of the calibration rows under each of them, and the calibration.
-pub(super) fn examine(
-    members: &[ModelMember],
-    config: &HeadConfig,
-    latents: &[Vec<f32>],
-    y: &[u32],
-    calibration: &Calibration,
-    classes: &[String],
-    tpr: f64,
-) -> Vec<String> {
-    let mut findings = Vec::new();
-    for (i, (member, z)) in members.iter().zip(latents).enumerate() {
-        let who = if members.len() > 1 { format!("member {}: ", i + 1) } else { String::new() };
-        let mut found = vec![];
-        found.extend(sigma_limit(config, member.head.as_ref()));
-        let closed = config.trained_by() == Loop::ClosedForm;
-        // The features of a closed-form method are inputs, which may be constant or far from Gaussian.
-        found.extend(dead(z, y.len()).filter(|_| !closed));
-        found.extend(overlap(member.head.as_ref(), z, y, classes).filter(|_| !closed));
-        findings.extend(found.into_iter().map(|f| format!("{who}{f}")));
+/// The members, and what each of them makes of the calibration rows that it left out.
+pub(super) struct Examined<'a> {
+    pub members: &'a [ModelMember],
+    pub head: &'a HeadConfig,
+    /// For each member the latent vectors.
+    pub latents: &'a [Vec<f32>],
+    /// For each member the labels.
+    pub labels: &'a [&'a [u32]],
+}
+
+impl Examined<'_> {
+    /// What is found; `all` are the labels of all calibration rows.
+    pub(super) fn findings(&self, calibration: &Calibration, all: &[u32], classes: &[String], tpr: f64) -> Vec<String> {
+        let mut findings = Vec::new();
+        for (i, (member, z)) in self.members.iter().zip(self.latents).enumerate() {
+            let who = if self.members.len() > 1 { format!("member {}: ", i + 1) } else { String::new() };
+            let mut found = vec![];
+            found.extend(sigma_limit(self.head, member.head.as_ref()));
+            let closed = self.head.trained_by() == Loop::ClosedForm;
+            // The features of a closed-form method are inputs, which may be constant or far from Gaussian.
+            found.extend(dead(z, self.labels[i].len()).filter(|_| !closed));
+            found.extend(overlap(member.head.as_ref(), z, self.labels[i], classes).filter(|_| !closed));
+            findings.extend(found.into_iter().map(|f| format!("{who}{f}")));
+        }
+        findings.extend(of_calibration(calibration, all, classes, tpr));
+        findings
     }
+}
+
+/// Checks the calibration.
+fn of_calibration(calibration: &Calibration, y: &[u32], classes: &[String], tpr: f64) -> Vec<String> {
+    let mut findings = Vec::new();
     findings.extend(ties(calibration));
     if let Ok(threshold) = calibration.threshold(tpr) {
         let warning = calibration.warning(&threshold);

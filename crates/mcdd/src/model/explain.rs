@@ -24,13 +24,14 @@ pub(super) struct Centers {
 }
 
 impl Centers {
-    /// From rows; the mean of all rows if there are no labels, or too many classes to store.
-    pub(super) fn fit(x: &[f32], width: usize, labels: Option<&[u32]>, classes: usize) -> Centers {
+    /// From some rows of many, with their labels; the mean of all of them if there are no labels, or too many classes to
+    /// store.
+    pub(super) fn fit(x: &[f32], width: usize, rows: &[usize], labels: Option<&[u32]>, classes: usize) -> Centers {
         let labels = labels.filter(|_| classes.saturating_mul(width) <= MAX_VALUES);
         let groups = if labels.is_some() { classes.max(1) } else { 1 };
         let mut sums = vec![0.0f64; groups * width];
         let mut counts = vec![0usize; groups];
-        for (i, row) in x.chunks_exact(width).enumerate() {
+        for (i, row) in rows.iter().map(|&row| &x[row * width..(row + 1) * width]).enumerate() {
             let group = labels.map_or(0, |l| l[i] as usize);
             counts[group] += 1;
             sums[group * width..(group + 1) * width].iter_mut().zip(row).for_each(|(s, &v)| *s += f64::from(v));
@@ -190,10 +191,10 @@ mod tests {
     #[test]
     fn means_are_those_of_the_rows() {
         let x = [1.0, 2.0, 3.0, 4.0, 5.0, 9.0];
-        let by_class = Centers::fit(&x, 2, Some(&[0, 1, 0]), 2);
+        let by_class = Centers::fit(&x, 2, &[0, 1, 2], Some(&[0, 1, 0]), 2);
         assert_eq!((by_class.shape(), by_class.values()), ([2, 2], &[3.0, 5.5, 3.0, 4.0][..]));
         assert_eq!(by_class.get(Some(1)), (&[3.0, 4.0][..], Some(1)));
-        let all = Centers::fit(&x, 2, None, 2);
+        let all = Centers::fit(&x, 2, &[0, 1, 2], None, 2);
         assert_eq!((all.shape(), all.values(), all.get(Some(1)).1), ([1, 2], &[3.0, 5.0][..], None));
         assert!(Centers::from_values(vec![0.0; 6], 2, 2).is_none());
         assert!(Centers::from_values(vec![0.0; 4], 2, 2).is_some());

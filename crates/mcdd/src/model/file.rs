@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::class_scale::ClassScale;
 use super::explain::Centers;
 use super::probe::Probe;
 use super::range_penalty::RangePenalty;
@@ -20,6 +21,7 @@ use crate::train::{Epoch, Settings};
 const LIMITS: &str = "clip.limits";
 const CLASS_MEANS: &str = "explain.class_means";
 const SCALES: &str = "calibration.scales";
+const CLASS_SCALES: &str = "calibration.by_class";
 
 /// Everything in a model except its tensors.
 #[derive(Serialize, Deserialize)]
@@ -32,6 +34,9 @@ struct Text {
     settings: Settings,
     rows: usize,
     calibration_rows: usize,
+    /// The number of points of each class's map of confidences; empty without calibration by class.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    class_points: Vec<usize>,
     validation_accuracy: Option<f64>,
     members: Vec<MemberText>,
     findings: Vec<String>,
@@ -40,6 +45,8 @@ struct Text {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MemberText {
+    /// The fold of the training rows that it left out.
+    fold: usize,
     epoch: Option<usize>,
     history: Vec<Epoch>,
 }
@@ -52,7 +59,11 @@ impl Model {
     pub(super) const FORMAT: &str = "mcdd model 1";
 
     pub(super) fn container(&self) -> Result<Container> {
-        let members = self.members.iter().map(|m| MemberText { epoch: m.epoch, history: m.history.clone() }).collect();
+        let members = self
+            .members
+            .iter()
+            .map(|m| MemberText { fold: m.fold, epoch: m.epoch, history: m.history.clone() })
+            .collect();
         let text = Text {
             version: self.version.clone(),
             classes: self.classes.clone(),
@@ -61,6 +72,7 @@ impl Model {
             settings: self.settings.clone(),
             rows: self.rows,
             calibration_rows: self.calibration.scores().len(),
+            class_points: self.class_scales.iter().map(ClassScale::len).collect(),
             validation_accuracy: self.accuracy,
             members,
             findings: self.findings.clone(),
@@ -86,6 +98,10 @@ impl Model {
         }
         for (m, probe) in self.members.iter().enumerate().filter_map(|(m, member)| Some((m, member.probe.as_ref()?))) {
             probe.save(&mut StateDict::new(&mut container, format!("members.{m}.detector.")));
+        }
+        let points: Vec<f64> = self.class_scales.iter().flat_map(ClassScale::values).collect();
+        if !points.is_empty() {
+            container.put(CLASS_SCALES, &[points.len() / 2, 2], Values::F64(points));
         }
         let scores = self.calibration.scores();
         container.put("calibration.confidence", &[scores.len()], Values::F64(scores.to_vec()));
@@ -162,8 +178,8 @@ impl Model {
             fill(head.params_mut())?;
             let net = default_engine().network(&text.graph, &params)?;
             let scale = ScoreScale { mean: scales[2 * m], deviation: scales[2 * m + 1] };
-            let (history, epoch) = (described.history, described.epoch);
-            let mut member = ModelMember { net, head, history, epoch, probe: None, scale };
+            let MemberText { fold, epoch, history } = described;
+            let mut member = ModelMember { net, head, history, epoch, fold, probe: None, scale };
             let mut store = StateDict::new(&mut c, format!("members.{m}.detector."));
             member.probe = Probe::load(&text.settings.detector, member.host(), &mut store)?;
             if member.classes() != 0 && member.classes() != text.classes.len() {
@@ -171,6 +187,7 @@ impl Model {
             }
             members.push(member);
         }
+        let class_scales = class_scales(&text.class_points, text.classes.len(), text.settings.per_class, &mut c)?;
         let scores = c.take_f64("calibration.confidence", &[text.calibration_rows])?;
         if let Some(name) = c.tensors.keys().next() {
             return Err(invalid(&format!("tensor {name} is not used")));
@@ -183,6 +200,7 @@ impl Model {
             range_penalty,
             centers,
             calibration: Calibration::new(scores)?,
+            class_scales,
             accuracy: text.validation_accuracy,
             settings: text.settings,
             rows: text.rows,
@@ -190,4 +208,24 @@ impl Model {
             version: text.version,
         })
     }
+}
+
+/// The maps of the classes' confidences, with these numbers of points.
+fn class_scales(points: &[usize], classes: usize, wanted: bool, c: &mut Container) -> Result<Vec<ClassScale>> {
+    let invalid = || Error::format("the model file is invalid: its calibration by class");
+    if points.len() != if wanted { classes } else { 0 } {
+        return Err(invalid());
+    }
+    let total = points.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)).ok_or_else(invalid)?;
+    if total == 0 {
+        return if wanted { Err(invalid()) } else { Ok(Vec::new()) };
+    }
+    let values = c.take_f64(CLASS_SCALES, &[total, 2])?;
+    let mut at = 0;
+    let mut next = |&n: &usize| {
+        let own = &values[2 * at..2 * (at + n)];
+        at += n;
+        ClassScale::from_values(own).ok_or_else(invalid)
+    };
+    points.iter().map(&mut next).collect()
 }

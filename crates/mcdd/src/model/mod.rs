@@ -23,6 +23,8 @@
 //! ```
 
 mod calibration;
+mod class_scale;
+mod cross_fit;
 mod doctor;
 mod explain;
 mod file;
@@ -39,8 +41,9 @@ pub use predict::{PredictBuffers, Predictions};
 pub use scorer::{Scorer, ScorerSettings};
 pub use stored::Saved;
 
+use self::class_scale::ClassScale;
+use self::cross_fit::{AllRows, Folds, OutOfFold, Part};
 use self::explain::Centers;
-use self::predict::Ensemble;
 use self::probe::{Host, Probe};
 use self::range_penalty::RangePenalty;
 use self::score_scale::ScoreScale;
@@ -54,7 +57,7 @@ use crate::detector::On;
 use crate::error::{Error, Result};
 use crate::head::{Head, Loop};
 use crate::net::{Graph, Network, NetworkBuffers, ParamSpec, Weights};
-use crate::train::{self, Epoch, Examples, ImageRows, LabeledRows, Run, Settings};
+use crate::train::{self, Epoch, MemberRows, Run, Settings};
 
 /// The largest number of parameters of a network: 1 GB, and training needs several times that.
 const MAX_PARAMETERS: usize = 1 << 28;
@@ -86,9 +89,11 @@ struct ModelMember {
     history: Vec<Epoch>,
     /// The epoch whose weights are used, counted from 0.
     epoch: Option<usize>,
+    /// The fold of the training rows that it left out.
+    fold: usize,
     /// The detector that gives the confidence; `None` if the head gives it.
     probe: Option<Probe>,
-    /// Of its confidences on the calibration rows.
+    /// Of its confidences on the rows it left out.
     scale: ScoreScale,
 }
 
@@ -114,7 +119,9 @@ pub struct Model {
     /// Class means of the inputs, for explanations.
     centers: Option<Centers>,
     calibration: Calibration,
-    /// Accuracy of the ensemble on the calibration rows.
+    /// For each class the map of its confidences; empty without calibration by class.
+    class_scales: Vec<ClassScale>,
+    /// Accuracy on the calibration rows, each predicted by the members that left it out.
     accuracy: Option<f64>,
     settings: Settings,
     /// Number of training rows.
@@ -147,15 +154,6 @@ fn needs_labels(settings: &Settings, there: bool) -> Result<bool> {
     Ok(labeled)
 }
 
-/// Checks that a split into training rows and calibration rows has calibration rows.
-fn check_split(parts: (Vec<usize>, Vec<usize>)) -> Result<(Vec<usize>, Vec<usize>)> {
-    if parts.1.is_empty() {
-        return Err(Error::setting("there are no calibration rows: too few rows for this fraction")
-            .hint("raise `calibration_fraction`, e.g. to 0.2"));
-    }
-    Ok(parts)
-}
-
 /// The input of training.
 struct FitInput<'a> {
     schema: Schema,
@@ -164,8 +162,10 @@ struct FitInput<'a> {
     labeled: bool,
     graph: Graph,
     start: train::Start<'a>,
-    train: Examples<'a>,
-    calibration: Examples<'a>,
+    rows: AllRows<'a>,
+    /// A label for each row; 0 where labels are not used.
+    y: Vec<u32>,
+    folds: Folds,
 }
 
 impl Model {
@@ -190,22 +190,19 @@ impl Model {
         if labeled {
             table.check_classes(MIN_CLASS_ROWS)?;
         }
-        let (train_rows, calibration_rows) =
-            check_split(table.split_rows(settings.calibration_fraction, settings.seed)?)?;
-        let (schema, notices) = Schema::fit(table, &train_rows)?;
-        let x = schema.transform(table, Some(&train_rows))?;
-        let calibration_x = schema.transform(table, Some(&calibration_rows))?;
+        let folds = Folds::of_table(table, settings)?;
+        let (schema, notices) = Schema::fit(table, &folds.preprocessing())?;
+        let x = schema.transform(table, None)?;
         // Labels that are not used are 0.
-        let label = |r: &usize| table.label(*r).filter(|_| labeled).unwrap_or(0);
-        let y: Vec<u32> = train_rows.iter().map(label).collect();
-        let calibration_y: Vec<u32> = calibration_rows.iter().map(label).collect();
+        let label = |r: usize| table.label(r).filter(|_| labeled).unwrap_or(0);
         let input = FitInput {
             graph: train::graph(schema.width(), settings),
             start: None,
             classes: table.classes().to_vec(),
             labeled,
-            train: Examples::Rows(LabeledRows { x: &x, y: &y }),
-            calibration: Examples::Rows(LabeledRows { x: &calibration_x, y: &calibration_y }),
+            rows: AllRows::Table { x: &x, width: schema.width() },
+            y: (0..table.rows()).map(label).collect(),
+            folds,
             schema,
             notices,
         };
@@ -233,16 +230,12 @@ impl Model {
         if labeled {
             images.check_classes(MIN_CLASS_ROWS)?;
         }
-        let (train_rows, calibration_rows) =
-            check_split(images.split_rows(settings.calibration_fraction, settings.seed)?)?;
-        let spec = ImageSpec::fit(images, &train_rows)?;
+        let folds = Folds::of_images(images, settings)?;
+        let spec = ImageSpec::fit(images, &folds.preprocessing())?;
         if let Some(augment) = settings.image.as_ref().and_then(|i| i.augment) {
             augment.check(spec.shape())?;
         }
-        let label = |r: &usize| images.label(*r).filter(|_| labeled).unwrap_or(0);
-        let y: Vec<u32> = train_rows.iter().map(label).collect();
-        let calibration_y: Vec<u32> = calibration_rows.iter().map(label).collect();
-        let examples = |rows, y| Examples::Images(ImageRows { images, rows, spec: &spec, y });
+        let label = |r: usize| images.label(r).filter(|_| labeled).unwrap_or(0);
         let graph = train::image_graph([spec.height, spec.width, spec.channels], settings)?;
         let weights = init.map(|path| Weights::read(path, &graph)).transpose()?;
         let mut settings = settings.clone();
@@ -262,8 +255,9 @@ impl Model {
             start: weights.as_ref().map(|w| &w.params),
             classes: images.classes().to_vec(),
             labeled,
-            train: examples(&train_rows, &y),
-            calibration: examples(&calibration_rows, &calibration_y),
+            rows: AllRows::Images { images, spec: &spec },
+            y: (0..images.rows()).map(label).collect(),
+            folds,
             schema: Schema::of_images(spec.clone()),
             notices,
         };
@@ -272,8 +266,19 @@ impl Model {
 
     /// Trains, calibrates and checks.
     fn fit_input(input: FitInput, settings: &Settings, run: &Run) -> Result<FitResult> {
-        let FitInput { graph, start, classes, labeled, train, calibration, schema, mut notices } = input;
-        let epochs = settings.epochs_for(train.len());
+        let FitInput { graph, start, classes, labeled, rows, y, folds, schema, mut notices } = input;
+        let part = |of: fn(&Folds, usize) -> Vec<usize>| -> Vec<Part> {
+            (0..folds.len()).map(|fold| Part::new(of(&folds, fold), &y)).collect()
+        };
+        let trained_on = part(Folds::trained_on);
+        let left_out = part(|folds, fold| folds.left_out(fold).to_vec());
+        let calibrating = part(Folds::calibration);
+        let all = Part::new(folds.preprocessing(), &y);
+        let member_rows: Vec<MemberRows> = (0..settings.members)
+            .map(|member| folds.of_member(member))
+            .map(|f| MemberRows { train: trained_on[f].examples(rows), validation: left_out[f].examples(rows) })
+            .collect();
+        let epochs = settings.epochs_for(trained_on.iter().map(|p| p.y.len()).max().unwrap_or(0));
         if epochs < settings.epochs {
             let (all, steps) = (settings.epochs, settings.steps.unwrap_or(0));
             notices.push(format!(
@@ -285,7 +290,7 @@ impl Model {
         let n_classes = if settings.head.classifies() { classes.len() } else { 0 };
         check_size(&graph, &settings.head.specs(n_classes, graph.latent()?))?;
         let clip = clip_limit(&graph, settings);
-        let trained = train::fit(&graph, settings, n_classes, train, calibration, start, run)?;
+        let trained = train::fit(&graph, settings, n_classes, &member_rows, start, run)?;
         let wanted = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
         let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < wanted;
         let stopped = interrupted.then(|| {
@@ -298,41 +303,59 @@ impl Model {
             )
         });
         let pool = Pool::new(run.threads);
-        let known = labeled.then(|| train.y());
         let mut members = trained
             .into_iter()
             .map(|m| {
                 let net = run.engine.network(&graph, &m.net)?;
-                let (history, epoch, scale) = (m.history, m.epoch, ScoreScale::default());
-                let mut member = ModelMember { net, head: m.head, history, epoch, probe: None, scale };
+                let (history, epoch, scale, fold) =
+                    (m.history, m.epoch, ScoreScale::default(), folds.of_member(m.number));
+                let mut member = ModelMember { net, head: m.head, history, epoch, fold, probe: None, scale };
                 let (detect, seed) = (&settings.detector, settings.seed);
-                let rows = probe::Fit { rows: train, labels: known, classes: classes.len(), seed };
-                member.probe = Probe::fit(detect, member.host(), rows, &pool)?;
+                let (part, classes) = (&trained_on[fold], classes.len());
+                let fit =
+                    probe::Fit { rows: part.examples(rows), labels: labeled.then_some(&part.y[..]), classes, seed };
+                member.probe = Probe::fit(detect, member.host(), fit, &pool)?;
                 Ok(member)
             })
             .collect::<Result<Vec<_>>>()?;
         // The mean of a pixel explains little.
-        let centers = train.rows().ok().map(|rows| Centers::fit(rows.x, schema.width(), known, classes.len()));
-        let range_penalty = match clip {
-            Some(limit) => Some(RangePenalty::fit(train.rows()?.x, schema.width(), limit)),
-            None => None,
+        let centers = match rows {
+            AllRows::Table { x, width } => {
+                Some(Centers::fit(x, width, &all.rows, labeled.then_some(&all.y[..]), classes.len()))
+            }
+            AllRows::Images { .. } => None,
         };
-        let scores = |members: &[ModelMember], range_penalty: Option<&RangePenalty>| {
-            predict::scores(Ensemble { members, range_penalty }, calibration, &pool)
-        };
-        if ScoreScale::needed(members.len(), range_penalty.is_some()) {
-            let each: Vec<Vec<f64>> =
-                members.iter().map(|m| scores(std::slice::from_ref(m), None).confidence).collect();
-            members.iter_mut().zip(ScoreScale::fit(&each)?).for_each(|(member, scale)| member.scale = scale);
+        let range_penalty = rows.range_penalty(&all.rows, clip);
+        let without = trained_on.iter().map(|part| rows.range_penalty(&part.rows, clip));
+        let out: Vec<OutOfFold> = calibrating
+            .iter()
+            .zip(without)
+            .map(|(part, range_penalty)| OutOfFold { rows: part.examples(rows), range_penalty })
+            .collect();
+        cross_fit::fit_scales(&mut members, &out, &pool)?;
+        let predicted = cross_fit::predict(&members, &[], &out, &pool);
+        let mut confidences: Vec<f64> = predicted.iter().flat_map(|p| p.confidence.iter().copied()).collect();
+        let mut class_scales = Vec::new();
+        if settings.per_class {
+            let predicted: Vec<u32> = predicted.iter().flat_map(|p| p.class.iter().copied()).collect();
+            if predicted.is_empty() {
+                return Err(Error::setting("`per_class` needs predicted classes, and this method does not classify")
+                    .hint("leave out `per_class`, or set `method` to one that classifies"));
+            }
+            class_scales = ClassScale::fit(&confidences, &predicted, classes.len());
+            confidences.iter_mut().zip(&predicted).for_each(|(c, &k)| *c = class_scales[k as usize].map(*c));
         }
-        let predicted = scores(&members, range_penalty.as_ref());
-        let right = predicted.class.iter().zip(calibration.y()).filter(|(c, y)| c == y).count();
-        let accuracy = (!predicted.class.is_empty()).then(|| right as f64 / calibration.len() as f64);
-        let calibrated = Calibration::new(predicted.confidence).map_err(|_| score_scale::not_finite())?;
-        let latents: Vec<Vec<f32>> = members.iter().map(|m| calibration.latents(m.net.as_ref(), &pool)).collect();
+        let of_class = |(p, part): (&Predictions, &Part)| p.class.iter().zip(&part.y).filter(|(c, y)| c == y).count();
+        let right: usize = predicted.iter().zip(&calibrating).map(of_class).sum();
+        let classified: usize = predicted.iter().map(|p| p.class.len()).sum();
+        let accuracy = (classified > 0).then(|| right as f64 / classified as f64);
+        let calibrated = Calibration::new(confidences).map_err(|_| score_scale::not_finite())?;
+        let latents: Vec<Vec<f32>> = members.iter().map(|m| out[m.fold].rows.latents(m.net.as_ref(), &pool)).collect();
+        let labels: Vec<&[u32]> = members.iter().map(|m| &calibrating[m.fold].y[..]).collect();
+        let all_labels: Vec<u32> = calibrating.iter().flat_map(|part| part.y.iter().copied()).collect();
         let named = if labeled { &classes[..] } else { &[] };
-        let mut findings =
-            doctor::examine(&members, &settings.head, &latents, calibration.y(), &calibrated, named, settings.tpr);
+        let examined = doctor::Examined { members: &members, head: &settings.head, latents: &latents, labels: &labels };
+        let mut findings = examined.findings(&calibrated, &all_labels, named, settings.tpr);
         findings.extend(stopped);
         let settings = Settings { members: members.len(), ..settings.clone() };
         let model = Model {
@@ -343,9 +366,10 @@ impl Model {
             range_penalty,
             centers,
             calibration: calibrated,
+            class_scales,
             accuracy,
             settings,
-            rows: train.len(),
+            rows: all.rows.len(),
             findings,
             version: env!("CARGO_PKG_VERSION").into(),
         };
@@ -372,7 +396,7 @@ impl Model {
         &self.calibration
     }
 
-    /// The accuracy on the calibration rows, if the model classifies.
+    /// The accuracy on the calibration rows, each predicted by the members that left it out, if the model classifies.
     pub fn validation_accuracy(&self) -> Option<f64> {
         self.accuracy
     }
@@ -382,7 +406,7 @@ impl Model {
         &self.settings
     }
 
-    /// The number of training rows, without the calibration rows.
+    /// The number of rows that were trained on; with several members, each of them left out other rows.
     pub fn training_rows(&self) -> usize {
         self.rows
     }

@@ -1,11 +1,12 @@
 //! Predictions.
 
+use super::class_scale::ClassScale;
 use super::probe::Buffers;
 use super::range_penalty::RangePenalty;
 use super::{Model, ModelMember};
 use crate::compute::argmax;
 use crate::compute::pool::{Pool, chunks};
-use crate::data::{ImageShape, Images, Table};
+use crate::data::{ImageShape, ImageSpec, Images, Table};
 use crate::error::{Error, Result};
 use crate::head::posterior;
 use crate::net::NetworkBuffers;
@@ -52,6 +53,16 @@ impl Predictions {
     /// The distances of row `i`, if the method has them.
     pub fn distance(&self, i: usize) -> Option<&[f64]> {
         self.distance.get(i * self.classes..(i + 1) * self.classes)
+    }
+
+    /// Appends the predictions of other rows.
+    pub(super) fn append(&mut self, mut other: Predictions) {
+        self.classes = self.classes.max(other.classes);
+        self.class.append(&mut other.class);
+        self.confidence.append(&mut other.confidence);
+        self.p_value.append(&mut other.p_value);
+        self.posterior.append(&mut other.posterior);
+        self.distance.append(&mut other.distance);
     }
 
     pub(super) fn sized(&mut self, rows: usize, classes: usize, distances: bool) {
@@ -109,17 +120,22 @@ struct Part<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Ensemble<'a> {
     pub members: &'a [ModelMember],
+    /// Only the members that left out this fold.
+    pub fold: Option<usize>,
+    /// For each predicted class the map of its confidences; empty without calibration by class.
+    pub class_scales: &'a [ClassScale],
     pub range_penalty: Option<&'a RangePenalty>,
 }
 
 /// The mean of the members' predictions for some rows.
 fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut PredictBuffers) {
-    let Ensemble { members, range_penalty } = ensemble;
+    let Ensemble { members, fold, class_scales, range_penalty } = ensemble;
+    let members = members.iter().filter(|m| fold.is_none_or(|fold| m.fold == fold));
     let rows = out.confidence.len();
     out.confidence.fill(0.0);
     out.posterior.fill(0.0);
     out.distance.fill(0.0);
-    let weight = 1.0 / members.len() as f64;
+    let weight = 1.0 / members.clone().count() as f64;
     for member in members {
         let z = member.net.latents(x, &mut s.net);
         s.logits.resize(rows * classes, 0.0);
@@ -158,6 +174,9 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
     if classes > 0 {
         for (class, p) in out.class.iter_mut().zip(out.posterior.chunks_exact(classes)) {
             *class = argmax(p) as u32;
+        }
+        for (c, &class) in out.confidence.iter_mut().zip(out.class.iter()) {
+            *c = class_scales.get(class as usize).map_or(*c, |scale| scale.map(*c));
         }
     }
 }
@@ -240,8 +259,9 @@ impl Model {
         Ok(())
     }
 
-    fn ensemble(&self) -> Ensemble<'_> {
-        Ensemble { members: &self.members, range_penalty: self.range_penalty.as_ref() }
+    pub(super) fn ensemble(&self) -> Ensemble<'_> {
+        let (members, class_scales) = (&self.members, &self.class_scales);
+        Ensemble { members, fold: None, class_scales, range_penalty: self.range_penalty.as_ref() }
     }
 
     /// The number of classes that are predicted.
@@ -249,7 +269,7 @@ impl Model {
         self.members.first().map_or(0, ModelMember::classes)
     }
 
-    fn p_values(&self, out: &mut Predictions) {
+    pub(super) fn p_values(&self, out: &mut Predictions) {
         for (p, &c) in out.p_value.iter_mut().zip(&out.confidence) {
             *p = self.calibration.p_value(c);
         }
@@ -271,6 +291,16 @@ impl Model {
     /// # Errors
     /// If the model was not trained on images, or on images of another shape.
     pub fn predict_images(&self, images: &Images) -> Result<Predictions> {
+        let spec = self.image_spec(images)?;
+        let (rows, y): (Vec<usize>, Vec<u32>) = ((0..images.rows()).collect(), vec![0; images.rows()]);
+        self.predict_examples(Examples::Images(ImageRows { images, rows: &rows, spec, y: &y }), Pool::shared())
+    }
+
+    /// How images become inputs.
+    ///
+    /// # Errors
+    /// If the model was not trained on images, or on images of another shape.
+    pub(super) fn image_spec(&self, images: &Images) -> Result<&ImageSpec> {
         let spec = self.schema().image.as_ref().ok_or_else(|| {
             Error::data("the model was trained on a table, not on images").hint("give rows of a table")
         })?;
@@ -282,8 +312,7 @@ impl Model {
             ))
             .hint("resize the images"));
         }
-        let (rows, y): (Vec<usize>, Vec<u32>) = ((0..images.rows()).collect(), vec![0; images.rows()]);
-        self.predict_examples(Examples::Images(ImageRows { images, rows: &rows, spec, y: &y }), Pool::shared())
+        Ok(spec)
     }
 }
 

@@ -17,10 +17,11 @@ pub(super) struct RangePenalty {
 }
 
 impl RangePenalty {
-    /// From training rows of `width` features; `clip` is the clipping limit of the network.
-    pub(super) fn fit(x: &[f32], width: usize, clip: f32) -> RangePenalty {
+    /// From some rows of `width` features; `clip` is the clipping limit of the network.
+    pub(super) fn fit(x: &[f32], width: usize, rows: &[usize], clip: f32) -> RangePenalty {
         let mut limits = vec![clip; width];
-        for row in x.chunks_exact(width) {
+        for row in rows {
+            let row = &x[row * width..(row + 1) * width];
             limits.iter_mut().zip(row).for_each(|(limit, v)| *limit = limit.max(v.abs()));
         }
         RangePenalty { limits }
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn only_values_outside_the_training_range_are_penalized() {
-        let range = RangePenalty::fit(&[1.0, -8.0, -2.0, 3.0], 2, 5.0);
+        let range = RangePenalty::fit(&[1.0, -8.0, 99.0, 99.0, -2.0, 3.0], 2, &[0, 2], 5.0);
         assert_eq!(range.limits(), [5.0, 8.0]);
         assert_eq!(range.penalty(&[-5.0, 8.0]), 0.0);
         assert_eq!(range.penalty(&[0.0, 0.0]), 0.0);

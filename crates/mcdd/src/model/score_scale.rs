@@ -27,7 +27,7 @@ impl ScoreScale {
         members > 1 || penalty
     }
 
-    /// From the confidences of each member on the same rows.
+    /// From the confidences of each member on the rows that it left out.
     ///
     /// # Errors
     /// If the mean or the standard deviation is not finite.
@@ -39,7 +39,7 @@ impl ScoreScale {
         };
         let all: Vec<(f64, f64)> = scores.iter().map(moments).collect();
         let pooled = all.iter().map(|(_, variance)| variance / all.len() as f64).sum::<f64>();
-        let few = scores.first().is_none_or(|s| s.len() < ENOUGH_ROWS);
+        let few = scores.iter().any(|s| s.len() < ENOUGH_ROWS);
         let scale = |&(mean, variance): &(f64, f64)| {
             let deviation = libm::sqrt(if few { pooled } else { variance });
             if !(mean.is_finite() && deviation.is_finite()) {

@@ -6,6 +6,7 @@ use super::{Calibration, Predictions, Threshold};
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::container::{Container, Values};
+use crate::data::split::Groups;
 use crate::detector::{DetectorConfig, Features, Fitted, StateDict, Training};
 use crate::error::{Error, Result};
 use crate::head::posterior;
@@ -98,7 +99,7 @@ impl Scorer {
         }
         let all = &training.rows;
         let by = training.labels.filter(|_| settings.detector.about().needs.labels);
-        let (train, calibration) = split(all.count, by, settings);
+        let (train, calibration) = split(&equal_rows(all), by, settings);
         if calibration.is_empty() || train.is_empty() {
             return Err(Error::data(format!("{} rows are too few to take calibration rows from", all.count))
                 .hint("give more rows, or raise `calibration_fraction`"));
@@ -249,23 +250,36 @@ impl Scorer {
     }
 }
 
+/// Rows with equal features and logits belong together.
+fn equal_rows(all: &Features) -> Groups {
+    let features = |i| all.feature_row(i).iter().map(|&v| f64::from(v));
+    Groups::of_numbers((0..all.count).map(|i| features(i).chain(all.logit_row(i).iter().copied())))
+}
+
 /// Training rows and calibration rows, stratified by class if there are labels. The first row of each class is always a
-/// training row.
-fn split(count: usize, labels: Option<&[u32]>, settings: &ScorerSettings) -> (Vec<usize>, Vec<usize>) {
+/// training row, and rows of a group stay together.
+fn split(groups: &Groups, labels: Option<&[u32]>, settings: &ScorerSettings) -> (Vec<usize>, Vec<usize>) {
     // Labels that do not match the rows are reported by the fit.
     let of = |i: usize| labels.and_then(|y| y.get(i)).copied().unwrap_or(0);
-    let mut order: Vec<usize> = (0..count).collect();
+    let mut order: Vec<usize> = (0..groups.len()).collect();
     Stream::new(settings.seed, "scorer/split").shuffle(&mut order);
     order.sort_by_key(|&i| of(i));
     let (mut train, mut calibration) = (Vec::new(), Vec::new());
     let (mut due, mut last) = (0.0, None);
+    let mut done = vec![false; groups.len()];
     for &i in &order {
-        due += settings.calibration_fraction;
-        if due >= 1.0 && last == Some(of(i)) {
-            calibration.push(i);
-            due -= 1.0;
+        if done[i] {
+            continue;
+        }
+        let group = groups.with(i);
+        group.iter().for_each(|&row| done[row] = true);
+        let size = group.len() as f64;
+        due += settings.calibration_fraction * size;
+        if due >= (size + 1.0) / 2.0 && last == Some(of(i)) {
+            calibration.extend_from_slice(group);
+            due -= size;
         } else {
-            train.push(i);
+            train.extend_from_slice(group);
         }
         last = Some(of(i));
     }
@@ -361,7 +375,8 @@ mod tests {
     fn many_small_classes_give_calibration_rows() {
         let labels: Vec<u32> = (0..600).map(|i| i / 3).collect();
         let settings = ScorerSettings::new(DetectorConfig::parse("knn").unwrap());
-        let (train, calibration) = split(600, Some(&labels), &settings);
+        let (train, calibration) =
+            split(&Groups::of_numbers((0..600).map(|i| [f64::from(i)].into_iter())), Some(&labels), &settings);
         assert_eq!(train.len() + calibration.len(), 600);
         assert!((58..=60).contains(&calibration.len()), "{}", calibration.len());
         assert!((0..200).all(|k| train.iter().any(|&i| labels[i] == k)));

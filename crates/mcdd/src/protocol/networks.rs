@@ -38,7 +38,9 @@ pub(super) fn clear(parent: &Path) {
 /// The settings that determine a network, without the others.
 fn key(method: &Method) -> String {
     let (detector, preset) = (Detect::default(), Preset::Best);
-    let shared = Settings { detector, preset, members: 1, select: Select::Last, ..method.settings.clone() };
+    // Members are independent of each other, but a single one leaves out other rows than the first of several.
+    let members = method.settings.members.min(2);
+    let shared = Settings { detector, preset, members, select: Select::Last, ..method.settings.clone() };
     // Another version of the program may train another network.
     serde_json::to_string(&(env!("CARGO_PKG_VERSION"), shared)).unwrap_or_default()
 }

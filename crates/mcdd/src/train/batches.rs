@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 
-use super::{BatchSampler, Examples, ImageRows, LabeledRows, Settings};
+use super::{BatchSampler, Examples, ImageRows, LabeledRows, SelectedRows, Settings};
 use crate::data::{Loader, Loading};
 use crate::error::Result;
 use crate::head::{Head, LossBuffers};
@@ -14,6 +14,8 @@ use crate::net::TrainingObjective;
 pub(super) enum BatchSource<'a> {
     /// Rows are gathered by the threads that train on them.
     Rows(LabeledRows<'a>),
+    /// The same for some rows of many.
+    Selected(SelectedRows<'a>),
     /// Images are decoded and augmented by another thread, ahead of training.
     Images { loader: Box<Loader>, y: &'a [u32], width: usize },
 }
@@ -30,6 +32,7 @@ impl<'a> BatchSource<'a> {
         let width = train.width();
         Ok(match train {
             Examples::Rows(data) => BatchSource::Rows(data),
+            Examples::Selected(data) => BatchSource::Selected(data),
             Examples::Images(ImageRows { images, rows, spec, y }) => {
                 let augment = settings.image.as_ref().and_then(|i| i.augment);
                 // Each member sees other crops; one thread is enough for any network.
@@ -43,7 +46,7 @@ impl<'a> BatchSource<'a> {
     /// Starts an epoch with the batches of `sampler`.
     pub(super) fn begin(&mut self, epoch: usize, sampler: &BatchSampler) -> Result<()> {
         match self {
-            BatchSource::Rows(_) => Ok(()),
+            BatchSource::Rows(_) | BatchSource::Selected(_) => Ok(()),
             BatchSource::Images { loader, .. } => loader.epoch(epoch, sampler.batches()),
         }
     }
@@ -52,10 +55,13 @@ impl<'a> BatchSource<'a> {
     pub(super) fn next<'b>(&'b mut self, rows: &'b [usize]) -> Option<Batch<'b>> {
         Some(match self {
             BatchSource::Rows(data) => Batch::rows(*data, rows),
+            BatchSource::Selected(SelectedRows { x, width, rows: all, y }) => {
+                Batch { x, y, width: *width, rows, place: Place::Selected(all) }
+            }
             BatchSource::Images { loader, y, width } => {
                 let prepared = loader.next_batch()?;
                 debug_assert_eq!(prepared.index, rows);
-                Batch { x: &prepared.x, y, width: *width, rows, gathered: true }
+                Batch { x: &prepared.x, y, width: *width, rows, place: Place::Gathered }
             }
         })
     }
@@ -68,15 +74,25 @@ pub struct Batch<'a> {
     y: &'a [u32],
     width: usize,
     rows: &'a [usize],
-    /// Whether `x` has the rows of the batch alone, in their order, and not those of the whole table.
-    gathered: bool,
+    place: Place<'a>,
+}
+
+/// Where the rows of a batch are in `x`.
+#[derive(Clone, Copy, Debug)]
+enum Place<'a> {
+    /// `x` has the rows of the whole table.
+    Table,
+    /// `x` has the rows of a table, of which these are used: row `i` of the batch's numbers is the `i`-th of them.
+    Selected(&'a [usize]),
+    /// `x` has the rows of the batch alone, in their order.
+    Gathered,
 }
 
 impl<'a> Batch<'a> {
     /// Rows of a table.
     pub fn rows(data: LabeledRows<'a>, rows: &'a [usize]) -> Batch<'a> {
         let width = data.x.len() / data.y.len().max(1);
-        Batch { x: data.x, y: data.y, width, rows, gathered: false }
+        Batch { x: data.x, y: data.y, width, rows, place: Place::Table }
     }
 }
 
@@ -132,17 +148,21 @@ pub struct BatchLoss<'a> {
 
 impl TrainingObjective for BatchLoss<'_> {
     fn inputs<'b>(&'b self, rows: Range<usize>, buffer: &'b mut Vec<f32>) -> &'b [f32] {
-        let Batch { x, width, gathered, .. } = self.batch;
-        if gathered {
+        let Batch { x, width, place, .. } = self.batch;
+        if matches!(place, Place::Gathered) {
             return &x[rows.start * width..rows.end * width];
         }
         let n = rows.len() * width;
         if buffer.len() < n {
             buffer.resize(n, 0.0);
         }
-        let (to, rows) = (&mut buffer[..n], &self.batch.rows[rows]);
-        prefetch(x, width, rows);
-        for (to, &from) in to.chunks_exact_mut(width).zip(rows) {
+        let to = &mut buffer[..n];
+        let rows = self.batch.rows[rows].iter().map(|&row| match place {
+            Place::Selected(all) => all[row],
+            Place::Table | Place::Gathered => row,
+        });
+        prefetch(x, width, rows.clone());
+        for (to, from) in to.chunks_exact_mut(width).zip(rows) {
             to.copy_from_slice(&x[from * width..(from + 1) * width]);
         }
         to
@@ -161,9 +181,9 @@ impl TrainingObjective for BatchLoss<'_> {
 
 /// Reads one value of each cache line of these rows. They lie anywhere in a large table; many such reads wait for memory
 /// at the same time, where copying would wait for a few.
-fn prefetch(x: &[f32], width: usize, rows: &[usize]) {
+fn prefetch(x: &[f32], width: usize, rows: impl Iterator<Item = usize>) {
     let mut seen = 0;
-    for &row in rows {
+    for row in rows {
         seen = x[row * width..(row + 1) * width].iter().step_by(16).fold(seen, |s, v| s ^ v.to_bits());
     }
     std::hint::black_box(seen);

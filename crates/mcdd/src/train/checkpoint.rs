@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Best, Epoch, Examples, ImageRows, Preset, Select, Settings, TrainState};
+use super::{Best, Epoch, Examples, ImageRows, Preset, Select, SelectedRows, Settings, TrainState};
 use crate::compute::pool::Pool;
 use crate::container::{Container, Values, hex};
 use crate::detector::Detect;
@@ -39,19 +39,25 @@ pub(super) fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Examples]
     // threshold, or more members, may resume from the same networks. The number of steps is already in the number of
     // epochs.
     let (detector, preset, select) = (Detect::default(), Preset::default(), Select::default());
-    let (members, steps, tpr) = (1, None, 0.5);
-    let settings = Settings { detector, preset, select, members, steps, tpr, ..settings.clone() };
+    // The rows that a member leaves out are part of the data.
+    let (members, steps, tpr, calibration_fraction, per_class) = (1, None, 0.5, None, false);
+    let settings =
+        Settings { detector, preset, select, members, steps, tpr, calibration_fraction, per_class, ..settings.clone() };
     let text = serde_json::to_string(&(env!("CARGO_PKG_VERSION"), graph, settings))
         .map_err(|e| Error::format(e.to_string()))?;
     let mut hash = Sha256::new();
     hash.update(text.as_bytes());
     for part in parts {
+        let mut numbers = |x: &[f32]| {
+            for chunk in x.chunks(4096) {
+                let bytes: Vec<u8> = chunk.iter().flat_map(|v| v.to_le_bytes()).collect();
+                hash.update(&bytes);
+            }
+        };
         match part {
-            Examples::Rows(rows) => {
-                for chunk in rows.x.chunks(4096) {
-                    let bytes: Vec<u8> = chunk.iter().flat_map(|v| v.to_le_bytes()).collect();
-                    hash.update(&bytes);
-                }
+            Examples::Rows(rows) => numbers(rows.x),
+            Examples::Selected(SelectedRows { x, width, rows, .. }) => {
+                rows.iter().for_each(|&row| numbers(&x[row * width..(row + 1) * width]));
             }
             Examples::Images(ImageRows { images, rows, spec, .. }) => {
                 rows.iter().for_each(|&row| hash.update(images.image(row)));

@@ -16,6 +16,19 @@ pub struct LabeledRows<'a> {
     pub y: &'a [u32],
 }
 
+/// Some rows of many, with labels.
+#[derive(Clone, Copy, Debug)]
+pub struct SelectedRows<'a> {
+    /// The inputs of all rows, row by row.
+    pub x: &'a [f32],
+    /// The number of inputs of a row.
+    pub width: usize,
+    /// The numbers of those to use.
+    pub rows: &'a [usize],
+    /// As in [`LabeledRows::y`], for those to use.
+    pub y: &'a [u32],
+}
+
 /// Some images of many, as bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageRows<'a> {
@@ -34,6 +47,8 @@ pub struct ImageRows<'a> {
 pub enum Examples<'a> {
     /// Rows of a table.
     Rows(LabeledRows<'a>),
+    /// Some rows of a table.
+    Selected(SelectedRows<'a>),
     /// Images, which are transformed when they are needed.
     Images(ImageRows<'a>),
 }
@@ -48,6 +63,7 @@ impl<'a> Examples<'a> {
     pub fn y(self) -> &'a [u32] {
         match self {
             Examples::Rows(rows) => rows.y,
+            Examples::Selected(rows) => rows.y,
             Examples::Images(images) => images.y,
         }
     }
@@ -66,6 +82,7 @@ impl<'a> Examples<'a> {
     pub fn width(self) -> usize {
         match self {
             Examples::Rows(rows) => rows.x.len() / rows.y.len().max(1),
+            Examples::Selected(rows) => rows.width,
             Examples::Images(images) => images.spec.shape().values(),
         }
     }
@@ -83,6 +100,11 @@ impl<'a> Examples<'a> {
         let width = self.width();
         match self {
             Examples::Rows(rows) => &rows.x[range.start * width..range.end * width],
+            Examples::Selected(SelectedRows { x, rows, .. }) => {
+                buffer.clear();
+                rows[range].iter().for_each(|&row| buffer.extend_from_slice(&x[row * width..(row + 1) * width]));
+                buffer
+            }
             Examples::Images(ImageRows { images, rows, spec, .. }) => {
                 buffer.resize(range.len() * width, 0.0);
                 for (to, &row) in buffer.chunks_exact_mut(width).zip(&rows[range]) {
@@ -93,13 +115,17 @@ impl<'a> Examples<'a> {
         }
     }
 
-    /// The rows, for methods that work on tables only.
+    /// The rows, for methods that work on tables only; `buffer` holds them if they are some of many.
     ///
     /// # Errors
     /// If these are images.
-    pub fn rows(self) -> Result<LabeledRows<'a>> {
+    pub fn rows<'b>(self, buffer: &'b mut Vec<f32>) -> Result<LabeledRows<'b>>
+    where
+        'a: 'b,
+    {
         match self {
             Examples::Rows(rows) => Ok(rows),
+            Examples::Selected(rows) => Ok(LabeledRows { x: self.x(0..rows.y.len(), buffer), y: rows.y }),
             Examples::Images(_) => Err(Error::setting("this method is for tables, not for images")
                 .hint("set `method` to deep-mcdd, softmax or another that trains a network")),
         }

@@ -14,7 +14,7 @@ use std::thread::Scope;
 use serde::{Deserialize, Serialize};
 
 pub use batches::{Batch, BatchLoss, HeadLoss};
-pub use examples::{Examples, ImageRows, LabeledRows};
+pub use examples::{Examples, ImageRows, LabeledRows, SelectedRows};
 pub use settings::{DataKind, IMAGE_NU, ImageSettings, OrOff, Preset, Select, Settings, SettingsBuilder};
 
 use self::batches::BatchSource;
@@ -85,8 +85,19 @@ pub struct Epoch {
     pub validation_accuracy: Option<f64>,
 }
 
+/// The rows of a member of the ensemble.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberRows<'a> {
+    /// The rows that it is trained on.
+    pub train: Examples<'a>,
+    /// The rows that it leaves out, for its validation loss.
+    pub validation: Examples<'a>,
+}
+
 /// A trained member of the ensemble.
 pub struct Member {
+    /// Its number, from 0; members that were interrupted before their first epoch are missing.
+    pub number: usize,
     /// The network's parameters.
     pub net: Params,
     /// The head with its parameters.
@@ -121,6 +132,7 @@ pub fn graph(input: usize, settings: &Settings) -> Graph {
 }
 
 /// Trains all members, in parallel where there are threads for it. The result does not depend on the number of threads.
+/// `rows` has the rows of each member.
 ///
 /// # Errors
 /// If the loss is not finite, or a checkpoint cannot be written or read.
@@ -128,22 +140,18 @@ pub fn fit(
     graph: &Graph,
     settings: &Settings,
     classes: usize,
-    train: Examples,
-    validation: Examples,
+    rows: &[MemberRows],
     start: Start,
     run: &Run,
 ) -> Result<Vec<Member>> {
     settings.check()?;
-    let settings = &Settings { epochs: settings.epochs_for(train.len()), ..settings.clone() };
+    let most = rows.iter().map(|rows| rows.train.len()).max().unwrap_or(0);
+    let settings = &Settings { epochs: settings.epochs_for(most), ..settings.clone() };
     if let Some(folder) = &run.checkpoint {
         checkpoint::prepare(folder, run.resume)?;
     }
-    let fingerprint = match &run.checkpoint {
-        Some(_) => checkpoint::fingerprint(graph, settings, &[train, validation])?,
-        None => String::new(),
-    };
     if settings.head.trained_by() == Loop::ClosedForm {
-        return closed_form(graph, settings, classes, train.rows()?, validation.rows()?, run);
+        return closed_form(graph, settings, classes, rows[0], run);
     }
     run.callback.begin(settings.members, settings.epochs);
     let one = |member: usize, threads: usize| {
@@ -151,14 +159,23 @@ pub fn fit(
         if member > 0 && run.callback.stop() {
             return Ok(None);
         }
-        let checkpointer = run.checkpoint.as_ref().map(|folder| Checkpointer::new(folder, member, fingerprint.clone()));
+        let rows @ MemberRows { train, validation } = rows[member];
+        let checkpointer = match &run.checkpoint {
+            Some(folder) => {
+                let fingerprint = checkpoint::fingerprint(graph, settings, &[train, validation])?;
+                Some(Checkpointer::new(folder, member, fingerprint))
+            }
+            None => None,
+        };
         let pool = Pool::new(threads);
         match settings.head.trained_by() {
             Loop::Adversarial => {
-                alad::fit_member(graph, settings, train.rows()?, validation.rows()?, member, checkpointer, run, &pool)
+                let (mut x, mut validation_x) = (Vec::new(), Vec::new());
+                let (train, validation) = (train.rows(&mut x)?, validation.rows(&mut validation_x)?);
+                alad::fit_member(graph, settings, train, validation, member, checkpointer, run, &pool)
             }
             _ => std::thread::scope(|scope| {
-                fit_member(graph, settings, classes, train, validation, member, start, checkpointer, run, &pool, scope)
+                fit_member(graph, settings, classes, rows, member, start, checkpointer, run, &pool, scope)
             }),
         }
         .map(Some)
@@ -177,14 +194,9 @@ pub fn fit(
 }
 
 /// Fits a head in closed form on the inputs. All members would be the same, so there is one, with one epoch.
-fn closed_form(
-    graph: &Graph,
-    settings: &Settings,
-    classes: usize,
-    train: LabeledRows,
-    validation: LabeledRows,
-    run: &Run,
-) -> Result<Vec<Member>> {
+fn closed_form(graph: &Graph, settings: &Settings, classes: usize, rows: MemberRows, run: &Run) -> Result<Vec<Member>> {
+    let (mut x, mut validation_x) = (Vec::new(), Vec::new());
+    let (train, validation) = (rows.train.rows(&mut x)?, rows.validation.rows(&mut validation_x)?);
     let mut head = settings.head.build(classes, graph.input, &mut Stream::new(settings.seed, "init/head/0"));
     head.update_centers(train.x, train.y, 0, &Pool::new(run.threads))?;
     let mut validator = Validator::default();
@@ -198,7 +210,7 @@ fn closed_form(
     let record = Epoch { epoch: 0, loss, validation_loss, validation_accuracy };
     run.callback.epoch(0, &record);
     let net = Params::new(graph.specs());
-    Ok(vec![Member { net, head, history: vec![record], epoch: Some(0), interrupted: false }])
+    Ok(vec![Member { number: 0, net, head, history: vec![record], epoch: Some(0), interrupted: false }])
 }
 
 /// The weights of the best epoch so far.
@@ -235,8 +247,7 @@ fn fit_member<'a>(
     graph: &Graph,
     settings: &Settings,
     classes: usize,
-    train: Examples<'a>,
-    validation: Examples,
+    MemberRows { train, validation }: MemberRows<'a>,
     member: usize,
     start: Start,
     mut checkpointer: Option<Checkpointer>,
@@ -342,7 +353,7 @@ fn fit_member<'a>(
     if p.net.data.iter().chain(&p.head.params().data).any(|v| !v.is_finite()) {
         return Err(Error::new(Kind::Diverged, "training ended in weights that are not finite").hint("lower `lr`"));
     }
-    Ok(Member { net: p.net, head: p.head, history: p.history, epoch: kept, interrupted })
+    Ok(Member { number: member, net: p.net, head: p.head, history: p.history, epoch: kept, interrupted })
 }
 
 /// Buffers for the loss and accuracy on validation rows.

@@ -36,6 +36,7 @@ impl Args {
             .maybe(self.select, |b, s| b.select(s.into()))
             .maybe(self.patience, B::patience)
             .maybe(self.calibration_fraction, B::calibration_fraction)
+            .maybe(self.per_class.then_some(true), B::per_class)
             .maybe(self.tpr, B::tpr)
             .maybe(self.images.augment(), B::augment)
             .maybe(self.images.warmup, B::warmup)

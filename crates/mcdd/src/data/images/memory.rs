@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::labels::{self, Labels};
+use super::super::split::{self, Groups};
 use super::shape::ImageShape;
 use crate::error::{Error, Result};
 
@@ -165,18 +166,23 @@ impl Images {
         images
     }
 
+    /// Equal images belong together.
+    pub(crate) fn groups(&self) -> Groups {
+        Groups::of_bytes(&self.pixels, self.shape().values())
+    }
+
     /// Divides the rows at random, class by class, into parts of `1 - fraction` and `fraction`, as
     /// [`Table::split_rows`](crate::data::Table::split_rows).
     ///
     /// # Errors
     /// If `fraction` is not between 0 and 1.
     pub fn split_rows(&self, fraction: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
-        labels::split_rows(self.labels.as_ref(), self.rows(), fraction, seed)
+        split::split_rows(self.labels.as_ref(), &self.groups(), fraction, seed)
     }
 
     /// Deals the rows into `k` folds at random, class by class, as [`Table::folds`](crate::data::Table::folds).
     pub fn folds(&self, k: usize, seed: u64) -> Vec<Vec<usize>> {
-        labels::folds(self.labels.as_ref(), self.rows(), k, seed)
+        split::folds(self.labels.as_ref(), &self.groups(), k, seed, "folds")
     }
 }
 

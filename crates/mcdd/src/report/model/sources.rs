@@ -16,30 +16,28 @@ pub enum TrainingData<'a> {
 }
 
 impl Report {
-    /// The report on the calibration rows of a model: they are not trained on, but the threshold is set on them. `data`
-    /// is what the model was trained on.
+    /// The report on the calibration rows of a model, each predicted by the members that were not trained on it. The
+    /// threshold is set on these rows. `data` is what the model was trained on.
     ///
     /// # Errors
     /// If the data do not match the model.
     pub fn of_calibration_rows(model: &Model, data: TrainingData, about: About, pool: &Pool) -> Result<Report> {
-        let (fraction, seed) = (model.settings().calibration_fraction, model.settings().seed);
-        let (rows, x, labels) = match data {
+        let seed = model.settings().seed;
+        let (rows, x, labels, predictions) = match data {
             TrainingData::Table(table) => {
-                let (_, rows) = table.split_rows(fraction, seed)?;
+                let (rows, predictions) = model.out_of_fold(table, pool)?;
                 let x = model.schema().transform(table, Some(&rows))?;
-                (rows, x, table.labels.as_ref())
+                (rows, x, table.labels.as_ref(), predictions)
             }
             TrainingData::Images(images) => {
-                let (_, rows) = images.split_rows(fraction, seed)?;
+                let (rows, predictions) = model.out_of_fold_images(images, pool)?;
                 let mut x = vec![0.0; rows.len() * images.shape().values()];
                 if let Some(spec) = &model.schema().image {
                     spec.transform_into(&images.select(&rows).pixels, &mut x);
                 }
-                (rows, x, images.labels.as_ref())
+                (rows, x, images.labels.as_ref(), predictions)
             }
         };
-        let mut predictions = Predictions::default();
-        model.predict_rows(&x, &mut predictions, pool)?;
         let mut gather = Gather::new(model, model.settings().tpr, 0, seed)?;
         for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(&rows).enumerate() {
             let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));

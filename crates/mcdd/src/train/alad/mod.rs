@@ -283,7 +283,7 @@ pub(super) fn fit_member(
     if state.net.data.iter().chain(&state.head.params().data).any(|v| !v.is_finite()) {
         return Err(Error::new(Kind::Diverged, "training ended in weights that are not finite").hint("lower `lr`"));
     }
-    Ok(Member { net: state.net, head: state.head, history: state.history, epoch: kept, interrupted })
+    Ok(Member { number: member, net: state.net, head: state.head, history: state.history, epoch: kept, interrupted })
 }
 
 /// One pass over the rows. Returns their mean reconstruction error, or none if the callback has stopped it.

@@ -3,7 +3,7 @@ use super::*;
 use crate::head::{HeadConfig, config};
 use crate::net::default_engine;
 use crate::train::optim::Schedule;
-use crate::train::{Callback, Examples, Preset, fit};
+use crate::train::{Callback, Examples, MemberRows, Preset, fit};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn settings() -> Settings {
@@ -32,8 +32,8 @@ fn train(settings: &Settings, run: &Run) -> Result<Member> {
     let (x, validation) = (blobs(700, false, "train"), blobs(100, false, "validation"));
     let graph = graph(6, settings);
     let (train, validation) = (LabeledRows { x: &x, y: &[0; 700] }, LabeledRows { x: &validation, y: &[0; 100] });
-    fit(&graph, settings, 0, Examples::Rows(train), Examples::Rows(validation), None, run)
-        .map(|mut members| members.remove(0))
+    let rows = MemberRows { train: Examples::Rows(train), validation: Examples::Rows(validation) };
+    fit(&graph, settings, 0, &vec![rows; settings.members], None, run).map(|mut members| members.remove(0))
 }
 
 fn confidences(settings: &Settings, member: &Member, x: &[f32]) -> Vec<f64> {

@@ -126,6 +126,7 @@ pub struct SettingsBuilder {
     select: Option<Select>,
     patience: Option<usize>,
     calibration_fraction: Option<f64>,
+    per_class: Option<bool>,
     tpr: Option<f64>,
     seed: Option<u64>,
     augment: Option<OrOff<Augment>>,
@@ -192,6 +193,8 @@ impl SettingsBuilder {
         patience: usize;
         /// [`Settings::calibration_fraction`].
         calibration_fraction: f64;
+        /// [`Settings::per_class`].
+        per_class: bool;
         /// [`Settings::tpr`].
         tpr: f64;
         /// [`Settings::seed`].
@@ -341,7 +344,8 @@ impl SettingsBuilder {
         put(&mut s.lr, &self.lr);
         put(&mut s.weight_decay, &self.weight_decay);
         put(&mut s.select, &self.select);
-        put(&mut s.calibration_fraction, &self.calibration_fraction);
+        s.calibration_fraction = self.calibration_fraction.or(s.calibration_fraction);
+        put(&mut s.per_class, &self.per_class);
         put(&mut s.tpr, &self.tpr);
         put(&mut s.seed, &self.seed);
         s.patience = self.patience.or(s.patience);

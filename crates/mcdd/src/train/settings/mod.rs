@@ -75,7 +75,8 @@ impl Preset {
             schedule: Schedule::Constant,
             select: Select::default(),
             patience: None,
-            calibration_fraction: 0.1,
+            calibration_fraction: None,
+            per_class: false,
             members: 1,
             tpr: 0.95,
             seed: 0,
@@ -162,8 +163,15 @@ pub struct Settings {
     pub select: Select,
     /// Stop after this many epochs without a lower validation loss; `None` never stops early.
     pub patience: Option<usize>,
-    /// Fraction of the rows used for calibration and validation, between 0 and 1; 0.1.
-    pub calibration_fraction: f64,
+    /// Fraction of the rows that each network leaves out of its training, for calibration and validation, between 0 and
+    /// 1. Several networks leave out different rows. `None` is 0.1, and more for small tables
+    /// ([`Settings::left_out`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration_fraction: Option<f64>,
+    /// Whether each predicted class is calibrated by its own rows, so that the threshold keeps the same fraction of every
+    /// class.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub per_class: bool,
     /// Networks in the ensemble, 1 to 100.
     pub members: usize,
     /// Fraction of known rows that the threshold keeps, between 0 and 1; 0.95.
@@ -242,6 +250,13 @@ impl Settings {
             Optimizer::Sgd { .. } => (rate * scale, self.weight_decay / scale),
             _ => (rate, self.weight_decay),
         }
+    }
+
+    /// The fraction of `rows` rows that each network leaves out. By default a tenth; of a small table up to a fifth, for 20
+    /// calibration rows of a single network or 200 of several.
+    pub fn left_out(&self, rows: usize) -> f64 {
+        let enough = if self.members == 1 { 20.0 } else { 200.0 / self.members as f64 };
+        self.calibration_fraction.unwrap_or((enough / rows.max(1) as f64).clamp(0.1, 0.2))
     }
 
     /// The number of epochs for `rows` training rows within the maximum number of steps.

@@ -70,7 +70,7 @@ fn each_value_replaces_the_one_of_the_preset() {
             s.schedule = Schedule::Steps { at: vec![0.5, 0.75], factor: 0.5 };
         }),
         (builder().select(Select::Best).patience(3), |s| (s.select, s.patience) = (Select::Best, Some(3))),
-        (builder().calibration_fraction(0.2).tpr(0.9), |s| (s.calibration_fraction, s.tpr) = (0.2, 0.9)),
+        (builder().calibration_fraction(0.2).tpr(0.9), |s| (s.calibration_fraction, s.tpr) = (Some(0.2), 0.9)),
         (builder().seed(4).lr(0.5), |s| (s.seed, s.lr) = (4, 0.5)),
     ];
     for (given, change) in rules {

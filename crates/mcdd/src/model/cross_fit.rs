@@ -1,0 +1,208 @@
+//! Cross-fitting: which rows each member of an ensemble leaves out, and its predictions for them.
+//!
+//! Each member leaves out another fold of the rows and is trained on all others, so every row is trained on, and the rows
+//! of all folds calibrate. A row is scored by the members that left it out. A new row is scored by all members, and the
+//! mean of several scores varies less than one of them, so a threshold from the calibration scores keeps a little more
+//! than it promises (`docs/calibration.md`). A single member leaves out one fold, as an ordinary split.
+
+use super::class_scale::ClassScale;
+use super::predict::{self, Ensemble};
+use super::range_penalty::RangePenalty;
+use super::score_scale::ScoreScale;
+use super::{Model, ModelMember, Predictions, clip_limit};
+use crate::compute::pool::Pool;
+use crate::data::split::{self, Groups};
+use crate::data::{ImageSpec, Images, Labels, Table};
+use crate::error::{Error, Result};
+use crate::head::Loop;
+use crate::train::{Examples, ImageRows, SelectedRows, Settings};
+
+/// The largest number of calibration rows: more would not make p-values much more precise.
+const MAX_ROWS: usize = 100_000;
+
+/// The rows of a training run, divided into folds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Folds {
+    /// The rows of each fold that a member leaves out, in ascending order.
+    left_out: Vec<Vec<usize>>,
+    rows: usize,
+}
+
+impl Folds {
+    /// For the rows of a table.
+    pub(super) fn of_table(table: &Table, settings: &Settings) -> Result<Folds> {
+        Folds::new(table.labels.as_ref(), &table.groups(), settings)
+    }
+
+    /// For images.
+    pub(super) fn of_images(images: &Images, settings: &Settings) -> Result<Folds> {
+        Folds::new(images.labels.as_ref(), &images.groups(), settings)
+    }
+
+    fn new(labels: Option<&Labels>, groups: &Groups, settings: &Settings) -> Result<Folds> {
+        let (fraction, seed) = (settings.left_out(groups.len()), settings.seed);
+        let members = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
+        let mut left_out = match members {
+            1 => vec![split::split_rows(labels, groups, fraction, seed)?.1],
+            _ => split::folds(labels, groups, ((1.0 / fraction).round() as usize).max(2), seed, "calibration"),
+        };
+        left_out.truncate(members);
+        if left_out.iter().any(Vec::is_empty) {
+            return Err(Error::setting("there are no calibration rows: too few different rows for this fraction")
+                .hint("raise `calibration_fraction`, e.g. to 0.3, or give more rows"));
+        }
+        Ok(Folds { left_out, rows: groups.len() })
+    }
+
+    /// The fold that a member leaves out.
+    pub(super) fn of_member(&self, member: usize) -> usize {
+        member % self.left_out.len()
+    }
+
+    /// The number of folds that a member leaves out.
+    pub(super) fn len(&self) -> usize {
+        self.left_out.len()
+    }
+
+    /// The rows that are left out in a fold.
+    pub(super) fn left_out(&self, fold: usize) -> &[usize] {
+        &self.left_out[fold]
+    }
+
+    /// The rows that are trained on in a fold.
+    pub(super) fn trained_on(&self, fold: usize) -> Vec<usize> {
+        let out = &self.left_out[fold];
+        (0..self.rows).filter(|row| out.binary_search(row).is_err()).collect()
+    }
+
+    /// The rows of a fold that calibrate: all, or every second, every third, … of a large table.
+    pub(super) fn calibration(&self, fold: usize) -> Vec<usize> {
+        let all: usize = self.left_out.iter().map(Vec::len).sum();
+        self.left_out[fold].iter().copied().step_by(all.div_ceil(MAX_ROWS).max(1)).collect()
+    }
+
+    /// The rows that preprocessing is fitted on: all rows that a member is trained on.
+    pub(super) fn preprocessing(&self) -> Vec<usize> {
+        match self.left_out.len() {
+            1 => self.trained_on(0),
+            _ => (0..self.rows).collect(),
+        }
+    }
+}
+
+/// All rows of a training run.
+#[derive(Clone, Copy)]
+pub(super) enum AllRows<'a> {
+    Table { x: &'a [f32], width: usize },
+    Images { images: &'a Images, spec: &'a ImageSpec },
+}
+
+impl AllRows<'_> {
+    /// The out-of-range penalty of some rows; `clip` is the clipping limit of the network. Images have none.
+    pub(super) fn range_penalty(self, rows: &[usize], clip: Option<f32>) -> Option<RangePenalty> {
+        match self {
+            AllRows::Table { x, width } => clip.map(|limit| RangePenalty::fit(x, width, rows, limit)),
+            AllRows::Images { .. } => None,
+        }
+    }
+}
+
+/// The numbers of some rows, and their labels.
+pub(super) struct Part {
+    pub rows: Vec<usize>,
+    pub y: Vec<u32>,
+}
+
+impl Part {
+    pub(super) fn new(rows: Vec<usize>, y: &[u32]) -> Part {
+        Part { y: rows.iter().map(|&row| y[row]).collect(), rows }
+    }
+
+    pub(super) fn examples<'a>(&'a self, all: AllRows<'a>) -> Examples<'a> {
+        let (rows, y) = (&self.rows[..], &self.y[..]);
+        match all {
+            AllRows::Table { x, width } => Examples::Selected(SelectedRows { x, width, rows, y }),
+            AllRows::Images { images, spec } => Examples::Images(ImageRows { images, rows, spec, y }),
+        }
+    }
+}
+
+impl Model {
+    /// The calibration rows of the table that the model was trained on, and their predictions: each by the members that
+    /// did not train on it. The confidences are those that set the threshold.
+    ///
+    /// # Errors
+    /// If the table does not match the model.
+    pub fn out_of_fold(&self, table: &Table, pool: &Pool) -> Result<(Vec<usize>, Predictions)> {
+        let x = self.schema().transform(table, None)?;
+        let folds = Folds::of_table(table, self.settings())?;
+        Ok(self.predict_folds(&folds, AllRows::Table { x: &x, width: self.schema().width() }, pool))
+    }
+
+    /// As [`Model::out_of_fold`], for images.
+    ///
+    /// # Errors
+    /// If the images do not match the model.
+    pub fn out_of_fold_images(&self, images: &Images, pool: &Pool) -> Result<(Vec<usize>, Predictions)> {
+        let spec = self.image_spec(images)?;
+        let folds = Folds::of_images(images, self.settings())?;
+        Ok(self.predict_folds(&folds, AllRows::Images { images, spec }, pool))
+    }
+
+    fn predict_folds(&self, folds: &Folds, all: AllRows, pool: &Pool) -> (Vec<usize>, Predictions) {
+        let clip = clip_limit(self.graph(), self.settings());
+        let (mut rows, mut out) = (Vec::new(), Predictions::default());
+        for fold in (0..folds.len()).filter(|&fold| self.members.iter().any(|m| m.fold == fold)) {
+            let part = Part { y: vec![0; folds.calibration(fold).len()], rows: folds.calibration(fold) };
+            let range_penalty = all.range_penalty(&folds.trained_on(fold), clip);
+            let ensemble = Ensemble { fold: Some(fold), range_penalty: range_penalty.as_ref(), ..self.ensemble() };
+            out.append(predict::scores(ensemble, part.examples(all), pool));
+            rows.extend(part.rows);
+        }
+        self.p_values(&mut out);
+        (rows, out)
+    }
+}
+
+/// What is known of a fold's rows without the members that were trained on them.
+pub(super) struct OutOfFold<'a> {
+    pub rows: Examples<'a>,
+    /// Of the rows outside of the fold.
+    pub range_penalty: Option<RangePenalty>,
+}
+
+/// Fits the score scale of each member on the rows it left out, where it is needed.
+///
+/// # Errors
+/// If confidences are not finite.
+pub(super) fn fit_scales(members: &mut [ModelMember], folds: &[OutOfFold], pool: &Pool) -> Result<()> {
+    let penalty = folds.iter().any(|f| f.range_penalty.is_some());
+    if !ScoreScale::needed(members.len(), penalty) {
+        return Ok(());
+    }
+    let own = |member: &ModelMember| {
+        let members = std::slice::from_ref(member);
+        let ensemble = Ensemble { members, fold: None, class_scales: &[], range_penalty: None };
+        predict::scores(ensemble, folds[member.fold].rows, pool).confidence
+    };
+    let each: Vec<Vec<f64>> = members.iter().map(own).collect();
+    members.iter_mut().zip(ScoreScale::fit(&each)?).for_each(|(member, scale)| member.scale = scale);
+    Ok(())
+}
+
+/// The predictions of each fold by the members that left it out; empty for a fold whose members were interrupted.
+pub(super) fn predict(
+    members: &[ModelMember],
+    class_scales: &[ClassScale],
+    folds: &[OutOfFold],
+    pool: &Pool,
+) -> Vec<Predictions> {
+    let one = |(fold, out): (usize, &OutOfFold)| {
+        if !members.iter().any(|m| m.fold == fold) {
+            return Predictions::default();
+        }
+        let range_penalty = out.range_penalty.as_ref();
+        predict::scores(Ensemble { members, fold: Some(fold), class_scales, range_penalty }, out.rows, pool)
+    };
+    folds.iter().enumerate().map(one).collect()
+}
