@@ -88,9 +88,10 @@ fn threshold() -> Threshold {
 
 fn written(format: Format, columns: Columns, classes: &[String], p: &Predictions, names: &[String]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let layout = Layout { classes, threshold: threshold(), columns, destination: Path::new("memory") };
+    let layout =
+        Layout { kept: Vec::new(), classes, threshold: threshold(), columns, destination: Path::new("memory") };
     let mut writer = format.writer(layout, &mut bytes).unwrap();
-    writer.write(p, names).unwrap();
+    writer.write(p, names, &[]).unwrap();
     writer.finish().unwrap();
     drop(writer);
     bytes
@@ -218,7 +219,7 @@ fn features_from_files() {
     let probs = Columns { probs: true, ..Columns::default() };
     assert!(run(std::slice::from_ref(&new), probs).unwrap_err().hint_text().unwrap().contains("`probs`"));
     assert!(run(&[new.clone(), short], Columns::default()).unwrap_err().to_string().contains("one file"));
-    assert!(run(&[narrow], Columns::default()).unwrap_err().to_string().contains("1 features in a row, and 2"));
+    assert!(run(&[narrow], Columns::default()).unwrap_err().to_string().contains("1 feature in a row, and 2"));
     let labels = ScorerSettings::new(DetectorConfig::parse("mahalanobis").unwrap());
     let failed = fit_scorer(&files, &options, &labels, pool).err().unwrap();
     assert_eq!(failed.hint_text(), Some("give `train_labels`"));

@@ -23,25 +23,32 @@ impl Report {
     /// If the data do not match the model.
     pub fn of_calibration_rows(model: &Model, data: TrainingData, about: About, pool: &Pool) -> Result<Report> {
         let (fraction, seed) = (model.settings().calibration_fraction, model.settings().seed);
-        let (rows, x, labels) = match data {
-            TrainingData::Table(table) => {
-                let (_, rows) = table.split_rows(fraction, seed)?;
-                let x = model.schema().transform(table, Some(&rows))?;
-                (rows, x, table.labels.as_ref())
-            }
+        let (_, rows) = match data {
+            TrainingData::Table(table) => table.split_rows(fraction, seed)?,
+            TrainingData::Images(images) => images.split_rows(fraction, seed)?,
+        };
+        Self::of_rows(model, data, &rows, About { on_calibration_rows: true, ..about }, pool)
+    }
+
+    /// The report on some rows of the data, by their numbers there. Their classes must be those of the model.
+    ///
+    /// # Errors
+    /// If the data do not match the model.
+    pub fn of_rows(model: &Model, data: TrainingData, rows: &[usize], about: About, pool: &Pool) -> Result<Report> {
+        let (x, labels) = match data {
+            TrainingData::Table(table) => (model.schema().transform(table, Some(rows))?, table.labels.as_ref()),
             TrainingData::Images(images) => {
-                let (_, rows) = images.split_rows(fraction, seed)?;
                 let mut x = vec![0.0; rows.len() * images.shape().values()];
                 if let Some(spec) = &model.schema().image {
-                    spec.transform_into(&images.select(&rows).pixels, &mut x);
+                    spec.transform_into(&images.select(rows).pixels, &mut x);
                 }
-                (rows, x, images.labels.as_ref())
+                (x, images.labels.as_ref())
             }
         };
         let mut predictions = Predictions::default();
         model.predict_rows(&x, &mut predictions, pool)?;
-        let mut gather = Gather::new(model, model.settings().tpr, 0, seed)?;
-        for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(&rows).enumerate() {
+        let mut gather = Gather::new(model, model.settings().tpr, 0, model.settings().seed)?;
+        for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(rows).enumerate() {
             let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));
             let name = labels.and_then(|l| l.names.get(class?)).map(String::as_str);
             let file = match data {
@@ -51,7 +58,7 @@ impl Report {
             let at = Place { row: row as u64 + 1, file: file.as_deref() };
             gather.add(Side::Known(class), at, x, name, &predictions, i);
         }
-        gather.finish(About { on_calibration_rows: true, ..about }, pool)
+        gather.finish(about, pool)
     }
 
     /// The report on tables: in-distribution rows, and named sets of out-of-distribution rows. The seed selects the rows
