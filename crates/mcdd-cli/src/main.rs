@@ -25,11 +25,11 @@ Examples:
   mcdd figure samples flowers.mcdd test.csv     the rows with the highest and the lowest confidence
   mcdd bench flowers.csv --label species        how well unseen species are detected
   mcdd methods                                  all methods and detectors, and their requirements
-  mcdd datasets --data DIR                      the data sets of the paper, and which of them are in DIR
-  mcdd score --detector knn --train-features f.npy --features g.npy    features from your own network
+  mcdd datasets --data DIR                      which data sets of the paper are in DIR
+  mcdd score --detector knn --train-features f.npy --features g.npy    features of any network
 
-Exit codes: 0 success; 1 a row is unknown (predict --fail-on-unknown); 2 error; 3 a part failed (bench);
-130 interrupted (train, bench).
+Exit codes: 0 success; 1 a row is unknown (predict --fail-on-unknown); 2 error; 3 a part failed (bench); \
+130 interrupted (train, bench). \
 Colors are off if NO_COLOR is set or stderr is not a terminal.";
 
 /// Train classifiers that assign known classes and reject everything else as "unknown"
@@ -123,6 +123,22 @@ mod tests {
     #[test]
     fn the_definition_of_the_commands_is_valid() {
         definition().debug_assert();
+    }
+
+    #[test]
+    fn options_stand_under_their_headings() {
+        let reading = ["label", "header", "separator", "skip_bad"];
+        for name in ["score", "fit-detector", "predict"] {
+            let command = definition().find_subcommand(name).unwrap().clone();
+            for arg in command.get_arguments() {
+                let expected = match arg.get_id().as_str() {
+                    id if reading.contains(&id) => Some("Reading"),
+                    "threads" | "quiet" => Some("Running"),
+                    _ => None,
+                };
+                assert_eq!(arg.get_help_heading(), expected, "{name} --{}", arg.get_id());
+            }
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ Examples:
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --json
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html    an HTML page
 
-Rows of DATA with a label that is not a class of the model are an OOD set of their own.
+Rows of DATA with a label that is not a class of the model are an OOD set of their own. \
 Nothing is fitted or chosen here: threshold and model are those of training.";
 
 /// Evaluate a model on in-distribution rows with labels, and on out-of-distribution rows

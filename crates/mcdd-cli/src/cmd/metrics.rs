@@ -20,7 +20,7 @@ Examples:
   mcdd metrics id.npy ood.npy --compat openood     as OpenOOD 1.5 computes them
   mcdd metrics id.txt ood.txt --compat authors     as the code published with Deep-MCDD does
 
-A higher score must mean more in-distribution: negate distances and anomaly scores.
+A higher score must mean more in-distribution: negate distances and anomaly scores. \
 Equal scores are one threshold; a tied pair counts one half in the AUROC.";
 
 /// Measure how well scores separate in-distribution (ID) from out-of-distribution (OOD) rows

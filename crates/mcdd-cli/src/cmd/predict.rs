@@ -15,15 +15,15 @@ use crate::ui;
 const EXAMPLES: &str = "\
 Examples:
   mcdd predict flowers.mcdd new.csv                       CSV on stdout
-  mcdd predict flowers.mcdd new.csv --tpr 0.99            reject less: keep 99% of in-distribution rows
+  mcdd predict flowers.mcdd new.csv --tpr 0.99            keep 99% of known rows
   mcdd predict flowers.mcdd new.csv --keep all -o verdicts.parquet    every column of new.csv first
   cat new.csv | mcdd predict flowers.mcdd - --format jsonl --probs --distances
   mcdd predict flowers.mcdd new.csv --fail-on-unknown > /dev/null || echo stop
   mcdd predict photos.mcdd new/ one.png                   images: files and folders of any depth
 
-Columns: label (the most probable class), verdict (known or unknown), confidence (higher is more
-in-distribution), p_value (the fraction of in-distribution rows with a confidence this low or lower);
-for images the first column is image (its file, and its number in the file). Columns that --keep names come
+Columns: label (the most probable class), verdict (known or unknown), confidence (higher is more \
+in-distribution), p_value (the fraction of in-distribution rows with a confidence this low or lower); \
+for images the first column is image (its file, and its number in the file). Columns that --keep names come \
 first, as they are in the file; one with the name of an output column gets the suffix _input.";
 
 /// Predict a class for each row, or "unknown"

@@ -19,12 +19,12 @@ use crate::ui;
 const SCORE_EXAMPLES: &str = "\
 Examples:
   mcdd score --detector knn --train-features train.npy --features new.npy > scores.csv
-  mcdd score --detector mahalanobis --train-features train.npy --train-labels y.npy --features new.npy
+  mcdd score --detector mahalanobis --train-features f.npy --train-labels y.npy --features g.npy
   mcdd score --detector energy --train-logits train_logits.npy --logits new_logits.npy
-  mcdd score --detector vim --train-features f.npy --train-logits l.npy --features g.npy --logits m.npy
+  mcdd score --detector knn --train-features f.csv --features g.csv --keep id -o scores.parquet
 
-Features and logits are tables of numbers with one row for each example: NPY, CSV, Parquet. They are not scaled.
-Columns of the output: label (if the detector classifies or has logits), verdict, confidence (higher is more in-distribution),
+Features and logits are tables of numbers with one row for each example: NPY, CSV, Parquet. They are not scaled. \
+Columns of the output: label (if the detector classifies or has logits), verdict, confidence (higher is more in-distribution), \
 p_value. mcdd methods lists the detectors and what each needs.";
 
 const FIT_EXAMPLES: &str = "\

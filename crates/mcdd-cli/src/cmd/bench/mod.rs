@@ -24,40 +24,42 @@ mod progress;
 const EXAMPLES: &str = "\
 Examples:
   mcdd bench flowers.csv --label species        is a species that it has never seen detected?
-  mcdd bench gas --methods paper -o gas         the paper's methods on the paper's GasSensor, beside its numbers
+  mcdd bench gas --methods paper -o gas         beside the paper's numbers
   mcdd bench mnist --methods alad --test-folds 1 -o mnist
   mcdd bench study.toml
   mcdd bench images --id cifar10 --ood svhn,tinyimagenet --net resnet20 --epochs 30 -o cifar10
   mcdd bench images --id photos/ --ood paintings/ --net resnet8
 
-Each class in turn is left out of training and scored by the trained model; the other classes are split into folds, one of
-which is tested each time. No other data is needed, and nothing is selected on test rows. Every result is written at once:
+Each class in turn is left out of training and scored by the trained model; the other classes are split into folds, one of \
+which is tested each time. No other data is needed, and nothing is selected on test rows. Every result is written at once: \
 after Ctrl-C or a crash the same command resumes.
 
-Methods: best, fast (the presets of mcdd train), a method (deep-mcdd, deep-mcdd:nu=0.1, protonet, ...: see mcdd methods) with
-the network and the training of the paper, or a method and a detector (softmax+mahalanobis, softmax+knn:k=10);
-deep-mcdd:select=best keeps the epoch with the lowest validation loss instead of the last. Groups of methods: default (the
-four of --methods), one-class (deep-svdd, nearest neighbors and an isolation forest on the inputs), paper (the eight that
-the paper compares), nu (deep-mcdd with nu from 0.001 to 1,000), all (every method and every valid pair of a method and a
+Methods: best, fast (the presets of mcdd train), a method (deep-mcdd, deep-mcdd:nu=0.1, protonet, ...: see mcdd methods) with \
+the network and the training of the paper, or a method and a detector (softmax+mahalanobis, softmax+knn:k=10); \
+deep-mcdd:select=best keeps the epoch with the lowest validation loss instead of the last. Groups of methods: default (the \
+four of --methods), one-class (deep-svdd, nearest neighbors and an isolation forest on the inputs), paper (the eight that \
+the paper compares), nu (deep-mcdd with nu from 0.001 to 1,000), all (every method and every valid pair of a method and a \
 detector).
 
-Of two classes one remains to train on. Then methods that are trained without classes are compared: one-class, or any of
+Of two classes one remains to train on. Then methods that are trained without classes are compared: one-class, or any of \
 deep-svdd and alad, alone or with a detector that needs no labels.
 
-A TOML file has the same options: data, and the long options' names without dashes. Options on the command line take
+A TOML file has the same options: data, and the long options' names without dashes. Options on the command line take \
 precedence:
   data = \"gas\"            # or [\"a.csv\", \"b.csv\"]
   methods = [\"paper\", \"best\"]
   folds = 5
   output = \"gas\"
 
-Classes of fewer than 5 rows are used only as the class left out. A class that would keep fewer than 5 training rows in some
+Classes of fewer than 5 rows are used only as the class left out. A class that would keep fewer than 5 training rows in some \
 fold is trained on with all its rows and is not tested. Both are reported in every output.
 
-In the folder: results.jsonl (every cell: settings, seed, seconds, version), table.md, table.csv, table.tex, index.html.
-SVG figures that mcdd figure writes to the folder are included in index.html when the same command runs again; it does not
+In the folder: results.jsonl (every cell: settings, seed, seconds, version), table.md, table.csv, table.tex, index.html. \
+SVG figures that mcdd figure writes to the folder are included in index.html when the same command runs again; it does not \
 train again:
-  mcdd figure latent gas --ood 3 -o gas/latent.svg; mcdd bench gas --methods paper -o gas
+  mcdd bench flowers.csv --label species -o study
+  mcdd figure latent flowers.csv --label species --ood tulip -o study/latent
+  mcdd bench flowers.csv --label species -o study
 
 Exit codes: 0 all cells are done, 2 error, 3 some cells failed (the tables list them), 130 stopped before the end.";
 

@@ -19,10 +19,10 @@ use crate::ui;
 const EXAMPLES: &str = "\
 Examples:
   mcdd figure latent gas --ood 3                                 the paper's Figure 1
-  mcdd figure latent flowers.csv --ood tulip --methods deep-mcdd,deep-mcdd:nu=0.01
+  mcdd figure latent flowers.csv --label species --ood tulip --methods deep-mcdd,deep-mcdd:nu=0.01
 
-Each method is trained with two latent features and otherwise as published, without the class
-and without a fifth of the other rows. These test rows are drawn in the color of their class, rows
+Each method is trained with two latent features and otherwise as published, without the class \
+and without a fifth of the other rows. These test rows are drawn in the color of their class, rows \
 of the class that was left out are hollow.";
 
 /// Draw the 2-D latent spaces of methods, with one class left out of training

@@ -21,7 +21,7 @@ Examples:
   mcdd figure samples digits.mcdd t10k-images-idx3-ubyte.gz --image 28x28 -o digits
   mcdd figure samples photos.mcdd test/                         a model for images
 
-Rows are grouped by their labels, or by the predicted class if there are no labels (--label none).
+Rows are grouped by their labels, or by the predicted class if there are no labels (--label none). \
 A note beside a row shows the predicted class if it is wrong, and whether the row is unknown.";
 
 /// Draw the rows or images with the highest and the lowest confidence of each class
