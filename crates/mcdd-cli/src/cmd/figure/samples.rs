@@ -100,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn draw(args: &Args, mut chosen: Chosen, rows: usize) -> anyhow::Result<ExitCode> {
     if !args.output.quiet && chosen.foreign > 0 {
         let rows = count(chosen.foreign, "row");
-        ui::note(&format!("{rows} with a label that is not a class of the model not shown"));
+        ui::note(&format!("not shown: {rows} with a label that is not a class of the model"));
     }
     if chosen.classes.len() > MOST_CLASSES {
         if !args.output.quiet {

@@ -29,13 +29,13 @@ Examples:
   mcdd train batch*.dat -o gas.mcdd                    several \"label index:value\" files
   mcdd train train-images-idx3-ubyte.gz                the file of labels is found next to it
   mcdd train flowers.csv --label species --preset fast    one network instead of five
-  mcdd train big.parquet --checkpoint run1 --resume    continue an interrupted run
+  mcdd train big.parquet --checkpoint run2 --resume    continue an interrupted run
   mcdd train flowers.csv --label species --test 0.2    evaluate on a fifth of the rows
   mcdd train flowers.csv --label species --test 0.2 --report flowers.html
   mcdd train flowers.csv --label species --method softmax --detector mahalanobis
   mcdd train flowers.csv --label species --method deep-svdd    one class: labels are not used
   mcdd train photos/ --net resnet20 -o photos.mcdd     a folder of images for each class
-  mcdd train cifar-10-batches-bin --net resnet20 --epochs 60 --checkpoint run2 --resume";
+  mcdd train cifar-10-batches-bin --net resnet20 --epochs 60 --checkpoint run3 --resume";
 
 /// Train a classifier on a table or on images
 #[derive(clap::Args, Clone, Debug)]
