@@ -81,8 +81,9 @@ impl Method {
         if classes > 2 { "default" } else { "one-class" }
     }
 
-    /// Several methods. Groups: `default`, `one-class` for those without classes, `paper` for the paper's eight, `nu` for Deep-MCDD with several values of nu,
-    /// `all` for every method and every valid pair of a method and a detector. Duplicates are removed.
+    /// Several methods. Groups: `default`, `one-class` for those without classes, `paper` for the paper's eight, `nu` for
+    /// Deep-MCDD with several values of nu, `all` for every method and every valid pair of a method and a detector.
+    /// Duplicates are removed.
     ///
     /// # Errors
     /// As for [`Method::parse`], or if there are none.

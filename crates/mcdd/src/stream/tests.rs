@@ -314,7 +314,7 @@ fn arrow_columns_keep_their_types() {
     let batches = [batch(0), batch(10), batch(20)];
     let read = |columns: &[&str]| model.schema().reader_from_record_batches(&batches, &keep(columns)).unwrap();
     let (bytes, _) = to_memory(&model, read(&["all"]), Format::Parquet, Columns::default()).unwrap();
-    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes));
+    let reader = ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes));
     let back: Vec<RecordBatch> = reader.unwrap().build().unwrap().map(|b| b.unwrap()).collect();
     assert_eq!((back.len(), back[0].num_rows()), (1, 9));
     for (i, batch) in batches.iter().enumerate() {
