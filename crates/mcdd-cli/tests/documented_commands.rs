@@ -175,7 +175,7 @@ fn files(lab: &Lab) {
     for (name, from) in [("id", 1.0), ("ood", 0.0)] {
         let score = |i: usize| format!("x,{}", from + noise(i, from as usize));
         lab.write(&format!("{name}.csv"), &table(40, score, "label,confidence"));
-        fs::write(lab.path(&format!("{name}.npy")), npy(40, 1, |i, _| from as f32 + noise(i, 3))).unwrap();
+        fs::write(lab.path(&format!("{name}.npy")), npy(40, 1, |i, _| from + noise(i, 3))).unwrap();
     }
     fs::write(lab.path("y.npy"), npy(80, 1, |i, _| (i % 3) as f32)).unwrap();
     lab.write("id.txt", &(0..40).map(|i| format!("{}\n", 1.0 + noise(i, 0))).collect::<String>());

@@ -182,7 +182,10 @@ fn test_rows_are_used_for_nothing_else() {
         stdout(&lab.ok(&[&base[..], more].concat()))
     };
     let printed = train("train.csv", "m.mcdd", &["--test", "0.2", "--report", "r.html"]);
-    assert!(printed.starts_with("in-distribution: test rows of train.csv (") && printed.contains("accuracy %"), "{printed}");
+    assert!(
+        printed.starts_with("in-distribution: test rows of train.csv (") && printed.contains("accuracy %"),
+        "{printed}"
+    );
     assert!(fs::read_to_string(lab.path("r.html")).unwrap().contains("test rows of train.csv"));
     assert_eq!(printed, train("train.csv", "again.mcdd", &["--test", "0.2"]));
     let bytes = |name: &str| fs::read(lab.path(name)).unwrap();
@@ -217,7 +220,8 @@ fn two_classes_are_compared_without_classes() {
     for method in ["deep-svdd", "deep-svdd+knn:on=inputs", "deep-svdd+isolation-forest:on=inputs"] {
         assert!(printed.lines().any(|l| l.starts_with(&format!("{method} "))), "{printed}");
     }
-    let e = lab.fails(&["bench", "two.csv", "--methods", "softmax+msp", "-o", "x"], "softmax+msp is trained on two classes");
+    let e = lab
+        .fails(&["bench", "two.csv", "--methods", "softmax+msp", "-o", "x"], "softmax+msp is trained on two classes");
     assert!(e.contains("--methods one-class") && !lab.path("x").exists(), "{e}");
     lab.write("one.csv", &table(40, |i| format!("{i},{},same", i % 3), "x,y,label"));
     lab.fails(&["bench", "one.csv"], "there is 1 class");
@@ -227,7 +231,9 @@ fn two_classes_are_compared_without_classes() {
 #[test]
 fn logits_give_a_label() {
     let lab = Lab::new();
-    let row = |i: usize| (0..3).map(|j| format!("{}", (i * (j + 3)) % 7 + 8 * usize::from(i % 3 == j))).collect::<Vec<_>>().join(",");
+    let row = |i: usize| {
+        (0..3).map(|j| format!("{}", (i * (j + 3)) % 7 + 8 * usize::from(i % 3 == j))).collect::<Vec<_>>().join(",")
+    };
     lab.write("l.csv", &table(60, row, "p,q,r"));
     lab.write("y.txt", &(0..60).map(|i| format!("{}\n", ["cat", "dog", "owl"][i % 3])).collect::<String>());
     let labels = |args: &[&str]| {
@@ -240,7 +246,10 @@ fn logits_give_a_label() {
     // Without labels a class is the number of its logit.
     lab.ok(&[&fit[..], &["-o", "numbers.mcdd"]].concat());
     assert_eq!(labels(&["predict", "numbers.mcdd", "l.csv"]), ["0", "1", "2"]);
-    assert_eq!(labels(&["score", "--detector", "msp", "--train-logits", "l.csv", "--logits", "l.csv"]), ["0", "1", "2"]);
+    assert_eq!(
+        labels(&["score", "--detector", "msp", "--train-logits", "l.csv", "--logits", "l.csv"]),
+        ["0", "1", "2"]
+    );
     let probs = stdout(&lab.ok(&["predict", "named.mcdd", "l.csv", "--probs"]));
     assert!(probs.starts_with("label,verdict,confidence,p_value,prob:cat,prob:dog,prob:owl\n"), "{probs}");
 }

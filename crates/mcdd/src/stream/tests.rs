@@ -293,7 +293,8 @@ fn arrow_columns_keep_their_types() {
     use std::sync::Arc;
     let model = two_columns();
     let batch = |from: i64| {
-        let numbers = |k: i64| Arc::new(Float64Array::from_iter((0..3).map(|i| Some((from + i * k) as f64)))) as ArrayRef;
+        let numbers =
+            |k: i64| Arc::new(Float64Array::from_iter((0..3).map(|i| Some((from + i * k) as f64)))) as ArrayRef;
         let kind: DictionaryArray<Int32Type> = ["u", "v", "u"].into_iter().collect();
         let when = TimestampMillisecondArray::from(vec![Some(1_500), None, Some(from)]).with_timezone("UTC");
         let price = Decimal128Array::from(vec![125, -5, 0]).with_precision_and_scale(9, 2).unwrap();
