@@ -1,11 +1,13 @@
 //! The `mcdd` command. Data goes to stdout, messages to stderr.
 //!
-//! Modules depend on each other in one direction: `main`, `cmd`, then `report`, `output`, `options`, `fetch` and `ui`.
+//! Modules depend on each other in one direction: `main`, `cmd`, then `report`, `output`, `places`, `options`, `fetch`
+//! and `ui`.
 
 mod cmd;
 mod fetch;
 mod options;
 mod output;
+mod places;
 mod report;
 mod ui;
 
@@ -23,10 +25,11 @@ Examples:
   mcdd figure samples flowers.mcdd test.csv     the rows with the highest and the lowest confidence
   mcdd bench flowers.csv --label species        how well unseen species are detected
   mcdd methods                                  all methods and detectors, and their requirements
-  mcdd datasets --data DIR                      the data sets of the paper, and which of them are in DIR
-  mcdd score --detector knn --train-features f.npy --features g.npy    features from your own network
+  mcdd datasets --data DIR                      which data sets of the paper are in DIR
+  mcdd score --detector knn --train-features f.npy --features g.npy    features of any network
 
-Exit codes: 0 success; 1 a row is unknown (predict --fail-on-unknown); 2 error; 3 a part failed, 130 interrupted (bench).
+Exit codes: 0 success; 1 a row is unknown (predict --fail-on-unknown); 2 error; 3 a part failed (bench); \
+130 interrupted (train, bench). \
 Colors are off if NO_COLOR is set or stderr is not a terminal.";
 
 /// Train classifiers that assign known classes and reject everything else as "unknown"
@@ -63,8 +66,20 @@ fn called<'a>(command: &'a clap::Command, matches: &ArgMatches) -> &'a clap::Com
     }
 }
 
+/// The definition of the command. A number below 0 is a value, so that the error about it is that of the setting.
+fn definition() -> clap::Command {
+    fn numbers(command: clap::Command) -> clap::Command {
+        let value = |a: clap::Arg| {
+            let option = !a.is_positional() && a.get_action().takes_values();
+            if option { a.allow_negative_numbers(true) } else { a }
+        };
+        command.mut_args(value).mut_subcommands(numbers)
+    }
+    numbers(Cli::command())
+}
+
 fn main() -> ExitCode {
-    let command = Cli::command();
+    let command = definition();
     let matches = command.clone().get_matches();
     ui::name_settings_by(called(&command, &matches));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
@@ -100,14 +115,30 @@ mod tests {
     use super::*;
 
     fn called_by(args: &[&str]) -> clap::Command {
-        let command = Cli::command();
+        let command = definition();
         let matches = command.clone().try_get_matches_from(args).unwrap();
         called(&command, &matches).clone()
     }
 
     #[test]
     fn the_definition_of_the_commands_is_valid() {
-        Cli::command().debug_assert();
+        definition().debug_assert();
+    }
+
+    #[test]
+    fn options_stand_under_their_headings() {
+        let reading = ["label", "header", "separator", "skip_bad"];
+        for name in ["score", "fit-detector", "predict"] {
+            let command = definition().find_subcommand(name).unwrap().clone();
+            for arg in command.get_arguments() {
+                let expected = match arg.get_id().as_str() {
+                    id if reading.contains(&id) => Some("Reading"),
+                    "threads" | "quiet" => Some("Running"),
+                    _ => None,
+                };
+                assert_eq!(arg.get_help_heading(), expected, "{name} --{}", arg.get_id());
+            }
+        }
     }
 
     #[test]

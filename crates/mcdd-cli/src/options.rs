@@ -97,6 +97,14 @@ pub fn separator(text: &str) -> Result<u8, String> {
 }
 
 impl Reading {
+    /// The file of labels, if the labels are in one.
+    pub fn label_file(&self) -> Option<PathBuf> {
+        match self.options().label {
+            Label::File(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// The library's options of reading.
     pub fn options(&self) -> ReadOptions {
         ReadOptions {

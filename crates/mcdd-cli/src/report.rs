@@ -1,4 +1,4 @@
-//! Output files of commands: checks of their place, reports and figures of a model, names.
+//! Reports and figures of a model, and names of files.
 
 use std::path::{Path, PathBuf};
 
@@ -6,32 +6,8 @@ use mcdd::files::{check_folder, write_beside};
 use mcdd::report::figure::Theme;
 use mcdd::report::model::Report;
 
+use crate::places::Places;
 use crate::ui;
-
-/// Checks before long work that a file can be written; `option` is the one that names it.
-pub fn check_place(output: &Path, option: &str) -> mcdd::Result<()> {
-    let folder = folder(output);
-    if !folder.is_dir() {
-        return Err(mcdd::Error::setting("no such folder")
-            .at_file(folder)
-            .hint(format!("create it, or give another {option}")));
-    }
-    if output.is_dir() {
-        return Err(mcdd::Error::setting("is a folder")
-            .at_file(output)
-            .hint(format!("give the name of a file with {option}")));
-    }
-    // A device or a pipe is written in place; any other file is written next to it first.
-    if !output.exists() || output.is_file() {
-        check_folder(folder)?;
-    }
-    Ok(())
-}
-
-/// The folder that a file is in.
-fn folder(file: &Path) -> &Path {
-    file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
 
 /// The options of a report.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -53,16 +29,12 @@ impl Reporting {
     }
 
     /// Checks before long work that the outputs can be written, and do not overwrite another file of the command.
-    pub fn check<'a>(&self, others: impl IntoIterator<Item = &'a PathBuf>) -> mcdd::Result<()> {
+    pub fn check<'a>(&'a self, places: &mut Places<'a>) -> mcdd::Result<()> {
         if let Some(page) = &self.report {
-            check_place(page, "--report")?;
-            if others.into_iter().any(|other| real(other) == real(page)) {
-                return Err(mcdd::Error::setting("the report would overwrite another file of this command")
-                    .at_file(page)
-                    .hint("give another name with `report`"));
-            }
+            places.file(page, "report")?;
         }
         if let Some(folder) = &self.figures {
+            places.folder(folder, "figures")?;
             std::fs::create_dir_all(folder).map_err(|e| mcdd::Error::io(e, folder))?;
             check_folder(folder)?;
         }
@@ -109,13 +81,6 @@ pub fn quoted(text: &str) -> String {
     } else {
         format!("'{}'", text.replace('\'', "'\\''"))
     }
-}
-
-/// The same path for all paths to a file, whether it exists or not.
-fn real(path: &Path) -> PathBuf {
-    let join = |folder: PathBuf| path.file_name().map(|name| folder.join(name));
-    let in_folder = || folder(path).canonicalize().ok().and_then(join);
-    path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
 /// Names of paths: their last parts, if these differ.

@@ -66,7 +66,9 @@ const LIST_OF_METHODS: &str = "see the list of methods";
 pub fn error(error: &anyhow::Error) {
     let ours = error.downcast_ref::<mcdd::Error>();
     let text = ours.map_or_else(|| error.to_string(), |e| e.message_with(rename));
-    print_line("1;31", "error", &plain(&text));
+    // Only an excerpt of a file has several lines.
+    let lines: Vec<String> = text.lines().map(plain).collect();
+    print_line("1;31", "error", &lines.join("\n  "));
     let hint = ours.and_then(|e| e.hint_with(rename)).map(|hint| hint.replace(LIST_OF_METHODS, "see mcdd methods"));
     let usage = "see mcdd --help for the commands, mcdd COMMAND --help for their options";
     print_line("1;36", "hint", hint.as_deref().unwrap_or(usage));

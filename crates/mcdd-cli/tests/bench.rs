@@ -142,7 +142,7 @@ fn errors_are_reported() {
     lab.fails(&bench(&["--epochs", "0"]), "epochs");
     lab.fails(&["bench", "no.csv"], "no such file");
     lab.write("two.csv", "a,label\n1,x\n2,y\n3,x\n4,y\n");
-    lab.fails(&["bench", "two.csv"], "2 classes");
+    lab.fails(&["bench", "two.csv"], "too small for 5 folds");
     lab.fails(&["bench", "gas", "--data", "nowhere"], "GasSensor");
     lab.write("bad.toml", "data = \"t.csv\"\nfold = 3\n");
     lab.fails(&["bench", "bad.toml"], "fold");

@@ -54,7 +54,11 @@ fn samples_are_drawn_as_pictures_and_as_features() {
     lab.ok(&["figure", "samples", "m.mcdd", "test.csv", "--image", "8x8", "-o", "pictures"]);
     assert!(drawn(&lab, "pictures").matches("<image ").count() >= 9 * 10);
     let out = lab.ok(&["figure", "samples", "m.mcdd", "test.csv", "ood.csv", "--rows", "2"]);
-    assert!(stderr(&out).contains("179 rows have a label that is not a class of the model"), "{}", stderr(&out));
+    assert!(
+        stderr(&out).contains("not shown: 179 rows with a label that is not a class of the model"),
+        "{}",
+        stderr(&out)
+    );
     assert!(drawn(&lab, "samples").contains("Lowest confidence"));
     lab.ok(&["figure", "samples", "m.mcdd", "test.csv", "--rows", "1", "--quiet", "--theme", "dark", "-o", "c.svg"]);
     drawn(&lab, "c");

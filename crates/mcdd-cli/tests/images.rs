@@ -81,7 +81,12 @@ fn folders_are_trained_on_predicted_and_evaluated() {
     folder(&lab, "photos/down", 1, 30);
     folder(&lab, "dots", 2, 12);
     let out = lab.ok(&[&TRAIN[..], &["-o", "m.mcdd"]].concat());
-    assert!(stderr(&out).contains("60 images of 8x8x3, classes: 2"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("60 images of 8x8x3, 2 classes"), "{}", stderr(&out));
+    let tested =
+        stdout(&lab.ok(&[&TRAIN[..], &["-o", "t.mcdd", "--test", "0.2", "--report", "t.html", "-q"]].concat()));
+    assert!(tested.starts_with("in-distribution: test rows of photos (12 rows)\n  accuracy % "), "{tested}");
+    assert!(std::fs::read_to_string(lab.path("t.html")).unwrap().contains("test rows of photos"));
+    lab.fails(&["predict", "m.mcdd", "photos", "--keep", "all"], "--keep is for tables");
     let text = stdout(&lab.ok(&["predict", "m.mcdd", "photos", "dots/03.bmp"]));
     assert_eq!(text.lines().count(), 62, "{text}");
     assert!(text.starts_with("image,label,verdict,confidence,p_value\n"), "{text}");

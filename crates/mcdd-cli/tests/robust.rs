@@ -98,7 +98,7 @@ fn a_killed_run_resumes_to_the_same_bytes() {
     lab.fails(&[&args("resumed")[..], &["--checkpoint", "c"]].concat(), "earlier run");
 }
 
-/// Ctrl-C stops after the current step and writes a usable model.
+/// Ctrl-C stops after the current step, writes a usable model, says so, and is an exit code of its own.
 #[cfg(unix)]
 #[test]
 fn an_interrupt_writes_a_model() {
@@ -120,8 +120,9 @@ fn an_interrupt_writes_a_model() {
     assert!(interrupt.success());
     let mut rest = String::new();
     messages.read_to_string(&mut rest).unwrap();
-    assert!(child.wait().unwrap().success(), "{rest}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
     assert!(rest.contains("training was stopped"), "{rest}");
+    assert!(rest.contains("warning: interrupted: m.mcdd has the model as far as it was trained"), "{rest}");
     lab.ok(&["predict", "m.mcdd", "test.csv"]);
 }
 
@@ -168,7 +169,7 @@ fn memory_does_not_grow_with_the_input() {
     let (header, rows) = text.split_once('\n').unwrap();
     let peak = |times: usize| {
         let mut child = lab
-            .std_command(&["predict", "m.mcdd", "-", "-o", "/dev/null", "--threads", "2"])
+            .std_command(&["predict", "m.mcdd", "-", "-o", "/dev/null", "--threads", "2", "--keep", "all"])
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();

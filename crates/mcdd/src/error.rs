@@ -181,6 +181,27 @@ impl Error {
     }
 }
 
+/// A number of things, for messages: `1 row`, `2 rows`, `2 classes`.
+///
+/// ```
+/// use mcdd::error::count;
+///
+/// assert_eq!((count(1, "class"), count(0, "row")), ("1 class".to_owned(), "0 rows".to_owned()));
+/// ```
+pub fn count(n: usize, what: &str) -> String {
+    format!("{n} {}", plural(n, what))
+}
+
+/// The noun alone, for numbers that are written in another way.
+pub fn plural(n: usize, what: &str) -> String {
+    let end = match (n, what.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{what}{end}")
+}
+
 /// Replaces what is in backticks, `name` or `name=value`, by what `rename` gives for it; `None` leaves it as it is.
 ///
 /// ```

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
@@ -46,6 +46,61 @@ pub fn write_beside(path: &Path, write: impl FnOnce(&mut (dyn Write + Send)) -> 
     Ok(())
 }
 
+/// Whether two paths are the same file or folder, by any links; they need not exist. Standard input (`-`) is the file that
+/// it is read from. What is neither a file nor a folder (a device, a pipe) is never the same.
+pub fn same_file(a: &Path, b: &Path) -> bool {
+    let stdin = |path: &Path| if path == Path::new("-") { PathBuf::from("/dev/stdin") } else { path.to_owned() };
+    let (a, b) = (stdin(a), stdin(b));
+    match (fs::metadata(&a), fs::metadata(&b)) {
+        (Ok(one), Ok(other)) => {
+            (one.is_file() || one.is_dir()) && (identity(&one) == identity(&other)) && same_place(&a, &b, &one)
+        }
+        // One of two files exists, so that they differ.
+        (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+        (Err(_), Err(_)) => real(&a) == real(&b),
+    }
+}
+
+/// Device and number of a file, where the system has them.
+#[cfg(unix)]
+fn identity(data: &fs::Metadata) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((data.dev(), data.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_data: &fs::Metadata) -> Option<(u64, u64)> {
+    None
+}
+
+/// Compares the paths themselves where the system has no numbers of files.
+fn same_place(a: &Path, b: &Path, data: &fs::Metadata) -> bool {
+    identity(data).is_some() || real(a) == real(b)
+}
+
+/// The same path for all paths to a file, whether it exists or not.
+fn real(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let in_folder = || Some(folder.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
+}
+
+/// Checks, before anything is read or written, that an output is not one of the inputs. `what` names the output in the
+/// error, as in `output`.
+///
+/// # Errors
+/// If it is.
+pub fn check_not_input<'a>(output: &Path, what: &str, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+    match inputs.into_iter().find(|input| same_file(output, input)) {
+        None => Ok(()),
+        Some(input) => {
+            Err(Error::setting(format!("`{what}` would overwrite another file of this command: {}", input.display()))
+                .at_file(output)
+                .hint(format!("give another name with `{what}`")))
+        }
+    }
+}
+
 /// How the names of unfinished files begin and end.
 pub(crate) const PREFIX: &str = ".mcdd-";
 pub(crate) const SUFFIX: &str = ".part";
@@ -75,6 +130,30 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_same_file_has_many_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("a"), "1").unwrap();
+        fs::write(path("b"), "1").unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        assert!(same_file(&path("a"), &path("folder/../a")) && !same_file(&path("a"), &path("b")));
+        assert!(same_file(&path("folder"), &path("./folder/")));
+        // Neither exists, or one of them.
+        assert!(same_file(&path("new"), &path("./folder/../new")) && !same_file(&path("new"), &path("other")));
+        assert!(!same_file(&path("a"), &path("new")));
+        #[cfg(unix)]
+        {
+            fs::hard_link(path("a"), path("hard")).unwrap();
+            std::os::unix::fs::symlink(path("a"), path("soft")).unwrap();
+            assert!(same_file(&path("a"), &path("hard")) && same_file(&path("soft"), &path("hard")));
+            assert!(!same_file(Path::new("/dev/null"), Path::new("/dev/null")));
+        }
+        let e = check_not_input(&path("a"), "output", [path("b").as_path(), &path("./a")]).unwrap_err();
+        assert!(e.to_string().contains("would overwrite") && e.hint_text().unwrap().contains("`output`"));
+        check_not_input(&path("new"), "output", [path("b").as_path()]).unwrap();
     }
 
     #[test]

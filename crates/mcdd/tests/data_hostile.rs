@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
-use mcdd::data::{Batch, Label, ReadOptions, Schema, Table};
+use mcdd::data::{Batch, Label, PassThrough, ReadOptions, Schema, Table};
 use proptest::prelude::*;
 
 fn options(label: Label) -> ReadOptions {
@@ -122,10 +122,17 @@ fn anything(path: &Path, schemas: &[Schema]) {
     for label in all {
         let _ = Table::read(&[path.to_owned(), path.to_owned()], &options(label.clone()));
         for schema in schemas {
-            if let Ok(mut reader) = schema.reader(path, &options(label.clone())) {
-                let mut batch = Batch::default();
-                while let Ok(true) = reader.next(3, &mut batch) {}
-                let _ = reader.notices();
+            let keeping = ReadOptions { pass_through: PassThrough::All, ..options(label.clone()) };
+            for options in [options(label.clone()), keeping] {
+                if let Ok(mut reader) = schema.reader(path, &options) {
+                    let (kept, mut batch) = (reader.kept(), Batch::default());
+                    while let Ok(true) = reader.next(3, &mut batch) {
+                        assert_eq!(batch.kept.len(), kept.len());
+                        assert!(batch.kept.iter().all(|column| column.len() == batch.rows));
+                        batch.kept.iter().for_each(|column| (0..batch.rows).for_each(|i| drop(column.cell(i))));
+                    }
+                    let _ = reader.notices();
+                }
             }
         }
     }
@@ -137,7 +144,7 @@ fn anything(path: &Path, schemas: &[Schema]) {
             categorical: vec!["1".into()],
             drop: vec!["2".into()],
             group: Some("3".into()),
-            skip_bad: false,
+            ..ReadOptions::default()
         };
         if let Ok(table) = Table::read(&[path.to_owned()], &options) {
             let rows: Vec<usize> = (0..table.rows()).collect();

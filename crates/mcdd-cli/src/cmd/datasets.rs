@@ -14,7 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   mcdd datasets --data ~/data                       list all, and which of them are in ~/data
   mcdd datasets get shuttle mnist --data ~/data     fetch two, to ~/data/shuttle and ~/data/mnist
-  mcdd datasets get gas --from https://example.org/uci    from a mirror with the publisher's file names
+  mcdd datasets get gas --from https://example.org/uci    from a mirror
   mcdd datasets get gas --from ~/Downloads          from files that were downloaded before
 
 MCDD_DATA is used if --data is not given. Incomplete data sets can be used; the number of missing rows is reported.";

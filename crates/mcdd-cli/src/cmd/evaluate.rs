@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use mcdd::compute::pool::Pool;
 use mcdd::data::{Label, ReadOptions};
+use mcdd::error::count;
 use mcdd::evaluate::{Bootstrap, ClassEvaluation, Evaluation, Evaluator};
 use mcdd::metrics::Interval;
 use mcdd::model::Model;
@@ -14,6 +15,7 @@ use mcdd::stream;
 
 use super::predict::checked;
 use crate::options::{self, Reading, Running};
+use crate::places::Places;
 use crate::report::{self, Reporting, file_name, file_names};
 use crate::ui::{self, percent};
 
@@ -24,7 +26,7 @@ Examples:
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --json
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html    an HTML page
 
-Rows of DATA with a label that is not a class of the model are an OOD set of their own.
+Rows of DATA with a label that is not a class of the model are an OOD set of their own. \
 Nothing is fitted or chosen here: threshold and model are those of training.";
 
 /// Evaluate a model on in-distribution rows with labels, and on out-of-distribution rows
@@ -70,7 +72,9 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    args.reporting.check(args.ood.iter().chain([&args.model, &args.data]))?;
+    let labels = args.reading.label_file();
+    let inputs = args.ood.iter().chain([&args.model, &args.data]).chain(&labels);
+    args.reporting.check(&mut Places::reading(inputs.map(PathBuf::as_path)))?;
     let model = Model::load(&args.model)?;
     let threshold = checked(model.threshold_at(args.tpr)?, model.calibration(), args.running.quiet);
     let pool = Pool::new(args.running.threads());
@@ -96,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let found = files.evaluator.finish(Bootstrap { replicates: args.bootstrap, seed: args.seed })?;
     let text = match args.json {
         true => format!("{:#}\n", serde_json::to_value(&found)?),
-        false => text(&found, &args.data, model.classifies())?,
+        false => text(&found, &args.data.display().to_string(), model.classifies())?,
     };
     // Written before anything is printed: a reader may close the pipe early.
     if let Some(gather) = files.gather {
@@ -164,13 +168,13 @@ impl Files<'_> {
 }
 
 /// The evaluation as text.
-fn text(found: &Evaluation, data: &Path, classifies: bool) -> Result<String, std::fmt::Error> {
+pub(super) fn text(found: &Evaluation, data: &str, classifies: bool) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let with = |v: f64, i: Option<Interval>| match i {
         Some(i) => format!("{}  [{}, {}]", percent(v), percent(i.low), percent(i.high)),
         None => percent(v),
     };
-    writeln!(out, "in-distribution: {} ({} rows)", data.display(), found.rows)?;
+    writeln!(out, "in-distribution: {data} ({})", count(found.rows, "row"))?;
     match found.accuracy {
         Some(a) => writeln!(out, "  accuracy %                       {}", with(a.value, a.interval95))?,
         None => {
@@ -192,7 +196,7 @@ fn text(found: &Evaluation, data: &Path, classifies: bool) -> Result<String, std
         classes(&mut out, &found.classes)?;
     }
     for set in &found.ood {
-        writeln!(out, "\nout-of-distribution: {} ({} rows)", set.name, set.rows)?;
+        writeln!(out, "\nout-of-distribution: {} ({})", set.name, count(set.rows, "row"))?;
         writeln!(out, "  rejected as unknown %            {}", percent(set.rejected))?;
         for metric in set.metrics() {
             let name = format!("{} %, positive: {}", metric.name, metric.positive);
@@ -201,7 +205,7 @@ fn text(found: &Evaluation, data: &Path, classifies: bool) -> Result<String, std
         writeln!(out, "  tied pairs %                     {}", percent(set.tie_fraction))?;
     }
     if found.bootstrap.replicates > 0 {
-        writeln!(out, "\n[low, high]: 95% bootstrap interval, {} replicates", found.bootstrap.replicates)?;
+        writeln!(out, "\n[low, high]: 95% bootstrap interval, {}", count(found.bootstrap.replicates, "replicate"))?;
     }
     Ok(out)
 }

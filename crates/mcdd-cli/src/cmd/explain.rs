@@ -21,9 +21,9 @@ Examples:
   mcdd explain flowers.mcdd new.csv --unknown             all unknown rows
   mcdd explain flowers.mcdd new.csv --features 10 --format csv > why.csv
 
-One column at a time is set to its mean over the training rows of the predicted class (for categories to
-their proportions), and the row is scored again. The gain in confidence is the contribution of the column.
-Values and expected values are in the units of the table; \"deviations\" are standard deviations of all
+One column at a time is set to its mean over the training rows of the predicted class (for categories to \
+their proportions), and the row is scored again. The gain in confidence is the contribution of the column. \
+Values and expected values are in the units of the table; \"deviations\" are standard deviations of all \
 training rows. A gain below 0 means that the column raises the confidence.";
 
 /// Explain which columns lower the confidence of a row

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mcdd::data::ColumnKind;
+use mcdd::error::count;
 use mcdd::head::{HeadConfig, Loop};
 use mcdd::model::{Calibration, Model, Saved, Scorer, Threshold};
 use mcdd::net::Layer;
@@ -125,7 +126,7 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     };
     writeln!(out, "confidence   {confidence}")?;
     if s.head.trained_by() == Loop::ClosedForm {
-        writeln!(out, "training     {} rows, in closed form, seed {}", model.training_rows(), s.seed)?;
+        writeln!(out, "training     {}, in closed form, seed {}", count(model.training_rows(), "row"), s.seed)?;
         if let Some((&[e], _)) = model.history(0) {
             let accuracy = e.validation_accuracy.map_or("n/a".into(), |a| format!("{}%", percent(a)));
             writeln!(
@@ -187,9 +188,9 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
     };
     writeln!(
         out,
-        "training     {} rows, {} epochs of batches of {}{}, {}, lr {} {}{}, seed {}",
-        model.training_rows(),
-        s.epochs_for(model.training_rows()),
+        "training     {}, {} of batches of {}{}, {}, lr {} {}{}, seed {}",
+        count(model.training_rows(), "row"),
+        count(s.epochs_for(model.training_rows()), "epoch"),
         s.batch,
         s.steps.map_or(String::new(), |steps| format!(" (at most {steps} steps)")),
         optimizer,
@@ -223,7 +224,7 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
 }
 
 fn calibration(out: &mut String, calibration: &Calibration, t: Threshold) -> anyhow::Result<()> {
-    writeln!(out, "calibration  {} rows", calibration.scores().len())?;
+    writeln!(out, "calibration  {}", count(calibration.scores().len(), "row"))?;
     writeln!(
         out,
         "threshold    confidence of at least {:.4}, which keeps {}% of known rows",
@@ -252,7 +253,7 @@ fn scorer_text(scorer: &Scorer, bytes: u64) -> anyhow::Result<String> {
     } else {
         writeln!(out, "classes      none: the detector does not classify")?;
     }
-    writeln!(out, "fitted on    {} rows, seed {}", scorer.training_rows(), s.seed)?;
+    writeln!(out, "fitted on    {}, seed {}", count(scorer.training_rows(), "row"), s.seed)?;
     calibration(&mut out, scorer.calibration(), scorer.threshold()?)?;
     Ok(out)
 }

@@ -15,8 +15,8 @@ Examples:
   mcdd methods knn gda            description, reference and settings of some
   mcdd methods --json
 
-A method is trained: mcdd train DATA --method NAME. A detector gives the confidence: on a trained network with
-mcdd train DATA --method NAME --detector NAME, on features of another network with mcdd score and mcdd fit-detector.
+A method is trained: mcdd train DATA --method NAME. A detector gives the confidence: on a trained network with \
+mcdd train DATA --method NAME --detector NAME, on features of another network with mcdd score and mcdd fit-detector. \
 Settings follow a name as :key=value, e.g. --detector knn:k=10:on=inputs.";
 
 /// List all methods and detectors with their references and requirements

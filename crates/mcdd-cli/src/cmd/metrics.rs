@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use mcdd::Result;
 use mcdd::data::scores;
+use mcdd::error::count;
 use mcdd::metrics::{self, Detection, DetectionIntervals, Row};
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ Examples:
   mcdd metrics id.npy ood.npy --compat openood     as OpenOOD 1.5 computes them
   mcdd metrics id.txt ood.txt --compat authors     as the code published with Deep-MCDD does
 
-A higher score must mean more in-distribution: negate distances and anomaly scores.
+A higher score must mean more in-distribution: negate distances and anomaly scores. \
 Equal scores are one threshold; a tied pair counts one half in the AUROC.";
 
 /// Measure how well scores separate in-distribution (ID) from out-of-distribution (OOD) rows
@@ -121,9 +122,9 @@ impl Report {
     fn table(&self) -> String {
         let percent = |value: f64| format!("{:.2}", 100.0 * value);
         let mut text = format!(
-            "{} ID scores, {} OOD scores, {}% of ID-OOD pairs tied; a higher score is more in-distribution\n",
-            self.n_id,
-            self.n_ood,
+            "{}, {}, {}% of ID-OOD pairs tied; a higher score is more in-distribution\n",
+            count(self.n_id, "ID score"),
+            count(self.n_ood, "OOD score"),
             percent(self.tie_fraction)
         );
         if let Some((name, meaning)) = self.compat.map(Compat::describe) {
@@ -140,7 +141,7 @@ impl Report {
             text.push('\n');
         }
         if let Some((_, replicates, seed)) = &self.intervals {
-            text += &format!("\nintervals: percentile bootstrap, {replicates} replicates, seed {seed}\n");
+            text += &format!("\nintervals: percentile bootstrap, {}, seed {seed}\n", count(*replicates, "replicate"));
         }
         text
     }

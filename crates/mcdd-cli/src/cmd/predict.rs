@@ -9,20 +9,22 @@ use mcdd::stream::{self, Columns, FeatureFiles};
 
 use crate::options::{Reading, Running};
 use crate::output::Writing;
+use crate::places::Places;
 use crate::ui;
 
 const EXAMPLES: &str = "\
 Examples:
   mcdd predict flowers.mcdd new.csv                       CSV on stdout
-  mcdd predict flowers.mcdd new.csv --tpr 0.99            reject less: keep 99% of in-distribution rows
-  mcdd predict flowers.mcdd new.parquet --format parquet -o verdicts.parquet
+  mcdd predict flowers.mcdd new.csv --tpr 0.99            keep 99% of known rows
+  mcdd predict flowers.mcdd new.csv --keep all -o verdicts.parquet    every column of new.csv first
   cat new.csv | mcdd predict flowers.mcdd - --format jsonl --probs --distances
   mcdd predict flowers.mcdd new.csv --fail-on-unknown > /dev/null || echo stop
   mcdd predict photos.mcdd new/ one.png                   images: files and folders of any depth
 
-Columns: label (the most probable class), verdict (known or unknown), confidence (higher is more
-in-distribution), p_value (the fraction of in-distribution rows with a confidence this low or lower);
-for images the first column is image (its file, and its number in the file).";
+Columns: label (the most probable class), verdict (known or unknown), confidence (higher is more \
+in-distribution), p_value (the fraction of in-distribution rows with a confidence this low or lower); \
+for images the first column is image (its file, and its number in the file). Columns that --keep names come \
+first, as they are in the file; one with the name of an output column gets the suffix _input.";
 
 /// Predict a class for each row, or "unknown"
 #[derive(clap::Args, Clone, Debug)]
@@ -76,9 +78,12 @@ pub fn checked(threshold: Threshold, calibration: &Calibration, quiet: bool) -> 
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let labels = args.reading.label_file();
+    let inputs = [&args.model].into_iter().chain(&args.data).chain(&args.logits).chain(&labels);
+    let format = args.writing.check(Places::reading(inputs.map(PathBuf::as_path)))?;
     let saved = Saved::load(&args.model)?;
     let pool = Pool::new(args.running.threads());
-    let (options, quiet) = (args.reading.options(), args.running.quiet);
+    let (options, quiet) = (args.writing.keeping(args.reading.options()), args.running.quiet);
     let columns = Columns { probs: args.probs, distances: args.distances, names: false };
     let summary = match saved {
         Saved::Model(model) => {
@@ -90,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let columns = Columns { names: model.schema().image.is_some(), ..columns };
             let options = stream::without_labels(&model, options);
             let sources = args.data.iter().map(|path| model.schema().reader(path, &options));
-            args.writing.write(columns, |to| stream::predict(&model, sources, threshold, to, &pool))?
+            args.writing.write(format, columns, |to| stream::predict(&model, sources, threshold, to, &pool))?
         }
         Saved::Scorer(scorer) => {
             let threshold = checked(scorer.threshold_at(args.tpr)?, scorer.calibration(), quiet);
@@ -100,7 +105,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 data => (data, args.logits.as_ref()),
             };
             let files = FeatureFiles::open(features, logits.map(PathBuf::as_path), &options)?;
-            args.writing.write(columns, |to| stream::score(&scorer, files, threshold, to, &pool))?
+            args.writing.write(format, columns, |to| stream::score(&scorer, files, threshold, to, &pool))?
         }
     };
     if !quiet {

@@ -1,28 +1,30 @@
 //! `mcdd score` and `mcdd fit-detector`: a detector on features from any network.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mcdd::compute::pool::Pool;
+use mcdd::data::ReadOptions;
 use mcdd::detector::DetectorConfig;
+use mcdd::error::count;
 use mcdd::model::{Scorer, ScorerSettings, Threshold};
 use mcdd::stream::{self, Columns, FeatureFiles, TrainingFiles};
 
 use super::predict::checked;
 use crate::options::{Reading, Running};
 use crate::output::Writing;
-use crate::report::check_place;
+use crate::places::Places;
 use crate::ui;
 
 const SCORE_EXAMPLES: &str = "\
 Examples:
   mcdd score --detector knn --train-features train.npy --features new.npy > scores.csv
-  mcdd score --detector mahalanobis --train-features train.npy --train-labels y.npy --features new.npy
+  mcdd score --detector mahalanobis --train-features f.npy --train-labels y.npy --features g.npy
   mcdd score --detector energy --train-logits train_logits.npy --logits new_logits.npy
-  mcdd score --detector vim --train-features f.npy --train-logits l.npy --features g.npy --logits m.npy
+  mcdd score --detector knn --train-features f.csv --features g.csv --keep id -o scores.parquet
 
-Features and logits are tables of numbers with one row for each example: NPY, CSV, Parquet. They are not scaled.
-Columns of the output: label (if the detector classifies), verdict, confidence (higher is more in-distribution),
+Features and logits are tables of numbers with one row for each example: NPY, CSV, Parquet. They are not scaled. \
+Columns of the output: label (if the detector classifies or has logits), verdict, confidence (higher is more in-distribution), \
 p_value. mcdd methods lists the detectors and what each needs.";
 
 const FIT_EXAMPLES: &str = "\
@@ -51,9 +53,6 @@ pub struct Fitting {
     #[arg(long, value_name = "FILE")]
     train_logits: Option<PathBuf>,
 
-    #[command(flatten)]
-    reading: Reading,
-
     /// Fraction of the rows used for calibration
     #[arg(long, value_name = "FRACTION", default_value_t = 0.1)]
     calibration_fraction: f64,
@@ -65,9 +64,6 @@ pub struct Fitting {
     /// Seed of all random numbers
     #[arg(long, default_value_t = 0)]
     seed: u64,
-
-    #[command(flatten)]
-    running: Running,
 }
 
 /// Score features from any network with a detector fitted on in-distribution features
@@ -87,6 +83,12 @@ pub struct ScoreArgs {
 
     #[command(flatten)]
     writing: Writing,
+
+    #[command(flatten)]
+    reading: Reading,
+
+    #[command(flatten)]
+    running: Running,
 }
 
 /// Fit a detector on in-distribution features and save it for mcdd predict
@@ -99,11 +101,22 @@ pub struct FitArgs {
     /// Output file
     #[arg(short, long, value_name = "FILE", default_value = "detector.mcdd")]
     output: PathBuf,
+
+    #[command(flatten)]
+    reading: Reading,
+
+    #[command(flatten)]
+    running: Running,
 }
 
 impl Fitting {
+    /// The files that it reads.
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        self.train_features.iter().chain(&self.train_labels).chain(&self.train_logits).map(PathBuf::as_path)
+    }
+
     /// Fits, and reports how many rows were used.
-    fn fit(&self, pool: &Pool) -> mcdd::Result<(Scorer, Threshold)> {
+    fn fit(&self, options: &ReadOptions, quiet: bool, pool: &Pool) -> mcdd::Result<(Scorer, Threshold)> {
         let settings = ScorerSettings {
             detector: DetectorConfig::parse(&self.detector)?,
             calibration_fraction: self.calibration_fraction,
@@ -115,33 +128,42 @@ impl Fitting {
             labels: self.train_labels.as_deref(),
             logits: self.train_logits.as_deref(),
         };
-        let scorer = stream::fit_scorer(&files, &self.reading.options(), &settings, pool)?;
-        if !self.running.quiet {
-            let calibration = scorer.calibration().scores().len();
-            ui::note(&format!("fitted on {} rows, calibrated on {calibration} other rows", scorer.training_rows()));
+        let scorer = stream::fit_scorer(&files, options, &settings, pool)?;
+        if !quiet {
+            let calibration = count(scorer.calibration().scores().len(), "other row");
+            ui::note(&format!("fitted on {}, calibrated on {calibration}", count(scorer.training_rows(), "row")));
         }
-        let threshold = checked(scorer.threshold()?, scorer.calibration(), self.running.quiet);
+        let threshold = checked(scorer.threshold()?, scorer.calibration(), quiet);
         Ok((scorer, threshold))
     }
 }
 
 /// Runs `mcdd score`.
 pub fn run_score(args: ScoreArgs) -> anyhow::Result<ExitCode> {
-    let pool = Pool::new(args.fitting.running.threads());
+    let (labels, quiet) = (args.reading.label_file(), args.running.quiet);
+    let rows = args.features.iter().chain(&args.logits).chain(&labels).map(PathBuf::as_path);
+    let format = args.writing.check(Places::reading(args.fitting.files().chain(rows)))?;
+    let pool = Pool::new(args.running.threads());
+    let options = args.reading.options();
     // Opened before the fit, so that a wrong path is reported at once.
-    let files = FeatureFiles::open(&args.features, args.logits.as_deref(), &args.fitting.reading.options())?;
-    let (scorer, threshold) = args.fitting.fit(&pool)?;
-    args.writing.write(Columns::default(), |to| stream::score(&scorer, files, threshold, to, &pool))?;
+    let files = FeatureFiles::open(&args.features, args.logits.as_deref(), &args.writing.keeping(options.clone()))?;
+    let (scorer, threshold) = args.fitting.fit(&options, quiet, &pool)?;
+    let written =
+        args.writing.write(format, Columns::default(), |to| stream::score(&scorer, files, threshold, to, &pool))?;
+    if !quiet {
+        written.notices.iter().for_each(|n| ui::note(n));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `mcdd fit-detector`.
 pub fn run_fit(args: FitArgs) -> anyhow::Result<ExitCode> {
-    check_place(&args.output, "-o")?;
-    let pool = Pool::new(args.fitting.running.threads());
-    let (scorer, _) = args.fitting.fit(&pool)?;
+    let labels = args.reading.label_file();
+    Places::reading(args.fitting.files().chain(labels.as_deref())).file(&args.output, "output")?;
+    let pool = Pool::new(args.running.threads());
+    let (scorer, _) = args.fitting.fit(&args.reading.options(), args.running.quiet, &pool)?;
     scorer.save(&args.output)?;
-    if !args.fitting.running.quiet {
+    if !args.running.quiet {
         let what = if scorer.detector().width() > 0 { "FEATURES" } else { "LOGITS" };
         ui::note(&format!("wrote {}; next: mcdd predict {0} {what}", args.output.display()));
     }

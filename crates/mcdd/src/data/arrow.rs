@@ -33,10 +33,11 @@ pub(super) fn is_readable(kind: &DataType) -> bool {
 /// # Errors
 /// If one of them has a type that cannot be used.
 pub(super) fn wanted(types: &[DataType], columns: &[ColumnBuilder]) -> Result<Vec<usize>> {
-    let wanted: Vec<usize> =
-        (0..types.len()).filter(|&i| columns.get(i).is_some_and(|c| c.want != Want::Skip)).collect();
+    let wanted: Vec<usize> = (0..types.len())
+        .filter(|&i| columns.get(i).is_some_and(|c| c.want != Want::Skip || c.kept.is_some()))
+        .collect();
     for &index in &wanted {
-        if !is_readable(&types[index]) {
+        if columns[index].want != Want::Skip && !is_readable(&types[index]) {
             let name = columns[index].shown().to_owned();
             return Err(Error::data(format!("values of the type {} cannot be used", types[index]))
                 .at_column(&name)
@@ -70,6 +71,13 @@ pub(super) fn names(schema: &Schema) -> Result<Vec<String>> {
 
 /// Appends a range of an array's values; the first is in the row `row`.
 pub(super) fn push(values: &dyn Array, range: Range<usize>, column: &mut ColumnBuilder, row: u64) -> Result<()> {
+    if column.kept.is_some() {
+        let kept = values.slice(range.start, range.len());
+        return column.suspend(|to| to.push_array(kept), |column| push(values, range, column, row));
+    }
+    if column.want == Want::Skip {
+        return Ok(());
+    }
     if !matches!(values.data_type(), DataType::Dictionary(..)) {
         return push_at(values, range.map(Some), column, row);
     }

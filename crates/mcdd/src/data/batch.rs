@@ -1,5 +1,7 @@
 //! A block of rows as the network gets it.
 
+use super::kept::Kept;
+
 /// Rows ready for the network. Its buffers are used again by the next block.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
@@ -15,4 +17,6 @@ pub struct Batch {
     pub unseen: usize,
     /// Where each image is from; empty for tables.
     pub names: Vec<String>,
+    /// The columns that [`ReadOptions::pass_through`](super::ReadOptions::pass_through) asks for.
+    pub kept: Vec<Kept>,
 }

@@ -6,6 +6,7 @@ use arrow_schema::{DataType, SchemaRef};
 use super::arrow;
 use super::column::ColumnBuilder;
 use super::input::RowSource;
+use super::kept::KeptType;
 use super::options::ReadOptions;
 use super::reader::Reader;
 use super::schema::Schema;
@@ -49,6 +50,10 @@ impl RowSource for Batches {
             rows += part;
         }
         Ok(rows)
+    }
+
+    fn kept_type(&self, column: usize) -> KeptType {
+        self.types.get(column).map_or(KeptType::Text, |kind| KeptType::Arrow(kind.clone()))
     }
 
     fn remaining(&self) -> Option<usize> {

@@ -6,7 +6,7 @@ use super::cell::Cell;
 use super::column::{Column, ColumnBuilder, Want};
 use super::labels::Labels;
 use super::table::{LabelColumn, Table};
-use super::text::{positional_name, quoted};
+use super::text::{count, positional_name, quoted};
 use crate::error::{Error, Result};
 
 /// Puts named columns together to a [`Table`]. It is the table that a Parquet file of the same columns gives.
@@ -160,9 +160,13 @@ impl TableBuilder {
         let rows = column.len();
         let expected = *self.rows.get_or_insert(rows);
         if rows != expected {
-            return Err(Error::data(format!("the column has {rows} values, and the table has {expected} rows"))
-                .at_column(name)
-                .hint("give one value for each row; None is a missing cell"));
+            return Err(Error::data(format!(
+                "the column has {}, and the table has {}",
+                count(rows, "value"),
+                count(expected, "row")
+            ))
+            .at_column(name)
+            .hint("give one value for each row; None is a missing cell"));
         }
         // Only a skipped column has no cells.
         Ok((name, column.finish().unwrap_or_else(|| Column::Number(Vec::new()))))

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::cell::Cell;
+use super::kept::Kept;
 use super::number::{self, Parsed};
 use super::text::{quoted, shown};
 use crate::error::{Error, Result};
@@ -148,6 +149,8 @@ pub(crate) struct ColumnBuilder {
     file: Arc<Path>,
     /// Where an [`Want::Auto`] column turned out to be text, for the error when a number follows.
     first_text: Option<(Arc<Path>, u64, String)>,
+    /// Its cells as they are in the file, if they are passed through to the output.
+    pub kept: Option<Kept>,
 }
 
 impl ColumnBuilder {
@@ -158,7 +161,7 @@ impl ColumnBuilder {
             Want::Number | Want::Score | Want::Feature => Cells::Number(Vec::new()),
             Want::Text | Want::Label | Want::OptionalLabel => Cells::Text(Texts::default()),
         };
-        ColumnBuilder { cells, want, name: name.to_owned(), file, first_text: None }
+        ColumnBuilder { cells, want, name: name.to_owned(), file, first_text: None, kept: None }
     }
 
     /// The cells that follow are from this file.
@@ -168,6 +171,9 @@ impl ColumnBuilder {
 
     /// Forgets the cells and keeps the buffers.
     pub(crate) fn clear(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.clear();
+        }
         match &mut self.cells {
             Cells::Skip => {}
             Cells::Undecided(rows) => *rows = 0,
@@ -199,9 +205,33 @@ impl ColumnBuilder {
         matches!(self.cells, Cells::Text(_))
     }
 
+    /// Passes a cell through, where that is asked for, and then reads it by `read`.
+    pub(crate) fn record(&mut self, cell: Cell<'_>, read: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.suspend(|kept| kept.push(cell), read)
+    }
+
+    /// Calls `keep` with the cells that are passed through, if they are, and then `read` without them.
+    pub(crate) fn suspend(
+        &mut self,
+        keep: impl FnOnce(&mut Kept),
+        read: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let mut kept = self.kept.take();
+        if let Some(kept) = &mut kept {
+            keep(kept);
+        }
+        let done = read(self);
+        self.kept = kept;
+        done
+    }
+
     /// Appends a cell of a text file.
     #[inline]
     pub(crate) fn push(&mut self, cell: &[u8], row: u64) -> Result<()> {
+        if self.kept.is_some() {
+            let text = self.utf8(cell, row)?;
+            return self.record(Cell::Text(text), |column| column.push(cell, row));
+        }
         match &mut self.cells {
             Cells::Skip => Ok(()),
             Cells::Number(values) => match number::parse(cell) {
@@ -250,6 +280,9 @@ impl ColumnBuilder {
     /// Appends a number; NaN is a missing cell.
     #[inline]
     pub(crate) fn push_number(&mut self, value: f64, row: u64) -> Result<()> {
+        if self.kept.is_some() {
+            return self.record(Cell::F64(value), |column| column.push_number(value, row));
+        }
         match self.want {
             Want::Skip => {}
             Want::Score | Want::Feature if value.is_nan() => return Err(self.missing_number(row)),
@@ -280,6 +313,9 @@ impl ColumnBuilder {
     /// Appends a value from memory. Where texts are wanted, a number is the text of its own precision.
     #[inline]
     pub(crate) fn push_cell(&mut self, cell: Cell<'_>, row: u64) -> Result<()> {
+        if self.kept.is_some() {
+            return self.record(cell, |column| column.push_cell(cell, row));
+        }
         match cell {
             Cell::Missing => self.push(b"", row),
             Cell::Text(text) => self.push(text.as_bytes(), row),
@@ -299,6 +335,9 @@ impl ColumnBuilder {
 
     /// Appends cells that are zero because a sparse row does not have them.
     pub(crate) fn push_zeros(&mut self, count: usize) {
+        if let Some(kept) = &mut self.kept {
+            (0..count).for_each(|_| kept.push(Cell::Int(0)));
+        }
         match &mut self.cells {
             Cells::Skip => {}
             Cells::Number(values) => values.resize(values.len() + count, 0.0),
@@ -401,6 +440,8 @@ impl ColumnBuilder {
             "write numbers with a decimal point, not a comma".to_owned()
         } else if self.want == Want::Number {
             "the column was numeric in training: correct the cell, or leave it empty if it is missing".to_owned()
+        } else if self.want == Want::Score {
+            "every score is a number: correct the cell, or choose another column by `column`".to_owned()
         } else if self.want == Want::Feature && row > 1 {
             "features are numbers: correct the cell, or take the column out; `label` names a column of classes"
                 .to_owned()
@@ -436,6 +477,11 @@ impl ColumnBuilder {
             "correct the cell or leave it empty; if the column holds categories, give `categorical` \"{0}\"; to leave it out, `drop` \"{0}\"",
             self.shown()
         ))
+    }
+
+    /// The name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The name for an error.

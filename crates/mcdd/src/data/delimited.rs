@@ -11,7 +11,7 @@ use super::lines::{Lines, split_plain, split_quoted, split_spaces};
 use super::number::{self, Parsed};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
 use super::text::{positional_name, quoted};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, count as cells};
 
 /// The most columns of a table.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;
@@ -193,7 +193,7 @@ impl Delimited {
                 let Some(column) = columns.get_mut(count - 1) else {
                     break Ok(());
                 };
-                if let Cells::Number(values) = &mut column.cells
+                if let (Cells::Number(values), None) = (&mut column.cells, &column.kept)
                     && let Some((value, used)) = number::prefix(rest)
                 {
                     if used == rest.len() {
@@ -235,7 +235,7 @@ impl Delimited {
         if found == self.width {
             return done;
         }
-        Err(Error::data(format!("the row has {found} cells where the first row has {}", self.width))
+        Err(Error::data(format!("the row has {} where the first row has {}", cells(found, "cell"), self.width))
             .at_file(self.lines.file())
             .at_row(row)
             .at_column((found.min(self.width) + 1).to_string())

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::column::ColumnBuilder;
 use super::delimited::MAX_COLUMNS;
 use super::input::{Input, RowSource, read_error};
+use super::kept::KeptType;
 use crate::error::{Error, Result};
 
 /// Rows of an IDX file: the first dimension counts them, the others are flattened.
@@ -159,6 +160,14 @@ impl RowSource for Idx {
         self.buffer = buffer;
         self.check_end(count as usize)?;
         Ok(count as usize)
+    }
+
+    fn kept_type(&self, _column: usize) -> KeptType {
+        match self.kind {
+            0x0d => KeptType::F32,
+            0x0e => KeptType::F64,
+            _ => KeptType::Int,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::column::ColumnBuilder;
+use super::kept::KeptType;
 use super::lzw;
 use crate::error::{Error, Result};
 
@@ -29,6 +30,11 @@ pub(crate) trait RowSource: Send {
 
     /// Adds no more columns from now on.
     fn fix_width(&mut self) {}
+
+    /// The type of a column that is passed through to the output.
+    fn kept_type(&self, _column: usize) -> KeptType {
+        KeptType::Text
+    }
 
     /// How many columns of the file were beyond `columns` and were left out.
     fn left_out(&self) -> usize {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::column::{ColumnBuilder, Want};
 use super::delimited::newline_of;
 use super::input::{Input, RowSource};
+use super::kept::KeptType;
 use super::lines::{Lines, split_spaces};
 use super::number::{self, Parsed};
 use super::text::quoted;
@@ -232,6 +233,10 @@ impl RowSource for Libsvm {
 
     fn fix_width(&mut self) {
         self.grow = false;
+    }
+
+    fn kept_type(&self, column: usize) -> KeptType {
+        if column == 0 { KeptType::Text } else { KeptType::F64 }
     }
 
     fn left_out(&self) -> usize {

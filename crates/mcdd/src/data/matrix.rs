@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::column::{Cells, ColumnBuilder, Want};
+use super::kept::{Kept, KeptField, PassThrough};
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Source};
 use crate::error::{Error, Result};
@@ -17,6 +18,8 @@ pub struct MatrixReader {
     columns: Vec<ColumnBuilder>,
     label: Option<usize>,
     width: usize,
+    /// The positions of the columns that are passed through, and whether they were listed one by one.
+    kept: (Vec<usize>, bool),
 }
 
 impl MatrixReader {
@@ -36,7 +39,7 @@ impl MatrixReader {
             _ => None,
         };
         let want = |i: usize| if label == Some(i) { Want::Label } else { Want::Feature };
-        let columns: Vec<ColumnBuilder> = source
+        let mut columns: Vec<ColumnBuilder> = source
             .names()
             .iter()
             .enumerate()
@@ -46,12 +49,45 @@ impl MatrixReader {
         if width == 0 {
             return Err(Error::data("there are no columns of numbers").at_file(path));
         }
-        Ok(MatrixReader { source, columns, label, width })
+        let kept = options.pass_through.find(source.names()).map_err(|e| e.at_file(path))?;
+        for &at in &kept {
+            columns[at].kept = Some(Kept::default());
+        }
+        let listed = matches!(options.pass_through, PassThrough::Columns(_));
+        Ok(MatrixReader { source, columns, label, width, kept: (kept, listed) })
     }
 
     /// Numbers in a row, the label not counted.
     pub fn width(&self) -> usize {
         self.width
+    }
+
+    /// Says how many numbers a row must have. If there are more, columns that are listed in
+    /// [`ReadOptions::pass_through`] are only passed through, and not numbers of the row, if the number fits then.
+    pub fn expect_width(&mut self, width: usize) {
+        let listed: Vec<usize> = self.kept.0.iter().copied().filter(|at| Some(*at) != self.label).collect();
+        if !self.kept.1 || self.width != width + listed.len() {
+            return;
+        }
+        for at in listed {
+            let kept = self.columns[at].kept.take();
+            let skipped = ColumnBuilder::new(&self.source.names()[at], Want::Skip, Arc::clone(self.source.file()));
+            self.columns[at] = skipped;
+            self.columns[at].kept = kept;
+        }
+        self.width = width;
+    }
+
+    /// The columns that are passed through.
+    pub fn kept(&self) -> Vec<KeptField> {
+        let field = |&at: &usize| KeptField { name: self.source.names()[at].clone(), kind: self.source.kept_type(at) };
+        self.kept.0.iter().map(field).collect()
+    }
+
+    /// The cells of the last rows in the columns that are passed through.
+    pub fn take_kept(&mut self) -> Vec<Kept> {
+        let columns = &mut self.columns;
+        self.kept.0.iter().filter_map(|&at| columns[at].kept.as_mut().map(std::mem::take)).collect()
     }
 
     /// Whether a column holds labels.
@@ -85,6 +121,7 @@ impl MatrixReader {
                     }
                     at += 1;
                 }
+                Cells::Skip => {}
                 _ => return Err(Error::data("a column could not be read").at_file(self.source.path())),
             }
         }

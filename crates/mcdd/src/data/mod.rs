@@ -82,6 +82,8 @@
 
 #[cfg(feature = "parquet")]
 mod arrow;
+#[cfg(feature = "parquet")]
+mod arrow_text;
 mod batch;
 #[cfg(feature = "parquet")]
 mod batches;
@@ -96,6 +98,7 @@ mod guard;
 mod idx;
 pub mod images;
 mod input;
+mod kept;
 mod labels;
 mod libsvm;
 mod lines;
@@ -132,6 +135,7 @@ pub use digits::digits;
 pub use images::{Augment, ImageShape, ImageSpec, Images, Loader, Loading, Prepared};
 #[cfg(feature = "images")]
 pub use images::{ImageBatch, ImageOptions, ImageReader};
+pub use kept::{Kept, KeptCell, KeptField, KeptType, PassThrough};
 pub use labels::Labels;
 pub use matrix::{MatrixReader, labels};
 pub use options::{Label, Part, ReadOptions};

@@ -4,9 +4,11 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::cell::Cell;
 use super::column::ColumnBuilder;
 use super::delimited::MAX_COLUMNS;
 use super::input::{RowSource, read_error};
+use super::kept::KeptType;
 use crate::error::{Error, Result};
 
 const AGAIN: &str = "write the array again with numpy.save, as numbers of a plain type such as float32";
@@ -178,38 +180,23 @@ impl Header {
             }
             Kind::Float => {
                 let bits = self.bits(value);
-                let value = match self.size {
-                    2 => half::f16::from_bits(bits as u16).to_f64(),
+                match self.size {
+                    2 => column.push_number(half::f16::from_bits(bits as u16).to_f64(), row),
                     // A label's digits are those of the stored precision.
-                    4 if column.wants_text() => {
-                        let value = f32::from_bits(bits as u32);
-                        return if value.is_finite() && value != 0.0 {
-                            column.push(value.to_string().as_bytes(), row)
-                        } else {
-                            column.push_number(f64::from(value), row)
-                        };
-                    }
-                    4 => f64::from(f32::from_bits(bits as u32)),
-                    _ => f64::from_bits(bits),
-                };
-                column.push_number(value, row)
+                    4 => column.push_cell(Cell::F32(f32::from_bits(bits as u32)), row),
+                    _ => column.push_number(f64::from_bits(bits), row),
+                }
             }
             Kind::Int => {
                 let unused = 64 - 8 * self.size as u32;
                 let value = (self.bits(value) << unused) as i64 >> unused;
-                if column.wants_text() {
-                    return column.push(value.to_string().as_bytes(), row);
-                }
-                column.push_number(value as f64, row)
+                column.push_cell(Cell::Int(value), row)
             }
-            Kind::Uint => {
-                let value = self.bits(value);
-                if column.wants_text() {
-                    return column.push(value.to_string().as_bytes(), row);
-                }
-                column.push_number(value as f64, row)
+            Kind::Uint => column.push_cell(Cell::Uint(self.bits(value)), row),
+            Kind::Bool => {
+                let value = value[0] != 0;
+                column.record(Cell::Bool(value), |column| column.push_number(f64::from(u8::from(value)), row))
             }
-            Kind::Bool => column.push_number(f64::from(u8::from(value[0] != 0)), row),
         }
     }
 
@@ -331,6 +318,17 @@ impl RowSource for Npy {
         let count = (self.header.rows - self.row).min(max as u64);
         self.fill_columns(count, columns)?;
         Ok(count as usize)
+    }
+
+    fn kept_type(&self, _column: usize) -> KeptType {
+        match (self.header.kind, self.header.size) {
+            (Kind::Bool, _) => KeptType::Bool,
+            (Kind::Int, _) => KeptType::Int,
+            (Kind::Uint, _) => KeptType::Uint,
+            (Kind::Float, 8) => KeptType::F64,
+            (Kind::Float, _) => KeptType::F32,
+            (Kind::Bytes | Kind::Unicode, _) => KeptType::Text,
+        }
     }
 }
 

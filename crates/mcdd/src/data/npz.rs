@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::column::ColumnBuilder;
 use super::guard::guard;
 use super::input::{RowSource, Storage};
+use super::kept::KeptType;
 use super::npy::Npy;
 use super::text::list;
 use crate::error::{Error, Result};
@@ -26,6 +27,10 @@ impl RowSource for SideBySide {
             array.fill_columns(count, std::slice::from_mut(column))?;
         }
         Ok(count as usize)
+    }
+
+    fn kept_type(&self, column: usize) -> KeptType {
+        self.0.get(column).map_or(KeptType::Text, |array| array.kept_type(0))
     }
 }
 

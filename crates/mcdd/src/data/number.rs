@@ -158,6 +158,20 @@ pub(crate) fn show(value: f64) -> String {
     format!("{value}")
 }
 
+/// A number with the fewest digits of its precision, `shown`; very large and very small ones with an exponent.
+pub(crate) fn write_shortest<T: std::fmt::Display + std::fmt::LowerExp>(
+    out: &mut String,
+    value: f64,
+    shown: T,
+) -> std::fmt::Result {
+    use std::fmt::Write;
+    if value == 0.0 || !value.is_finite() || (1e-5..1e16).contains(&value.abs()) {
+        write!(out, "{shown}")
+    } else {
+        write!(out, "{shown:e}")
+    }
+}
+
 /// A label or category in normal form: without spaces around it, and an integral number without
 /// decimal point and plus sign (`1.0`, `1.` and `+1` are `1`), so that files written by different tools agree.
 pub(crate) fn normal(text: &str) -> &str {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::kept::PassThrough;
+
 /// What is given about a file; everything else is found from its content.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadOptions {
@@ -24,6 +26,8 @@ pub struct ReadOptions {
     pub group: Option<String>,
     /// Whether images that cannot be used are left out and counted, and not an error.
     pub skip_bad: bool,
+    /// Columns that prediction passes through to its output, whether the model uses them or not; for tables.
+    pub pass_through: PassThrough,
 }
 
 /// Where the labels are.

@@ -17,6 +17,7 @@ use super::arrow;
 use super::column::ColumnBuilder;
 use super::guard::guard;
 use super::input::{RowSource, Storage};
+use super::kept::KeptType;
 use crate::error::{Error, Result};
 
 const BATCH: usize = 4096;
@@ -150,5 +151,9 @@ impl RowSource for Parquet {
             rows += part;
         }
         Ok(rows)
+    }
+
+    fn kept_type(&self, column: usize) -> KeptType {
+        self.types.get(column).map_or(KeptType::Text, |kind| KeptType::Arrow(kind.clone()))
     }
 }

@@ -12,7 +12,7 @@ use super::libsvm;
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Side, Source};
 use super::table::{LabelColumn, Table};
-use super::text::{list, quoted, shown};
+use super::text::{count, list, quoted, shown};
 use crate::error::{Error, Result};
 
 impl Table {
@@ -264,7 +264,11 @@ impl Reading {
         let names = source.names();
         if !self.named {
             if names.len() != self.names.len() {
-                return Err(fail(format!("it has {} columns, and {first_name} has {}", names.len(), self.names.len())));
+                return Err(fail(format!(
+                    "it has {}, and {first_name} has {}",
+                    count(names.len(), "column"),
+                    self.names.len()
+                )));
             }
             return Ok((0..names.len()).collect());
         }

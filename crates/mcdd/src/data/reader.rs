@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::batch::Batch;
 use super::input::Input;
+use super::kept::{KeptField, PassThrough};
 use super::options::ReadOptions;
 #[cfg(feature = "images")]
 use super::pixels::PixelReader;
@@ -15,7 +16,7 @@ use super::source::Source;
 use super::text::Notices;
 #[cfg(not(feature = "images"))]
 use super::text::needs_feature;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A table or images, bound to what a model reads.
 pub enum Reader {
@@ -57,6 +58,15 @@ impl Reader {
         }
     }
 
+    /// The columns that are passed through ([`ReadOptions::pass_through`]), as [`Batch::kept`] has them.
+    pub fn kept(&self) -> Vec<KeptField> {
+        match self {
+            Reader::Table(r) => r.kept(),
+            #[cfg(feature = "images")]
+            Reader::Images(_) => Vec::new(),
+        }
+    }
+
     /// What the user should know about the rows read so far.
     pub fn notices(&self) -> Notices {
         match self {
@@ -74,6 +84,10 @@ impl Schema {
     /// If the file cannot be read, or lacks a column of the model.
     pub fn reader(&self, path: &Path, options: &ReadOptions) -> Result<Reader> {
         if let Some(image) = &self.image {
+            if options.pass_through != PassThrough::None {
+                return Err(Error::setting("`keep` is for tables, and the model is for images")
+                    .hint("leave `keep` out: the first column of the output names the image"));
+            }
             #[cfg(feature = "images")]
             return Ok(Reader::Images(Box::new(PixelReader::open(image, path, options)?)));
             #[cfg(not(feature = "images"))]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::batch::Batch;
 use super::column::{Cells, ColumnBuilder, MISSING, Want};
 use super::encode::{Encoder, Tally};
+use super::kept::{Kept, KeptField};
 use super::options::{Label, ReadOptions};
 use super::schema::{ColumnKind, Schema, no_names};
 use super::source::{LabelAt, Side, Source};
@@ -25,6 +26,8 @@ pub struct TableReader {
     side_column: Vec<ColumnBuilder>,
     tallies: Vec<Tally>,
     extra: Vec<String>,
+    /// The columns that are passed through: positions in `columns`, and beyond them in `side_column`.
+    kept: Vec<usize>,
     rows: u64,
     done: bool,
 }
@@ -84,12 +87,20 @@ impl TableReader {
             LabelAt::Side(found) => side = Some(found),
             LabelAt::None => {}
         }
-        let columns =
+        let mut columns: Vec<ColumnBuilder> =
             names.iter().zip(wants).map(|(name, want)| ColumnBuilder::new(name, want, Arc::clone(&file))).collect();
-        let side_column = side
+        let mut side_column: Vec<ColumnBuilder> = side
             .iter()
             .map(|side| ColumnBuilder::new(&side.name, Want::OptionalLabel, Arc::clone(&side.file)))
             .collect();
+        names.extend(side.iter().map(|side| side.name.clone()));
+        let kept = options.pass_through.find(&names).map_err(|e| e.at_file(path))?;
+        for &at in &kept {
+            if let Some(column) = columns.iter_mut().chain(&mut side_column).nth(at) {
+                column.kept = Some(Kept::default());
+            }
+        }
+        let extra = bound.extra.into_iter().filter(|name| !kept.iter().any(|&at| names[at] == *name)).collect();
         Ok(TableReader {
             source,
             tallies: vec![Tally::default(); schema.columns.len()],
@@ -99,7 +110,8 @@ impl TableReader {
             label,
             side,
             side_column,
-            extra: bound.extra,
+            extra,
+            kept,
             rows: 0,
             done: false,
         })
@@ -113,12 +125,22 @@ impl TableReader {
         self.rows
     }
 
+    /// The columns that are passed through.
+    pub(crate) fn kept(&self) -> Vec<KeptField> {
+        let field = |&at: &usize| match self.columns.get(at) {
+            Some(column) => Some(KeptField { name: column.name().to_owned(), kind: self.source.kept_type(at) }),
+            None => self.side.as_ref().map(|side| KeptField { name: side.name.clone(), kind: side.kept_type() }),
+        };
+        self.kept.iter().filter_map(field).collect()
+    }
+
     pub(crate) fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
         out.rows = 0;
         out.x.clear();
         out.missing = 0;
         out.unseen = 0;
         out.labels = None;
+        out.kept.iter_mut().for_each(Kept::clear);
         if self.done {
             return Ok(false);
         }
@@ -152,6 +174,14 @@ impl TableReader {
         }
         self.rows += rows as u64;
         self.encode(rows, out);
+        out.kept.resize_with(self.kept.len(), Kept::default);
+        for (&at, to) in self.kept.iter().zip(&mut out.kept) {
+            if let Some(kept) =
+                self.columns.iter_mut().chain(&mut self.side_column).nth(at).and_then(|c| c.kept.as_mut())
+            {
+                std::mem::swap(kept, to);
+            }
+        }
         Ok(true)
     }
 

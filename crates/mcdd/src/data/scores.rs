@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::column::{Cells, ColumnBuilder, Want};
+use super::number;
 use super::options::{Label, ReadOptions};
 use super::source::Source;
 use super::text::list;
@@ -22,6 +23,13 @@ pub fn scores(path: &Path, column: Option<&str>) -> Result<Vec<f64>> {
     let options = ReadOptions { label: Label::None, ..ReadOptions::default() };
     let mut source = Source::open(path, &options)?;
     let at = find(&source, column).map_err(|e| e.at_file(path))?;
+    if source.named() && number::is_missing(source.names()[at].as_bytes()) {
+        // What was taken for a header is a row whose score is missing.
+        return Err(Error::data("the score is missing")
+            .at_file(path)
+            .at_row(1)
+            .hint("every row needs a score: drop the row from the file, or give it one (inf and -inf are allowed)"));
+    }
     let builder = |(i, name): (usize, &String)| {
         ColumnBuilder::new(name, if i == at { Want::Score } else { Want::Skip }, Arc::clone(source.file()))
     };
@@ -92,11 +100,17 @@ mod tests {
             assert_eq!(e.row(), row, "{e}");
         };
         fails(b"1\nNaN\n2\n", None, Some(2), "missing");
+        fails(b"NaN\n1\n2\n", None, Some(1), "missing");
+        fails(b"NA\n1\n2\n", None, Some(1), "missing");
+        fails(b"?,1\na,2\n", Some("1"), Some(1), "missing");
         fails(b"a,b\n1,2\n3,\n", Some("b"), Some(3), "missing");
         fails(b"1\n2\nabc\n", None, Some(3), "abc");
         fails(b"a,b\n1,2\n", None, None, "none is named");
         fails(b"a,b\n1,2\n", Some("c"), None, "no column c");
         fails(b"1,2\n3,4\n", Some("3"), None, "no column 3");
         assert!(read("s.csv", b"", None).is_err());
+        // Only options of the command that reads scores are in hints.
+        let hint = |content: &[u8]| read("s.csv", content, None).unwrap_err().hint_text().unwrap().to_owned();
+        assert!(hint(b"1\n2\nabc\n").contains("`column`") && !hint(b"1\n2\nabc\n").contains("categorical"));
     }
 }

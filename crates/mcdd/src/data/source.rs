@@ -7,6 +7,7 @@ use super::column::ColumnBuilder;
 use super::delimited;
 use super::idx::{self, Idx};
 use super::input::{Format, Input, RowSource, Storage};
+use super::kept::KeptType;
 use super::libsvm;
 use super::npy::Npy;
 #[cfg(feature = "npz")]
@@ -16,7 +17,7 @@ use super::options::{LABEL_NAMES, Label, ReadOptions};
 use super::parquet::Parquet;
 #[cfg(not(all(feature = "npz", feature = "parquet")))]
 use super::text::needs_feature;
-use super::text::{list, positional_name, quoted};
+use super::text::{count, list, positional_name, quoted};
 use crate::error::{Error, Result};
 
 /// An opened file: its format is known and its header read, its rows are not.
@@ -194,6 +195,11 @@ impl Source {
         self.rows.left_out()
     }
 
+    /// The type of a column that is passed through to the output.
+    pub(crate) fn kept_type(&self, column: usize) -> KeptType {
+        self.rows.kept_type(column)
+    }
+
     /// Appends up to `max` rows to `columns` (which stand in the file's order); fewer only at the end.
     pub(crate) fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
         self.rows.fill(max, columns)
@@ -293,7 +299,7 @@ impl Source {
         let known = if self.named {
             format!("the columns are: {}", list(&self.names))
         } else {
-            format!("the file has {} columns without names", self.names.len())
+            format!("the file has {} without names", count(self.names.len(), "column"))
         };
         Error::data(format!("it is not clear where the labels are; {known}")).at_file(&self.file).hint(
             "give `label` by name, `label` last if it is the last column, or `label` none for methods that use no labels",
@@ -323,6 +329,11 @@ impl Side {
                 .hint("give one label for each row"));
         }
         Ok(Side { file: Arc::clone(file), name: name.to_owned(), rows })
+    }
+
+    /// The type of the labels, if they are passed through to the output.
+    pub(crate) fn kept_type(&self) -> KeptType {
+        self.rows.kept_type(0)
     }
 
     /// Appends exactly `count` labels.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::column::{Column, ColumnBuilder, MISSING, Want};
 use super::labels::{self, Labels};
 use super::split::{self, Groups};
-use super::text::{positional_name, shown};
+use super::text::{count, positional_name, shown};
 use crate::error::{Error, Result};
 
 /// The column that held the labels.
@@ -58,9 +58,8 @@ impl Table {
         }
         let labels = match labels {
             Some(labels) if labels.len() != rows => {
-                return Err(
-                    Error::data(format!("{} labels for {rows} rows", labels.len())).hint("give one label for each row")
-                );
+                return Err(Error::data(format!("{} for {}", count(labels.len(), "label"), count(rows, "row")))
+                    .hint("give one label for each row"));
             }
             Some(labels) => {
                 let mut column = ColumnBuilder::new("label", Want::Label, Path::new("").into());

@@ -38,10 +38,7 @@ pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
     text
 }
 
-/// `1 column`, `2 columns`.
-pub(crate) fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
+pub(crate) use crate::error::count;
 
 /// A number with thousands separators: 13,910.
 #[cfg_attr(not(feature = "datasets"), allow(unreachable_pub))]

@@ -7,7 +7,7 @@ use super::{
     StateDict, Training,
 };
 use crate::compute::pool::{Pool, chunks};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, count};
 
 /// A fitted detector with its settings and the shape of the rows that it takes.
 ///
@@ -203,10 +203,10 @@ impl<'a> Checked<'a> {
         let features = if width == 0 { &[] } else { rows.features };
         let logits = if classes == 0 { &[] } else { rows.logits };
         if features.len() != rows.count * width {
-            return Err(Error::data(format!("each row must have {width} features")));
+            return Err(Error::data(format!("each row must have {}", count(width, "feature"))));
         }
         if logits.len() != rows.count * classes {
-            return Err(Error::data(format!("each row must have the logits of {classes} classes")));
+            return Err(Error::data(format!("each row must have the logits of {}", count(classes, "class"))));
         }
         if let Some(i) = features.iter().position(|v| !v.is_finite()) {
             return Err(Error::data("a feature is not a finite number").at_row((i / width + 1) as u64));

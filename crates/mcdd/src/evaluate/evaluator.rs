@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::evaluation::{Bootstrap, ClassEvaluation, Estimate, Evaluation, Metric, OodEvaluation};
-use crate::data::Table;
+use crate::compute::pool::Pool;
+use crate::data::{Images, Table};
 use crate::error::{Error, Result};
 use crate::metrics;
 use crate::model::{Model, Predictions, Threshold};
@@ -225,7 +226,36 @@ impl Evaluation {
         }
         evaluator.finish(bootstrap)
     }
+
+    /// Evaluates a model on images in memory.
+    ///
+    /// # Errors
+    /// If the model is not for images of this shape, and as for [`Evaluator::finish`].
+    pub fn of_images(
+        model: &Model,
+        known: &Images,
+        threshold: Threshold,
+        bootstrap: Bootstrap,
+        pool: &Pool,
+    ) -> Result<Evaluation> {
+        let spec = model.schema().image.as_ref().filter(|spec| spec.shape() == known.shape());
+        let spec = spec.ok_or_else(|| Error::data("the model is not for images of this shape"))?;
+        let mut evaluator = Evaluator::new(model.classes(), threshold);
+        let mut predictions = Predictions::default();
+        let all: Vec<usize> = (0..known.rows()).collect();
+        for rows in all.chunks(IMAGES) {
+            let mut x = vec![0.0; rows.len() * known.shape().values()];
+            spec.transform_into(&known.select(rows).pixels, &mut x);
+            model.predict_rows(&x, &mut predictions, pool)?;
+            let labels: Vec<Option<&str>> = rows.iter().map(|&i| known.label_name(i)).collect();
+            evaluator.add(&predictions, Some(&labels));
+        }
+        evaluator.finish(bootstrap)
+    }
 }
+
+/// How many images are predicted at a time.
+const IMAGES: usize = 256;
 
 #[cfg(test)]
 mod tests {

@@ -296,9 +296,10 @@ impl Model {
         let stopped = interrupted.then(|| {
             let done = trained.iter().map(|m| m.history.len()).min().unwrap_or(0);
             format!(
-                "training was stopped after {done} of {epochs} epochs, with {} of {} members: the weights are {}",
+                "training was stopped after {done} of {}, with {} of {}: the weights are {}",
+                count(epochs, "epoch"),
                 trained.len(),
-                settings.members,
+                count(settings.members, "member"),
                 if settings.head.trained_by() == Loop::Adversarial { "the last ones" } else { "the best so far" }
             )
         });

@@ -8,7 +8,7 @@ use crate::compute::pool::Pool;
 use crate::container::{Container, Values};
 use crate::data::split::Groups;
 use crate::detector::{DetectorConfig, Features, Fitted, StateDict, Training};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, count};
 use crate::head::posterior;
 use crate::seed::Stream;
 
@@ -92,16 +92,16 @@ impl Scorer {
         settings.check()?;
         if !classes.is_empty() && classes.len() != training.classes {
             return Err(Error::data(format!(
-                "there are {} class names for {} classes",
-                classes.len(),
-                training.classes
+                "{} for {}",
+                count(classes.len(), "class name"),
+                count(training.classes, "class")
             )));
         }
         let all = &training.rows;
         let by = training.labels.filter(|_| settings.detector.about().needs.labels);
         let (train, calibration) = split(&equal_rows(all), by, settings);
         if calibration.is_empty() || train.is_empty() {
-            return Err(Error::data(format!("{} rows are too few to take calibration rows from", all.count))
+            return Err(Error::data(format!("there are too few rows to take calibration rows from: {}", all.count))
                 .hint("give more rows, or raise `calibration_fraction`"));
         }
         let (train_rows, calibration_rows) = (Selected::new(all, &train), Selected::new(all, &calibration));
@@ -129,8 +129,9 @@ impl Scorer {
         let classes = if self.classifies() { self.classes.len() } else { 0 };
         out.sized(rows.count, classes, false);
         out.confidence.copy_from_slice(&self.fitted.score(rows, pool)?);
-        if let Some(logits) = self.fitted.logits(rows, pool)?.filter(|_| classes > 0) {
-            out.posterior = logits;
+        if classes > 0 {
+            // A detector that does not classify has the class of the highest logit.
+            out.posterior = self.fitted.logits(rows, pool)?.unwrap_or_else(|| rows.logits.to_vec());
             for (p, class) in out.posterior.chunks_exact_mut(classes).zip(&mut out.class) {
                 *class = argmax(p) as u32;
                 posterior(p);
@@ -142,9 +143,10 @@ impl Scorer {
         Ok(())
     }
 
-    /// Whether it predicts classes: the detector classifies, and the classes have names.
+    /// Whether it predicts classes: the detector classifies or uses logits, and the classes have names.
     pub fn classifies(&self) -> bool {
-        self.fitted.detector().classes() > 0 && !self.classes.is_empty()
+        let classes = [self.fitted.detector().classes(), self.fitted.logit_classes()];
+        classes.iter().any(|&n| n > 0) && !self.classes.is_empty()
     }
 
     /// The detector.
@@ -222,12 +224,12 @@ impl Scorer {
         let text: Text = serde_json::from_str(&c.text).map_err(|e| invalid(&e.to_string()))?;
         text.settings.check()?;
         let fitted = Fitted::load(&text.settings.detector, &mut StateDict::new(&mut c, "detector."))?;
-        let classes = fitted.detector().classes();
+        let classes = [fitted.detector().classes(), fitted.logit_classes()];
         let distinct: std::collections::HashSet<&String> = text.classes.iter().collect();
         if distinct.len() < text.classes.len() {
             return Err(invalid("two classes have the same name"));
         }
-        if classes > 0 && !text.classes.is_empty() && classes != text.classes.len() {
+        if !text.classes.is_empty() && classes.iter().any(|&n| n > 0 && n != text.classes.len()) {
             return Err(invalid("the number of classes is not that of their names"));
         }
         let width = text.parts.iter().try_fold(0usize, |sum, &p| sum.checked_add(p));

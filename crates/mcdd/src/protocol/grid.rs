@@ -23,6 +23,14 @@ pub trait Experiment: Sync {
     /// If none can be.
     fn check(&self) -> Result<()>;
 
+    /// Checks, before the first cell, that a method can be trained on the data.
+    ///
+    /// # Errors
+    /// If it cannot be.
+    fn check_method(&self, _method: &Method) -> Result<()> {
+        Ok(())
+    }
+
     /// The number of folds; 1 for data with test rows of its own.
     fn folds(&self) -> usize;
 
@@ -149,6 +157,7 @@ impl<E: Experiment> Grid<E> {
     /// Names the first setting that is out of range.
     pub fn check(&self) -> Result<()> {
         self.experiment.check()?;
+        self.methods.iter().try_for_each(|method| self.experiment.check_method(method))?;
         if !(1..=1000).contains(&self.seeds) {
             return Err(Error::setting(format!("`seeds` is {}", self.seeds)).hint("`seeds` must be 1 to 1,000"));
         }

@@ -10,10 +10,9 @@ use crate::compute::pool::Pool;
 use crate::data::Images;
 use crate::data::sets::{Part, Set, thousands};
 use crate::error::{Error, Result};
-use crate::head::HeadConfig;
 use crate::model::{FitResult, Model, Predictions};
 use crate::net::NetName;
-use crate::train::{Examples, IMAGE_NU, ImageRows, Run, Settings};
+use crate::train::{DataKind, Examples, ImageRows, Run, Settings};
 
 /// The images of a benchmark.
 pub struct ImageSets {
@@ -76,7 +75,7 @@ fn predict(model: &Model, images: &Images, pool: &Pool) -> Result<Predictions> {
 /// The default methods, as in the paper.
 const DEFAULT: [&str; 3] = ["softmax+msp", "softmax+mahalanobis", "deep-mcdd"];
 
-/// Methods by their names, with a network for images; Deep-MCDD has a nu of 0.1 unless its name sets another.
+/// Methods by their names, with a network for images; other settings are as in training on images.
 ///
 /// # Errors
 /// If there is no such method, or it is not for images.
@@ -88,15 +87,7 @@ pub fn methods(names: &[String], net: NetName) -> Result<Vec<Method>> {
             return Err(Error::setting(format!("{} is a preset for tables, not for images", method.name))
                 .hint(format!("give other methods, e.g. {}", DEFAULT.join(","))));
         }
-        let images = Settings::for_images(net);
-        let mut head = method.settings.head.clone();
-        let named = method.name.split('+').next().is_some_and(|name| name.contains(":nu="));
-        if let (HeadConfig::DeepMcdd(c), false) = (&mut head, named) {
-            c.nu = IMAGE_NU;
-        }
-        let (detector, select) = (method.settings.detector.clone(), method.settings.select);
-        method.settings = Settings { head, detector, select, ..images };
-        method.settings.check()?;
+        method.settings = Method::builder(&method.name)?.build_for(DataKind::Images(net))?;
     }
     Ok(all)
 }

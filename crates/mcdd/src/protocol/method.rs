@@ -4,11 +4,15 @@ use crate::detector::{Detect, DetectorConfig};
 use crate::error::{Error, Result};
 use crate::head::{HeadConfig, Loop};
 use crate::spec;
-use crate::train::{Preset, Select, Settings};
+use crate::train::{Preset, Select, Settings, SettingsBuilder};
 
 /// The methods that the paper compares, its own last.
 const PAPER: [&str; 8] =
     ["softmax+msp", "softmax+mahalanobis", "deep-svdd", "alad", "protonet", "deep-ncm", "soft-mcdd", "deep-mcdd"];
+
+/// Methods that are trained without classes, for data of which one class is left: a network's score, nearest neighbors and
+/// an isolation forest on the inputs.
+const ONE_CLASS: [&str; 3] = ["deep-svdd", "deep-svdd+knn:on=inputs", "deep-svdd+isolation-forest:on=inputs"];
 
 /// The default methods: the two best-known ones, the paper's, and the default of training.
 const DEFAULT: [&str; 4] = ["softmax+msp", "softmax+mahalanobis", "deep-mcdd", "best"];
@@ -57,8 +61,29 @@ impl Method {
         Ok(Method { name: name.to_owned(), settings })
     }
 
-    /// Several methods. Groups: `default`, `paper` for the paper's eight, `nu` for Deep-MCDD with several values of nu,
-    /// `all` for every method and every valid pair of a method and a detector. Duplicates are removed.
+    /// The settings that a name gives, without what depends on the kind of data; not for presets.
+    ///
+    /// # Errors
+    /// If the name is not of the form `method+detector`.
+    pub(super) fn builder(name: &str) -> Result<SettingsBuilder> {
+        let (method, detector) = name.split_once('+').map_or((name, None), |(m, d)| (m, Some(d)));
+        let (method, select) = chosen_epoch(method)?;
+        Ok(Settings::builder().method(method).maybe(detector, SettingsBuilder::detector).select(select))
+    }
+
+    /// Whether it is trained on two classes or more.
+    pub fn needs_classes(&self) -> bool {
+        self.settings.head.classifies() || self.settings.detector.detector.about().needs.labels
+    }
+
+    /// The group of methods that is the default for a number of classes, one of which is left out.
+    pub fn default_group(classes: usize) -> &'static str {
+        if classes > 2 { "default" } else { "one-class" }
+    }
+
+    /// Several methods. Groups: `default`, `one-class` for those without classes, `paper` for the paper's eight, `nu` for
+    /// Deep-MCDD with several values of nu, `all` for every method and every valid pair of a method and a detector.
+    /// Duplicates are removed.
     ///
     /// # Errors
     /// As for [`Method::parse`], or if there are none.
@@ -68,6 +93,7 @@ impl Method {
             match name {
                 "paper" => all.extend(PAPER.map(str::to_owned)),
                 "default" => all.extend(DEFAULT.map(str::to_owned)),
+                "one-class" => all.extend(ONE_CLASS.map(str::to_owned)),
                 "nu" => all.extend(NU.map(|nu| format!("deep-mcdd:nu={nu}"))),
                 "all" => all.extend(everything()),
                 one => all.push(one.to_owned()),
@@ -167,6 +193,9 @@ mod tests {
             Method::list(&names).map(|all| all.into_iter().map(|m| m.name).collect::<Vec<_>>())
         };
         assert_eq!(list("paper").unwrap(), PAPER);
+        assert_eq!(list("one-class").unwrap(), ONE_CLASS);
+        assert!(Method::list(&["one-class".into()]).unwrap().iter().all(|m| !m.needs_classes()));
+        assert!(Method::list(&["default".into()]).unwrap().iter().all(Method::needs_classes));
         assert_eq!(list("deep-mcdd, paper,best").unwrap().len(), 9);
         assert!(list("").is_err() && list("paper,no").is_err());
         let all = list("all").unwrap();

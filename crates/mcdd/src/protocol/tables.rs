@@ -2,6 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
+use super::Method;
 use super::grid::{Experiment, Group, Trial};
 use super::results::About;
 use super::split::{ClassRole, Split, predict};
@@ -9,7 +10,7 @@ use crate::compute::pool::Pool;
 use crate::data::list;
 use crate::data::sets::{Coverage, thousands};
 use crate::data::{Column, Table};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, count, plural};
 use crate::model::{FitResult, Model, Predictions};
 use crate::train::{Run, Settings};
 
@@ -36,16 +37,29 @@ impl Experiment for LeaveOneOut<'_> {
             return Err(Error::setting(format!("`{name}` is {value}")).hint(format!("`{name}` must be {rule}")));
         }
         let sizes = self.table.class_sizes();
+        let least = if sizes.len() == 2 { 1 } else { 2 };
         let possible = |class: &String| {
             let out = self.table.class_number(class).unwrap_or(usize::MAX);
             let others = || (0..sizes.len()).filter(|c| *c != out).map(|c| ClassRole::of(sizes[c], self.folds));
-            others().any(|r| r == ClassRole::Tested) && others().filter(|r| *r != ClassRole::UnknownOnly).count() > 1
+            others().any(|r| r == ClassRole::Tested)
+                && others().filter(|r| *r != ClassRole::UnknownOnly).count() >= least
         };
         if self.classes.is_empty() || self.classes.iter().any(possible) {
             return Ok(());
         }
         Err(Error::data(format!("classes are too small for {} folds: none of their rows could be tested", self.folds))
             .hint("lower `folds`, or give more rows; if these are not classes, check `label`"))
+    }
+
+    fn check_method(&self, method: &Method) -> Result<()> {
+        if self.table.classes().len() > 2 || !method.needs_classes() {
+            return Ok(());
+        }
+        Err(Error::setting(format!(
+            "{} is trained on two classes or more, and of two classes one is left out",
+            method.name
+        ))
+        .hint("give `methods=one-class`: methods that are trained without classes, such as deep-svdd"))
     }
 
     fn folds(&self) -> usize {
@@ -84,14 +98,21 @@ impl About {
     /// Describes a table; `coverage` if it is a published data set.
     ///
     /// # Errors
-    /// If it has fewer than three classes.
+    /// If it has fewer than two classes.
     pub fn new(table: &Table, title: &str, coverage: Option<&Coverage>) -> Result<About> {
-        if table.classes().len() < 3 {
-            return Err(Error::data(format!("there are {} classes", table.classes().len()))
-                .hint("one class is left out and at least two must remain: give data with three or more"));
-        }
         let (rows, columns, classes) = (table.rows(), table.columns.len(), table.classes().len());
-        let whole = || format!("{} rows, {} features, {classes} classes", thousands(rows), thousands(columns));
+        if classes < 2 {
+            return Err(Error::data(format!(
+                "there {} {}",
+                if classes == 1 { "is" } else { "are" },
+                count(classes, "class")
+            ))
+            .hint("one class is left out and at least one must remain: give data with two or more"));
+        }
+        let whole = || {
+            let number = |n: usize, what: &str| format!("{} {}", thousands(n), plural(n, what));
+            format!("{}, {}, {}", number(rows, "row"), number(columns, "feature"), number(classes, "class"))
+        };
         Ok(About {
             title: coverage.map_or(title, |c| c.set.title).to_owned(),
             set: coverage.map(|c| c.set.name.to_owned()),

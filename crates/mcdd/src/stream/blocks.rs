@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use crate::data::{Batch, Notices, Reader};
+use crate::data::{Batch, KeptField, Notices, Reader};
 use crate::error::{Error, Result};
 
 /// The number of rows of a block.
@@ -19,6 +19,11 @@ pub trait Blocks: Send {
     /// If the source cannot be read.
     fn next_block(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool>;
 
+    /// The columns that are passed through to the output, as [`Batch::kept`] has them.
+    fn kept(&self) -> Vec<KeptField> {
+        Vec::new()
+    }
+
     /// Notices about the rows that were read.
     fn notices(&self) -> Notices {
         Notices::new()
@@ -28,6 +33,10 @@ pub trait Blocks: Send {
 impl Blocks for Reader {
     fn next_block(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
         self.next(max_rows, out)
+    }
+
+    fn kept(&self) -> Vec<KeptField> {
+        Reader::kept(self)
     }
 
     fn notices(&self) -> Notices {

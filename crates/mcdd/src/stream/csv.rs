@@ -1,14 +1,16 @@
-//! Predictions as comma-separated values.
+//! Predictions as comma-separated or tab-separated values.
 
 use std::io::{self, Write};
 
 use super::writer::{Layout, Writer};
+use crate::data::Kept;
 use crate::error::Result;
 use crate::model::Predictions;
 
-/// Writes comma-separated values with a header.
+/// Writes separated values with a header.
 pub struct Csv<'a, W: Write> {
     layout: Layout<'a>,
+    separator: char,
     /// The class names as cells.
     cells: Vec<String>,
     to: W,
@@ -17,29 +19,42 @@ pub struct Csv<'a, W: Write> {
 }
 
 impl<'a, W: Write> Csv<'a, W> {
-    /// Writes the header.
+    /// Writes the header; values are separated by commas.
     ///
     /// # Errors
     /// If writing fails.
-    pub fn new(layout: Layout<'a>, mut to: W) -> Result<Self> {
-        let names: Vec<String> = layout.names().iter().map(|n| csv_cell(n)).collect();
-        writeln!(to, "{}", names.join(",")).map_err(|e| layout.error(e))?;
-        let cells = layout.classes.iter().map(|c| csv_cell(c)).collect();
-        Ok(Csv { layout, cells, to, buffer: Vec::new() })
+    pub fn new(layout: Layout<'a>, to: W) -> Result<Self> {
+        Self::with_separator(layout, ',', to)
     }
 
-    fn block(&mut self, p: &Predictions, names: &[String]) -> io::Result<()> {
+    /// Writes the header; values are separated by `separator`.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn with_separator(layout: Layout<'a>, separator: char, mut to: W) -> Result<Self> {
+        let kept = layout.kept.iter().map(|field| field.name.clone());
+        let names: Vec<String> = kept.chain(layout.names()).map(|n| quoted(&n, separator)).collect();
+        writeln!(to, "{}", names.join(&separator.to_string())).map_err(|e| layout.error(e))?;
+        let cells = layout.classes.iter().map(|c| quoted(c, separator)).collect();
+        Ok(Csv { layout, separator, cells, to, buffer: Vec::new() })
+    }
+
+    fn block(&mut self, p: &Predictions, names: &[String], kept: &[&Kept]) -> io::Result<()> {
         self.buffer.clear();
+        let s = self.separator;
         for i in 0..p.rows() {
+            for column in kept {
+                write!(self.buffer, "{}{s}", quoted(column.cell(i).text(), s))?;
+            }
             let verdict = self.layout.verdict(p.confidence[i]);
             let label = p.class.get(i).map_or("", |&c| &self.cells[c as usize]);
             if self.layout.columns.names {
-                write!(self.buffer, "{},", csv_cell(names.get(i).map_or("", String::as_str)))?;
+                write!(self.buffer, "{}{s}", quoted(names.get(i).map_or("", String::as_str), s))?;
             }
-            write!(self.buffer, "{label},{verdict},{},{}", p.confidence[i], p.p_value[i])?;
+            write!(self.buffer, "{label}{s}{verdict}{s}{}{s}{}", p.confidence[i], p.p_value[i])?;
             for (_, values) in self.layout.by_class(p, i) {
                 for v in values {
-                    write!(self.buffer, ",{v}")?;
+                    write!(self.buffer, "{s}{v}")?;
                 }
             }
             self.buffer.push(b'\n');
@@ -49,8 +64,8 @@ impl<'a, W: Write> Csv<'a, W> {
 }
 
 impl<W: Write> Writer for Csv<'_, W> {
-    fn write(&mut self, predictions: &Predictions, names: &[String]) -> Result<()> {
-        self.block(predictions, names).map_err(|e| self.layout.error(e))
+    fn write(&mut self, predictions: &Predictions, names: &[String], kept: &[&Kept]) -> Result<()> {
+        self.block(predictions, names, kept).map_err(|e| self.layout.error(e))
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -60,7 +75,11 @@ impl<W: Write> Writer for Csv<'_, W> {
 
 /// A CSV cell, quoted if necessary.
 pub fn csv_cell(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
+    quoted(text, ',')
+}
+
+fn quoted(text: &str, separator: char) -> String {
+    if text.contains([separator, '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_owned()

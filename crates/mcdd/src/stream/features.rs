@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::blocks::BLOCK_ROWS;
 use crate::compute::pool::Pool;
-use crate::data::{Label, Labels, MatrixReader, ReadOptions, labels};
+use crate::data::{Kept, KeptField, Label, Labels, MatrixReader, PassThrough, ReadOptions, labels};
 use crate::detector::{Features, Training};
 use crate::error::{Error, Result};
 use crate::model::{Scorer, ScorerSettings};
@@ -20,7 +20,8 @@ pub struct TrainingFiles<'a> {
     pub logits: Option<&'a Path>,
 }
 
-/// Fits a scorer on files of features, labels and logits. Classes are in the order of their sorted names.
+/// Fits a scorer on files of features, labels and logits. Classes are in the order of their sorted names; with logits and
+/// without labels their names are the numbers of the logits from 0.
 ///
 /// # Errors
 /// If a file cannot be read or does not match the others, if the detector needs what is not given, or as for
@@ -51,13 +52,13 @@ pub fn fit_scorer(
     let logit_rows = logits.as_ref().map_or(0, Matrix::rows);
     let count = features.len().checked_div(width).unwrap_or(logit_rows);
     if let Some(path) = files.logits.filter(|_| logit_rows != count) {
-        return Err(wrong_count("rows of logits", logit_rows, count, path));
+        return Err(wrong_count(&format!("{} of logits", crate::error::count(logit_rows, "row")), count, path));
     }
     let labels = match files.labels {
         Some(path) => {
             let labels = labels(path)?;
             if labels.len() != count {
-                return Err(wrong_count("labels", labels.len(), count, path));
+                return Err(wrong_count(&crate::error::count(labels.len(), "label"), count, path));
             }
             labels
         }
@@ -68,11 +69,14 @@ pub fn fit_scorer(
             Error::setting(format!("{name} needs the classes of the training rows")).hint("give `train_labels`")
         );
     }
-    let Labels { names, codes } = Labels::of(&labels);
+    let Labels { mut names, codes } = Labels::of(&labels);
     let classes = logits.as_ref().map_or(0, |l| l.width);
     if classes > 0 && !labels.is_empty() && names.len() != classes {
-        return Err(Error::data(format!("the labels have {} classes and the logits {classes}", names.len()))
-            .hint("every class must be among the labels; the logits are in the sorted order of the labels"));
+        return Err(Error::data(format!(
+            "the labels have {} and the logits {classes}",
+            crate::error::count(names.len(), "class")
+        ))
+        .hint("every class must be among the labels; the logits are in the sorted order of the labels"));
     }
     let training = Training {
         rows: Features { count, features: &features, logits: logits.as_ref().map_or(&[], |l| &l.values) },
@@ -82,6 +86,10 @@ pub fn fit_scorer(
         last_layer: None,
         seed: settings.seed,
     };
+    if names.is_empty() {
+        // Logits without labels: the number of a logit, from 0, is the name of its class.
+        names = (0..classes).map(|class| class.to_string()).collect();
+    }
     Scorer::fit(&training, &names, settings, pool)
 }
 
@@ -119,9 +127,12 @@ fn unlabeled(options: &ReadOptions) -> ReadOptions {
 fn side_by_side(layers: &[Matrix<f32>], paths: &[PathBuf]) -> Result<Vec<f32>> {
     let count = layers.first().map_or(0, Matrix::rows);
     if let Some((other, path)) = layers.iter().zip(paths).find(|(m, _)| m.rows() != count) {
-        return Err(Error::data(format!("there are {} rows, and {count} in the first file", other.rows()))
-            .at_file(path)
-            .hint("every layer needs the same rows in the same order"));
+        return Err(Error::data(format!(
+            "{}, and {count} in the first file",
+            crate::error::count(other.rows(), "row")
+        ))
+        .at_file(path)
+        .hint("every layer needs the same rows in the same order"));
     }
     let mut all = Vec::with_capacity(layers.iter().map(|m| m.values.len()).sum());
     for i in 0..count {
@@ -130,8 +141,8 @@ fn side_by_side(layers: &[Matrix<f32>], paths: &[PathBuf]) -> Result<Vec<f32>> {
     Ok(all)
 }
 
-fn wrong_count(what: &str, found: usize, rows: usize, path: &Path) -> Error {
-    Error::data(format!("there are {found} {what} for {rows} rows"))
+fn wrong_count(found: &str, rows: usize, path: &Path) -> Error {
+    Error::data(format!("{found} for {}", crate::error::count(rows, "row")))
         .at_file(path)
         .hint("give one for each row, in the same order")
 }
@@ -149,14 +160,22 @@ impl FeatureFiles {
     /// # Errors
     /// If a file cannot be read.
     pub fn open(features: &[PathBuf], logits: Option<&Path>, options: &ReadOptions) -> Result<FeatureFiles> {
+        // Columns are passed through from the first file.
+        let others = ReadOptions { pass_through: PassThrough::None, ..options.clone() };
+        let of = |i: usize| if i == 0 { options } else { &others };
         Ok(FeatureFiles {
-            features: features.iter().map(|p| MatrixReader::open(p, options)).collect::<Result<_>>()?,
-            logits: logits.map(|p| MatrixReader::open(p, &unlabeled(options))).transpose()?,
+            features: features.iter().enumerate().map(|(i, p)| MatrixReader::open(p, of(i))).collect::<Result<_>>()?,
+            logits: logits.map(|p| MatrixReader::open(p, &unlabeled(of(features.len())))).transpose()?,
         })
     }
 
+    /// The columns that are passed through to the output.
+    pub(super) fn kept(&self) -> Vec<KeptField> {
+        self.features.iter().chain(&self.logits).next().map(MatrixReader::kept).unwrap_or_default()
+    }
+
     /// Checks that they match what a scorer was fitted on.
-    pub(super) fn check(&self, scorer: &Scorer) -> Result<()> {
+    pub(super) fn check(&mut self, scorer: &Scorer) -> Result<()> {
         let fitted = scorer.detector();
         let name = fitted.config().name();
         let layers = if fitted.width() == 0 { 0 } else { scorer.parts().len().max(1) };
@@ -179,15 +198,15 @@ impl FeatureFiles {
             _ => {}
         }
         let widths = (0..layers).map(|i| scorer.parts().get(i).copied().unwrap_or(fitted.width()));
-        let expected = self.features.iter().zip(widths).map(|(r, w)| (r, w, "features"));
-        for (reader, width, what) in expected.chain(self.logits.iter().map(|r| (r, fitted.logit_classes(), "logits"))) {
+        let expected = self.features.iter_mut().zip(widths).map(|(r, w)| (r, w, "feature"));
+        let logits = self.logits.iter_mut().map(|r| (r, fitted.logit_classes(), "logit"));
+        for (reader, width, what) in expected.chain(logits) {
+            reader.expect_width(width);
             if reader.width() != width {
-                let found = reader.width();
-                return Err(Error::data(format!(
-                    "there are {found} {what} in a row, and {width} in the training rows"
-                ))
-                .at_file(reader.path())
-                .hint("give the output of the same network; `label` names a column that is not a feature"));
+                let found = crate::error::count(reader.width(), what);
+                return Err(Error::data(format!("{found} in a row, and {width} in the training rows"))
+                    .at_file(reader.path())
+                    .hint("give the output of the same network; `label` names a column that is not a feature"));
             }
         }
         Ok(())
@@ -204,6 +223,9 @@ impl FeatureFiles {
         }
         if let Some(reader) = &mut self.logits {
             counts.push((reader.next(BLOCK_ROWS, &mut block.logits, &mut ignored)?, reader.path().to_owned()));
+        }
+        if let Some(first) = self.features.iter_mut().chain(&mut self.logits).next() {
+            block.kept = first.take_kept();
         }
         block.count = counts.first().map_or(0, |c| c.0);
         if let Some((found, path)) = counts.iter().find(|c| c.0 != block.count) {
@@ -235,6 +257,8 @@ pub(super) struct FeatureBlock {
     count: usize,
     features: Vec<f32>,
     logits: Vec<f64>,
+    /// The columns that are passed through.
+    pub(super) kept: Vec<Kept>,
 }
 
 impl FeatureBlock {

@@ -2,7 +2,7 @@
 //!
 //! A source is anything that implements [`Blocks`]: the [`Reader`](crate::data::Reader) of a file or folder
 //! ([`Schema::reader`](crate::data::Schema::reader)), or an iterator of batches. [`predict`] writes the predictions of a
-//! [`Model`](crate::model::Model) as CSV, JSON Lines or Parquet; [`score`] does the same for a
+//! [`Model`](crate::model::Model) as CSV, TSV, JSON or Parquet; [`score`] does the same for a
 //! [`Scorer`](crate::model::Scorer) and files of features. [`for_each`] and [`predict_each`] hand out the blocks instead.
 //! The next block is read while the current one is processed.
 //!
@@ -30,7 +30,8 @@
 mod blocks;
 mod csv;
 mod features;
-mod json_lines;
+mod json;
+mod kept;
 mod output;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -42,7 +43,7 @@ mod writer;
 pub use blocks::{BLOCK_ROWS, Blocks, for_each};
 pub use csv::{Csv, csv_cell};
 pub use features::{FeatureFiles, TrainingFiles, fit_scorer};
-pub use json_lines::JsonLines;
+pub use json::Json;
 pub use output::{Destination, Format, Output};
 #[cfg(feature = "parquet")]
 pub use parquet::Parquet;

@@ -59,9 +59,11 @@ pub fn predict<S: Blocks>(
     output.write(classes, threshold, |writer| {
         let mut summary = Summary::default();
         for source in sources {
-            let notices = predict_each(model, source?, pool, |batch, predictions| {
+            let source = source?;
+            summary.notices.extend(writer.source(source.kept())?);
+            let notices = predict_each(model, source, pool, |batch, predictions| {
                 summary.rows += predictions.rows() as u64;
-                summary.unknown += writer.write(predictions, &batch.names)?;
+                summary.unknown += writer.write(predictions, &batch.names, &batch.kept)?;
                 Ok::<(), Error>(())
             })?;
             summary.notices.extend(notices);
@@ -93,11 +95,12 @@ pub fn score(
     let classes = if scorer.classifies() { scorer.classes() } else { &[] };
     output.write(classes, threshold, |writer| {
         let mut predictions = Predictions::default();
-        let mut summary = Summary::default();
+        let notices = writer.source(files.kept())?;
+        let mut summary = Summary { notices, ..Summary::default() };
         while let Some(block) = files.next_block()? {
             scorer.predict(&block.rows(), &mut predictions, pool)?;
             summary.rows += predictions.rows() as u64;
-            summary.unknown += writer.write(&predictions, &[])?;
+            summary.unknown += writer.write(&predictions, &[], &block.kept)?;
         }
         if summary.rows == 0 {
             return Err(files.no_rows());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::compute::pool::Pool;
-use crate::data::{Batch, ReadOptions, Table, digits};
+use crate::data::{Batch, PassThrough, ReadOptions, Table, digits};
 use crate::detector::DetectorConfig;
 use crate::error::{Error, Result};
 use crate::model::{Calibration, Model, Predictions, ScorerSettings, Threshold};
@@ -88,9 +88,10 @@ fn threshold() -> Threshold {
 
 fn written(format: Format, columns: Columns, classes: &[String], p: &Predictions, names: &[String]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let layout = Layout { classes, threshold: threshold(), columns, destination: Path::new("memory") };
+    let layout =
+        Layout { kept: Vec::new(), classes, threshold: threshold(), columns, destination: Path::new("memory") };
     let mut writer = format.writer(layout, &mut bytes).unwrap();
-    writer.write(p, names).unwrap();
+    writer.write(p, names, &[]).unwrap();
     writer.finish().unwrap();
     drop(writer);
     bytes
@@ -218,8 +219,155 @@ fn features_from_files() {
     let probs = Columns { probs: true, ..Columns::default() };
     assert!(run(std::slice::from_ref(&new), probs).unwrap_err().hint_text().unwrap().contains("`probs`"));
     assert!(run(&[new.clone(), short], Columns::default()).unwrap_err().to_string().contains("one file"));
-    assert!(run(&[narrow], Columns::default()).unwrap_err().to_string().contains("1 features in a row, and 2"));
+    assert!(run(&[narrow], Columns::default()).unwrap_err().to_string().contains("1 feature in a row, and 2"));
     let labels = ScorerSettings::new(DetectorConfig::parse("mahalanobis").unwrap());
     let failed = fit_scorer(&files, &options, &labels, pool).err().unwrap();
     assert_eq!(failed.hint_text(), Some("give `train_labels`"));
+}
+
+/// A model of the columns `a` and `b`.
+fn two_columns() -> Model {
+    let values = |k: usize| (0..80).map(move |i| (i % 2 * 5 + i * k % 7) as f64).collect::<Vec<_>>();
+    let labels: Vec<&str> = (0..80).map(|i| ["x", "y"][i % 2]).collect();
+    let builder = Table::builder().column("a", values(3)).unwrap().column("b", values(5)).unwrap();
+    model(&builder.labels(labels).unwrap().build().unwrap())
+}
+
+fn keep(columns: &[&str]) -> ReadOptions {
+    let columns: Vec<String> = columns.iter().map(|&c| c.to_owned()).collect();
+    ReadOptions { pass_through: PassThrough::from_list(&columns), ..ReadOptions::default() }
+}
+
+#[test]
+fn columns_pass_through_from_every_text_format() {
+    let model = two_columns();
+    let sources: [(&str, &[&str], &str); 4] = [
+        ("id,a,b\n007,1,2\n8,,3\n", &["id", "b"], "id,b,"),
+        ("b;id;a\n+2;x y;1e1\n", &["id,b"], "id,b,"),
+        ("id\ta\tb\n\" 1\"\t1\t\"2\"\n", &["all"], "id,a,b,"),
+        ("a b verdict\n1 2 q\n", &["verdict"], "verdict_input,"),
+    ];
+    let rows = ["007,2,|8,3,", "x y,+2,", "\" 1\",1,2,", "q,"];
+    for ((text, columns, header), rows) in sources.into_iter().zip(rows) {
+        let reader = model.schema().reader_from(std::io::Cursor::new(text), "t", &keep(columns)).unwrap();
+        let (csv, _) = to_memory(&model, reader, Format::Csv, Columns::default()).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        assert!(csv.starts_with(&format!("{header}label,verdict,")), "{csv}");
+        assert!(rows.split('|').zip(csv.lines().skip(1)).all(|(row, line)| line.starts_with(row)), "{csv}");
+    }
+    // Invalid text is an error with its place, also in a column that the model does not use.
+    let bad = b"id,a,b\n1,1,2\n\xff,1,2\n".to_vec();
+    let reader = model.schema().reader_from(std::io::Cursor::new(bad), "t", &keep(&["id"])).unwrap();
+    let e = to_memory(&model, reader, Format::Csv, Columns::default()).unwrap_err();
+    assert_eq!((e.row(), e.column()), (Some(3), Some("id")));
+}
+
+#[test]
+fn sources_have_the_same_columns_in_any_order() {
+    let model = two_columns();
+    let open = |text: &'static str| model.schema().reader_from(std::io::Cursor::new(text), "t", &keep(&["all"]));
+    let run = |texts: [&'static str; 2]| {
+        let mut bytes = Vec::new();
+        let to = Destination::Writer(&mut bytes, "memory");
+        let output = Output { format: Format::Csv, columns: Columns::default(), to };
+        predict(&model, texts.map(open), model.threshold()?, output, Pool::shared())?;
+        Ok::<_, Error>(String::from_utf8(bytes).unwrap())
+    };
+    let csv = run(["id,a,b\n1,2,3\n", "b,id,a\n6,4,5\n"]).unwrap();
+    assert!(csv.starts_with("id,a,b,label,") && csv.contains("\n1,2,3,") && csv.contains("\n4,5,6,"), "{csv}");
+    for other in ["a,b\n1,2\n", "a,b,id,more\n1,2,3,4\n"] {
+        let e = run(["id,a,b\n1,2,3\n", other]).unwrap_err();
+        assert!(e.column().is_some() && e.hint_text().unwrap().contains("`keep`"), "{e}");
+    }
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn arrow_columns_keep_their_types() {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int32Type;
+    use arrow_array::{
+        ArrayRef, BinaryArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array, Float64Array, Int64Array,
+        RecordBatch, TimestampMillisecondArray,
+    };
+    use std::sync::Arc;
+    let model = two_columns();
+    let batch = |from: i64| {
+        let numbers =
+            |k: i64| Arc::new(Float64Array::from_iter((0..3).map(|i| Some((from + i * k) as f64)))) as ArrayRef;
+        let kind: DictionaryArray<Int32Type> = ["u", "v", "u"].into_iter().collect();
+        let when = TimestampMillisecondArray::from(vec![Some(1_500), None, Some(from)]).with_timezone("UTC");
+        let price = Decimal128Array::from(vec![125, -5, 0]).with_precision_and_scale(9, 2).unwrap();
+        let columns: [(&str, ArrayRef); 9] = [
+            ("id", Arc::new(Int64Array::from(vec![Some(i64::MAX - from), None, Some(from)]))),
+            ("a", numbers(1)),
+            ("b", numbers(2)),
+            ("kind", Arc::new(kind)),
+            ("when", Arc::new(when)),
+            ("day", Arc::new(Date32Array::from(vec![0, 1, -1]))),
+            ("price", Arc::new(price)),
+            ("small", Arc::new(Float32Array::from(vec![0.1, f32::NAN, 1e-30]))),
+            ("raw", Arc::new(BinaryArray::from(vec![&b"\xff"[..], b"", b"x"]))),
+        ];
+        RecordBatch::try_from_iter(columns).unwrap()
+    };
+    // A block of three batches.
+    let batches = [batch(0), batch(10), batch(20)];
+    let read = |columns: &[&str]| model.schema().reader_from_record_batches(&batches, &keep(columns)).unwrap();
+    let (bytes, _) = to_memory(&model, read(&["all"]), Format::Parquet, Columns::default()).unwrap();
+    let reader = ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes));
+    let back: Vec<RecordBatch> = reader.unwrap().build().unwrap().map(|b| b.unwrap()).collect();
+    assert_eq!((back.len(), back[0].num_rows()), (1, 9));
+    for (i, batch) in batches.iter().enumerate() {
+        for (column, name) in batch.columns().iter().zip(batch.schema().fields()) {
+            let found = back[0].column_by_name(name.name()).unwrap().slice(3 * i, 3);
+            assert_eq!(found.data_type(), column.data_type(), "{name}");
+            match name.name().as_str() {
+                // The same values, perhaps with other keys.
+                "kind" => assert_eq!(found.as_any_dictionary().len(), 3),
+                "small" => assert_eq!(format!("{found:?}"), format!("{column:?}")),
+                _ => assert_eq!(&found, column, "{name}"),
+            }
+        }
+    }
+    let texts = ["id", "kind", "when", "day", "price", "small"];
+    let (csv, _) = to_memory(&model, read(&texts), Format::Csv, Columns::default()).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    let lines: Vec<&str> = csv.lines().skip(1).collect();
+    assert!(lines[0].starts_with("9223372036854775807,u,1970-01-01T00:00:01.500Z,1970-01-01,1.25,0.1,"), "{csv}");
+    assert!(lines[1].starts_with(",v,,1970-01-02,-0.05,NaN,"), "{csv}");
+    assert!(lines[8].starts_with("20,u,1970-01-01T00:00:00.020Z,1969-12-31,0.00,1e-30,"), "{csv}");
+    let (json, _) = to_memory(&model, read(&texts), Format::JsonLines, Columns::default()).unwrap();
+    let json = String::from_utf8(json).unwrap();
+    assert!(json.starts_with("{\"id\":9223372036854775807,\"kind\":\"u\",\"when\":\"1970-"), "{json}");
+    assert!(json.lines().nth(1).unwrap().contains("\"price\":-0.05,\"small\":null,"), "{json}");
+    // What has no text is an error in text, before anything is written.
+    let e = to_memory(&model, read(&["raw"]), Format::Csv, Columns::default()).unwrap_err();
+    assert!(e.column() == Some("raw") && e.hint_text().unwrap().contains("parquet"), "{e}");
+}
+
+#[test]
+fn extensions_name_formats() {
+    let of = |name: &str| Format::of_path(Path::new(name));
+    for (name, format) in [
+        ("a.csv", Format::Csv),
+        ("a.TSV", Format::Tsv),
+        ("a.b.jsonl", Format::JsonLines),
+        ("a.ndjson", Format::JsonLines),
+        ("a.json", Format::Json),
+        ("a.txt", Format::Csv),
+        ("/dev/null", Format::Csv),
+        ("v1.2", Format::Csv),
+    ] {
+        assert_eq!(of(name).unwrap(), format, "{name}");
+    }
+    #[cfg(feature = "parquet")]
+    assert_eq!(of("a.parquet").unwrap(), Format::Parquet);
+    assert!(of("a.csv.gz").is_err() && of("a.xlsx").unwrap_err().hint_text().is_some());
+    // An array without rows is an array.
+    let (p, classes) = example();
+    let none = written(Format::Json, Columns::default(), &classes, &Predictions::default(), &[]);
+    assert_eq!(none, b"[]\n");
+    let json = written(Format::Json, Columns::default(), &classes, &p, &[]);
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&json).unwrap().as_array().unwrap().len(), 2);
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use crate::data::{Kept, KeptField};
 use crate::error::{Error, Result};
 use crate::model::{Predictions, Threshold};
 
@@ -18,8 +19,10 @@ pub struct Columns {
 }
 
 /// What a writer needs to know besides the predictions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Layout<'a> {
+    /// The columns of the input that are passed through, before all others, by their names in the output.
+    pub kept: Vec<KeptField>,
     /// The names of the classes; empty if no classes are predicted.
     pub classes: &'a [String],
     /// Decides between `known` and `unknown`.
@@ -31,7 +34,7 @@ pub struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// The names of the columns.
+    /// The names of the columns, without those of the input.
     pub(super) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.columns.names.then(|| "image".to_owned()).into_iter().collect();
         names.extend(["label", "verdict", "confidence", "p_value"].map(String::from));
@@ -65,11 +68,12 @@ impl Layout<'_> {
 
 /// Writes predictions, block by block.
 pub trait Writer {
-    /// Adds a block of rows. `names` are the names of the rows, for [`Columns::names`].
+    /// Adds a block of rows. `names` are the names of the rows, for [`Columns::names`], and `kept` the cells of the columns
+    /// in [`Layout::kept`].
     ///
     /// # Errors
     /// If writing fails.
-    fn write(&mut self, predictions: &Predictions, names: &[String]) -> Result<()>;
+    fn write(&mut self, predictions: &Predictions, names: &[String], kept: &[&Kept]) -> Result<()>;
 
     /// Completes the output. Nothing can be written after it.
     ///

@@ -87,7 +87,8 @@ impl Args {
             return Err(wrong("is too long".into()));
         }
         let text = fs::read_to_string(&path).map_err(|e| mcdd::Error::io(e, &path))?;
-        let file: BenchFile = toml::from_str(&text).map_err(|e| wrong(e.to_string().trim().replace('\n', "; ")))?;
+        // The error has the line and the column, and shows them in the text.
+        let file: BenchFile = toml::from_str(&text).map_err(|e| wrong(e.to_string().trim().to_owned()))?;
         if file.jobs.is_some_and(|j| options::thread_count(&j.to_string()).is_err()) {
             return Err(wrong("jobs must be a number from 1 to 256".into()));
         }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use mcdd::data::Table;
+use mcdd::error::count;
 use mcdd::protocol::results::{About, Cell, Results};
 use mcdd::protocol::{Experiment, Grid, LeaveOneOut, Method, Outcome};
 use mcdd::report::bench::{self, METRICS, Study};
@@ -23,36 +24,42 @@ mod progress;
 const EXAMPLES: &str = "\
 Examples:
   mcdd bench flowers.csv --label species        is a species that it has never seen detected?
-  mcdd bench gas --methods paper -o gas         the paper's methods on the paper's GasSensor, beside its numbers
+  mcdd bench gas --methods paper -o gas         beside the paper's numbers
   mcdd bench mnist --methods alad --test-folds 1 -o mnist
   mcdd bench study.toml
   mcdd bench images --id cifar10 --ood svhn,tinyimagenet --net resnet20 --epochs 30 -o cifar10
   mcdd bench images --id photos/ --ood paintings/ --net resnet8
 
-Each class in turn is left out of training and scored by the trained model; the other classes are split into folds, one of
-which is tested each time. No other data is needed, and nothing is selected on test rows. Every result is written at once:
+Each class in turn is left out of training and scored by the trained model; the other classes are split into folds, one of \
+which is tested each time. No other data is needed, and nothing is selected on test rows. Every result is written at once: \
 after Ctrl-C or a crash the same command resumes.
 
-Methods: best, fast (the presets of mcdd train), a method (deep-mcdd, deep-mcdd:nu=0.1, protonet, ...: see mcdd methods) with
-the network and the training of the paper, or a method and a detector (softmax+mahalanobis, softmax+knn:k=10);
-deep-mcdd:select=best keeps the epoch with the lowest validation loss instead of the last. Groups of methods: default (the
-four below), paper (the eight that the paper compares), nu (deep-mcdd with nu from 0.001 to 1,000), all (every method and
-every valid pair of a method and a detector).
+Methods: best, fast (the presets of mcdd train), a method (deep-mcdd, deep-mcdd:nu=0.1, protonet, ...: see mcdd methods) with \
+the network and the training of the paper, or a method and a detector (softmax+mahalanobis, softmax+knn:k=10); \
+deep-mcdd:select=best keeps the epoch with the lowest validation loss instead of the last. Groups of methods: default (the \
+four of --methods), one-class (deep-svdd, nearest neighbors and an isolation forest on the inputs), paper (the eight that \
+the paper compares), nu (deep-mcdd with nu from 0.001 to 1,000), all (every method and every valid pair of a method and a \
+detector).
 
-A TOML file has the same options: data, and the long options' names without dashes. Options on the command line take
+Of two classes one remains to train on. Then methods that are trained without classes are compared: one-class, or any of \
+deep-svdd and alad, alone or with a detector that needs no labels.
+
+A TOML file has the same options: data, and the long options' names without dashes. Options on the command line take \
 precedence:
   data = \"gas\"            # or [\"a.csv\", \"b.csv\"]
   methods = [\"paper\", \"best\"]
   folds = 5
   output = \"gas\"
 
-Classes of fewer than 5 rows are used only as the class left out. A class that would keep fewer than 5 training rows in some
+Classes of fewer than 5 rows are used only as the class left out. A class that would keep fewer than 5 training rows in some \
 fold is trained on with all its rows and is not tested. Both are reported in every output.
 
-In the folder: results.jsonl (every cell: settings, seed, seconds, version), table.md, table.csv, table.tex, index.html.
-SVG figures that mcdd figure writes to the folder are included in index.html when the same command runs again; it does not
+In the folder: results.jsonl (every cell: settings, seed, seconds, version), table.md, table.csv, table.tex, index.html. \
+SVG figures that mcdd figure writes to the folder are included in index.html when the same command runs again; it does not \
 train again:
-  mcdd figure latent gas --ood 3 -o gas/latent.svg; mcdd bench gas --methods paper -o gas
+  mcdd bench flowers.csv --label species -o study
+  mcdd figure latent flowers.csv --label species --ood tulip -o study/latent
+  mcdd bench flowers.csv --label species -o study
 
 Exit codes: 0 all cells are done, 2 error, 3 some cells failed (the tables list them), 130 stopped before the end.";
 
@@ -60,12 +67,13 @@ Exit codes: 0 all cells are done, 2 error, 3 some cells failed (the tables list 
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Files with at least three classes, the name of a data set (see mcdd datasets), or a TOML file; the word images with
+    /// Files with two classes or more, the name of a data set (see mcdd datasets), or a TOML file; the word images with
     /// --id and --net
     #[arg(value_name = "DATA", required = true)]
     data: Vec<String>,
 
-    /// Methods, separated by commas [default: softmax+msp, softmax+mahalanobis, deep-mcdd and, for tables, best]
+    /// Methods, separated by commas [default: softmax+msp, softmax+mahalanobis, deep-mcdd and, for tables, best;
+    /// one-class for two classes]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     methods: Option<Vec<String>>,
 
@@ -158,7 +166,8 @@ impl Args {
     }
 
     fn table_grid<'a>(&self, table: &'a Table) -> mcdd::Result<Grid<LeaveOneOut<'a>>> {
-        let mut methods = Method::list(&self.methods.clone().unwrap_or_else(|| vec!["default".to_owned()]))?;
+        let default = || vec![Method::default_group(table.classes().len()).to_owned()];
+        let mut methods = Method::list(&self.methods.clone().unwrap_or_else(default))?;
         self.apply(&mut methods)?;
         let classes = match &self.ood {
             None => table.classes().to_vec(),
@@ -225,9 +234,9 @@ fn execute<E: Experiment>(args: &Args, about: &About, grid: Grid<E>, short: &str
         study.sentences().iter().for_each(|(method, sentence)| ui::note(&format!("{method}: {sentence}")));
         let seconds = start.elapsed().as_secs_f64();
         ui::note(&format!(
-            "{} of {} cells in {seconds:.0} s; wrote {}",
+            "{} of {} in {seconds:.0} s; wrote {}",
             outcome.done,
-            outcome.total,
+            count(outcome.total, "cell"),
             folder.join("index.html").display()
         ));
     }
@@ -242,7 +251,7 @@ fn exit_code(outcome: &Outcome, study: &Study) -> ExitCode {
     }
     if outcome.failed > 0 {
         if let Some(first) = study.failures().first() {
-            ui::warning(&format!("{} cells failed, first: {first}", outcome.failed));
+            ui::warning(&format!("{} failed, first: {first}", count(outcome.failed, "cell")));
         }
         ui::note("the same command with --retry computes them again");
         return ExitCode::from(3);

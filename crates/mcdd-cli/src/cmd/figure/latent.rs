@@ -1,9 +1,10 @@
 //! `mcdd figure latent` and `nu-latent`: latent spaces of networks with two latent features.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mcdd::data::Table;
+use mcdd::error::count;
 use mcdd::head::{HeadConfig, config};
 use mcdd::model::Model;
 use mcdd::protocol::Split;
@@ -18,10 +19,10 @@ use crate::ui;
 const EXAMPLES: &str = "\
 Examples:
   mcdd figure latent gas --ood 3                                 the paper's Figure 1
-  mcdd figure latent flowers.csv --ood tulip --methods deep-mcdd,deep-mcdd:nu=0.01
+  mcdd figure latent flowers.csv --label species --ood tulip --methods deep-mcdd,deep-mcdd:nu=0.01
 
-Each method is trained with two latent features and otherwise as published, without the class
-and without a fifth of the other rows. These test rows are drawn in the color of their class, rows
+Each method is trained with two latent features and otherwise as published, without the class \
+and without a fifth of the other rows. These test rows are drawn in the color of their class, rows \
 of the class that was left out are hollow.";
 
 /// Draw the 2-D latent spaces of methods, with one class left out of training
@@ -144,7 +145,7 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
             .hint("give methods such as softmax, deep-ncm, protonet, soft-mcdd and deep-mcdd"))
     });
     let all = all.collect::<mcdd::Result<Vec<_>>>()?;
-    common.output.check(name)?;
+    common.output.check(name, common.data.iter().map(Path::new))?;
     let Opened { table, coverage, .. } =
         options::open(&common.data, common.data_dir.clone(), &common.reading, &common.columns)?;
     let found = table.rows();
@@ -153,7 +154,8 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
     let (mut panels, mut shown) = (Vec::new(), None);
     for (i, (title, settings)) in all.iter().enumerate() {
         if !quiet {
-            ui::note(&format!("training {title} ({} of {}) on {} rows", i + 1, all.len(), train.rows()));
+            let rows = count(train.rows(), "row");
+            ui::note(&format!("training {title} ({} of {}) on {rows}", i + 1, all.len()));
         }
         let progress = ui::Progress::new(quiet);
         let run = Run { threads: options::threads(common.threads), callback: &progress, ..Run::default() };

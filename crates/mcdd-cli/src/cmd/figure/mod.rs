@@ -11,7 +11,7 @@ use clap::{Subcommand, ValueEnum};
 use mcdd::files::write_beside;
 use mcdd::report::figure::{Figure, Theme};
 
-use crate::report::check_place;
+use crate::places::Places;
 use crate::ui;
 
 const EXAMPLES: &str = "\
@@ -103,9 +103,10 @@ impl Output {
     /// Checks before long work that the files can be written.
     ///
     /// # Errors
-    /// If the folder does not exist.
-    pub fn check(&self, default: &str) -> mcdd::Result<()> {
-        self.files(default).iter().try_for_each(|f| check_place(f, "-o"))
+    /// If the folder does not exist, or a file is one of the inputs.
+    pub fn check<'a>(&self, default: &str, inputs: impl IntoIterator<Item = &'a Path>) -> mcdd::Result<()> {
+        let inputs: Vec<&Path> = inputs.into_iter().collect();
+        self.files(default).iter().try_for_each(|f| Places::reading(inputs.iter().copied()).file(f, "output"))
     }
 
     /// Writes the figure.

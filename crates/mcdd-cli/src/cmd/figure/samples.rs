@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use mcdd::compute::pool::Pool;
 use mcdd::data::sets::Part;
 use mcdd::data::{ImageOptions, ImageShape, Images, Label, ReadOptions, Table};
+use mcdd::error::count;
 use mcdd::model::Model;
 use mcdd::report::figure::{samples, short_number};
 use mcdd::report::{Chosen, choose_images, choose_samples};
@@ -20,7 +21,7 @@ Examples:
   mcdd figure samples digits.mcdd t10k-images-idx3-ubyte.gz --image 28x28 -o digits
   mcdd figure samples photos.mcdd test/                         a model for images
 
-Rows are grouped by their labels, or by the predicted class if there are no labels (--label none).
+Rows are grouped by their labels, or by the predicted class if there are no labels (--label none). \
 A note beside a row shows the predicted class if it is wrong, and whether the row is unknown.";
 
 /// Draw the rows or images with the highest and the lowest confidence of each class
@@ -63,7 +64,7 @@ const MOST_CLASSES: usize = 60;
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    args.output.check("samples")?;
+    args.output.check("samples", args.data.iter().chain([&args.model]).map(PathBuf::as_path))?;
     let model = Model::load(&args.model)?;
     let asked = args.reading.options();
     if let Some(spec) = &model.schema().image {
@@ -98,7 +99,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn draw(args: &Args, mut chosen: Chosen, rows: usize) -> anyhow::Result<ExitCode> {
     if !args.output.quiet && chosen.foreign > 0 {
-        ui::note(&format!("{} rows have a label that is not a class of the model, and are not shown", chosen.foreign));
+        let rows = count(chosen.foreign, "row");
+        ui::note(&format!("not shown: {rows} with a label that is not a class of the model"));
     }
     if chosen.classes.len() > MOST_CLASSES {
         if !args.output.quiet {

@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use mcdd::compute::pool::Pool;
 use mcdd::data::{Augment, ImageOptions, Images, ReadOptions, Table};
+use mcdd::error::count;
+use mcdd::evaluate::{Bootstrap, Evaluation};
+use mcdd::model::Model;
 use mcdd::report::model::TrainingData;
 use mcdd::train::OrOff;
 
@@ -114,15 +118,46 @@ impl Data {
 
     /// Its size, in words.
     pub(super) fn summary(&self) -> String {
+        let classes = |n: usize| if n == 0 { "no labels".to_owned() } else { count(n, "class") };
         match self {
             Data::Table(t) => {
-                let (rows, columns, classes) = (t.rows(), t.names.len(), t.classes().len());
-                format!("{rows} rows, {columns} feature columns, classes: {classes}")
+                let (rows, columns) = (count(t.rows(), "row"), count(t.names.len(), "feature column"));
+                format!("{rows}, {columns}, {}", classes(t.classes().len()))
             }
             Data::Images(i) => {
-                let (rows, classes) = (i.rows(), i.classes().len());
-                format!("{rows} images of {}x{}x{}, classes: {classes}", i.height, i.width, i.channels)
+                let (rows, classes) = (count(i.rows(), "image"), classes(i.classes().len()));
+                format!("{rows} of {}x{}x{}, {classes}", i.height, i.width, i.channels)
             }
+        }
+    }
+
+    /// Divides the rows into training rows and test rows.
+    pub(super) fn split_rows(&self, fraction: f64, seed: u64) -> mcdd::Result<(Vec<usize>, Vec<usize>)> {
+        let parts = match self {
+            Data::Table(table) => table.split_rows(fraction, seed),
+            Data::Images(images) => images.split_rows(fraction, seed),
+        }?;
+        if parts.1.is_empty() {
+            return Err(mcdd::Error::setting("there are no test rows: too few rows for this fraction")
+                .hint("raise `test`, e.g. to 0.5, or leave it out"));
+        }
+        Ok(parts)
+    }
+
+    /// Some of the rows.
+    pub(super) fn select(&self, rows: &[usize]) -> Data {
+        match self {
+            Data::Table(table) => Data::Table(table.select(rows)),
+            Data::Images(images) => Data::Images(images.select(rows)),
+        }
+    }
+
+    /// Evaluates a model on some of the rows, as `mcdd evaluate` does.
+    pub(super) fn evaluate(&self, rows: &[usize], model: &Model, seed: u64, pool: &Pool) -> mcdd::Result<Evaluation> {
+        let (threshold, bootstrap) = (model.threshold()?, Bootstrap { seed, ..Bootstrap::default() });
+        match self {
+            Data::Table(table) => Evaluation::of_tables(model, &table.select(rows), &[], threshold, bootstrap),
+            Data::Images(images) => Evaluation::of_images(model, &images.select(rows), threshold, bootstrap, pool),
         }
     }
 }
@@ -130,6 +165,10 @@ impl Data {
 impl Args {
     /// Checks the options of reading before anything is read.
     pub(super) fn check_reading(&self) -> mcdd::Result<()> {
+        if let Some(test) = self.test.filter(|test| !(*test > 0.0 && *test < 1.0)) {
+            return Err(mcdd::Error::setting(format!("`test` is {test}"))
+                .hint("give `test` as a fraction between 0 and 1, e.g. 0.2"));
+        }
         let given = [
             ("drop", !self.columns.drop.is_empty()),
             ("categorical", !self.columns.categorical.is_empty()),

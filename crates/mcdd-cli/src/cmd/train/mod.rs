@@ -6,14 +6,17 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use mcdd::compute::pool::Pool;
+use mcdd::error::count;
 use mcdd::head::Loop;
 use mcdd::model::Model;
 use mcdd::report::model::{About, Report};
 use mcdd::train::{OrOff, Run};
 
 use self::data::{Data, ImageArgs};
+use crate::cmd::evaluate;
 use crate::options::{Columns, Reading, Running};
-use crate::report::{self, Reporting, check_place, file_name};
+use crate::places::Places;
+use crate::report::{self, Reporting, file_name};
 use crate::ui;
 
 mod data;
@@ -25,13 +28,14 @@ Examples:
   mcdd train shuttle.trn --label last                  space-separated, no header
   mcdd train batch*.dat -o gas.mcdd                    several \"label index:value\" files
   mcdd train train-images-idx3-ubyte.gz                the file of labels is found next to it
-  mcdd train flowers.csv --preset fast                 one network instead of five
-  mcdd train big.parquet --checkpoint run1 --resume    continue an interrupted run
-  mcdd train flowers.csv --report flowers.html         also write a report on the calibration rows
-  mcdd train flowers.csv --method softmax --detector mahalanobis
-  mcdd train flowers.csv --method deep-svdd --label none    one class: no labels, no classification
+  mcdd train flowers.csv --label species --preset fast    one network instead of five
+  mcdd train big.parquet --checkpoint run2 --resume    continue an interrupted run
+  mcdd train flowers.csv --label species --test 0.2    evaluate on a fifth of the rows
+  mcdd train flowers.csv --label species --test 0.2 --report flowers.html
+  mcdd train flowers.csv --label species --method softmax --detector mahalanobis
+  mcdd train flowers.csv --label species --method deep-svdd    one class: labels are not used
   mcdd train photos/ --net resnet20 -o photos.mcdd     a folder of images for each class
-  mcdd train cifar-10-batches-bin --net resnet20 --epochs 60 --checkpoint run2 --resume";
+  mcdd train cifar-10-batches-bin --net resnet20 --epochs 60 --checkpoint run3 --resume";
 
 /// Train a classifier on a table or on images
 #[derive(clap::Args, Clone, Debug)]
@@ -160,6 +164,11 @@ pub struct Args {
     #[arg(long, value_name = "FRACTION", help_heading = "Training")]
     tpr: Option<f64>,
 
+    /// Set aside this fraction of the rows for a test, at random and by class: they are used neither for training nor for
+    /// calibration, the model is evaluated on them as by mcdd evaluate, and the report is on them
+    #[arg(long, value_name = "FRACTION", help_heading = "Training")]
+    test: Option<f64>,
+
     /// Random seed; the same seed gives the same file, byte for byte
     #[arg(long, default_value_t = 0, help_heading = "Training")]
     seed: u64,
@@ -228,13 +237,27 @@ enum SelectName {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.settings()?;
-    check_place(&args.output, "-o")?;
     args.check_reading()?;
-    args.reporting.check(args.data.iter().chain([&args.output]))?;
+    let labels = args.reading.label_file();
+    let inputs = args.data.iter().chain(&labels).chain(&args.images.init);
+    let mut places = Places::reading(inputs.map(PathBuf::as_path));
+    places.file(&args.output, "output")?;
+    if let Some(folder) = &args.checkpoint {
+        places.folder(folder, "checkpoint")?;
+    }
+    args.reporting.check(&mut places)?;
     let data = args.read()?;
     if !args.running.quiet {
         ui::note(&data.summary());
     }
+    // Test rows are set aside before anything is fitted.
+    let (train_data, test_rows) = match args.test {
+        Some(fraction) => {
+            let (train_rows, test_rows) = data.split_rows(fraction, args.seed)?;
+            (Some(data.select(&train_rows)), test_rows)
+        }
+        None => (None, Vec::new()),
+    };
     let closed = settings.head.trained_by() == Loop::ClosedForm;
     if !closed {
         // Without epochs to stop after, Ctrl-C ends the program.
@@ -249,7 +272,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         callback: &progress,
         ..Run::default()
     };
-    let fitted = match &data {
+    let fitted = match train_data.as_ref().unwrap_or(&data) {
         Data::Table(table) => Model::fit_with(table, &settings, &run),
         Data::Images(images) => Model::fit_images_from(images, &settings, args.images.init.as_deref(), &run),
     };
@@ -259,34 +282,63 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.running.quiet {
         fitted.model.findings().iter().for_each(|f| ui::warning(f));
         summary(&fitted.model, &args.output, start.elapsed().as_secs_f64());
-        if fitted.interrupted && args.checkpoint.is_some() {
-            ui::note("run the same command with --resume to continue from the checkpoints");
-        }
     }
+    let pool = Pool::new(args.running.threads());
+    let evaluation = match &args.test {
+        Some(_) => Some(data.evaluate(&test_rows, &fitted.model, args.seed, &pool)?),
+        None => None,
+    };
     if args.reporting.wanted() {
-        report_calibration_rows(&args, &data, &fitted.model, fitted.notices)?;
+        let rows = args.test.map(|_| &test_rows[..]);
+        let report = args.report(&data, rows, &fitted.model, fitted.notices, &pool)?;
+        args.reporting.write(&report, args.running.quiet)?;
+    }
+    if let Some(found) = evaluation {
+        ui::print(&evaluate::text(&found, &args.rows_of_data("test rows"), fitted.model.classifies())?)?;
+    }
+    if fitted.interrupted {
+        let resume = if args.checkpoint.is_some() { "; the same command with --resume continues" } else { "" };
+        ui::warning(&format!("interrupted: {} has the model as far as it was trained{resume}", args.output.display()));
+        return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the report on the calibration rows: they are not trained on, but the threshold is set on them.
-fn report_calibration_rows(args: &Args, rows: &Data, model: &Model, notices: Vec<String>) -> mcdd::Result<()> {
-    let more = if args.data.len() > 1 { format!(" and {} more", args.data.len() - 1) } else { String::new() };
-    let data = format!("calibration rows of {}{more}", args.data.first().map_or(String::new(), |p| file_name(p)));
-    let about = About {
-        title: format!("{} on {data}", file_name(&args.output)),
-        data,
-        on_calibration_rows: true,
-        command: report::command(),
-        notices,
-    };
-    let pool = Pool::new(args.running.threads());
-    args.reporting.write(&Report::of_calibration_rows(model, rows.training_data(), about, &pool)?, args.running.quiet)
+impl Args {
+    /// The name of some rows of the data.
+    fn rows_of_data(&self, rows: &str) -> String {
+        let more = if self.data.len() > 1 { format!(" and {} more", self.data.len() - 1) } else { String::new() };
+        format!("{rows} of {}{more}", self.data.first().map_or(String::new(), |p| file_name(p)))
+    }
+
+    /// The report on the test rows, or without them on the calibration rows: these are not trained on, but the threshold is
+    /// set on them.
+    fn report(
+        &self,
+        data: &Data,
+        test_rows: Option<&[usize]>,
+        model: &Model,
+        notices: Vec<String>,
+        pool: &Pool,
+    ) -> mcdd::Result<Report> {
+        let name = self.rows_of_data(if test_rows.is_some() { "test rows" } else { "calibration rows" });
+        let about = About {
+            title: format!("{} on {name}", file_name(&self.output)),
+            data: name,
+            on_calibration_rows: test_rows.is_none(),
+            command: report::command(),
+            notices,
+        };
+        match test_rows {
+            Some(rows) => Report::of_rows(model, data.training_data(), rows, about, pool),
+            None => Report::of_calibration_rows(model, data.training_data(), about, pool),
+        }
+    }
 }
 
 fn summary(model: &Model, output: &Path, seconds: f64) {
-    let rows = model.calibration().scores().len();
-    ui::note(&format!("trained on {} rows, calibrated on {rows} rows, in {seconds:.1} s", model.training_rows()));
+    let (rows, calibration) = (count(model.training_rows(), "row"), count(model.calibration().scores().len(), "row"));
+    ui::note(&format!("trained on {rows}, calibrated on {calibration}, in {seconds:.1} s"));
     let accuracy = model.validation_accuracy().map_or("n/a".into(), |a| format!("{}%", ui::percent(a)));
     ui::note(&format!("validation accuracy {accuracy}"));
     if let Ok(t) = model.threshold() {

@@ -10,7 +10,7 @@ use super::super::options::Label;
 use super::decode::Raster;
 use super::item::{Content, ImageSource, Item, wants_labels};
 use super::shape::ImageShape;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, count};
 
 pub(super) struct IdxImages {
     idx: Idx,
@@ -42,9 +42,13 @@ pub(super) fn open(input: Input, label: &Label) -> Result<IdxImages> {
         Some(path) => {
             let labels = shared(&matrix::labels(&path)?);
             if labels.len() as u64 != idx.rows() {
-                return Err(Error::data(format!("{} labels for {} images", labels.len(), idx.rows()))
-                    .at_file(&path)
-                    .hint("fetch or make the files again"));
+                return Err(Error::data(format!(
+                    "{} for {}",
+                    count(labels.len(), "label"),
+                    count(idx.rows() as usize, "image")
+                ))
+                .at_file(&path)
+                .hint("fetch or make the files again"));
             }
             Some(labels)
         }

@@ -11,7 +11,7 @@ use super::super::options::Label;
 use super::decode::Raster;
 use super::item::{Content, ImageSource, Item, wants_labels};
 use super::shape::{ImageShape, MAX_SIDE};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, count};
 
 const AGAIN: &str = "the file is damaged or cut short: fetch or make it again";
 const MATRIX: u32 = 14;
@@ -229,7 +229,7 @@ fn shape(array: &Array, most: u64) -> Option<(ImageShape, usize)> {
 /// Names of classes; in SVHN 10 stands for the digit 0. `None` for what is not a label.
 fn names(labels: &[i64], rows: usize, shape: ImageShape, file: &Path) -> Result<Vec<Option<Arc<str>>>> {
     if labels.len() != rows {
-        return Err(bad(file, format!("{} labels for {rows} images", labels.len())));
+        return Err(bad(file, format!("{} for {}", count(labels.len(), "label"), count(rows, "image"))));
     }
     let svhn = (shape.height, shape.width) == (32, 32) && labels.iter().all(|l| (1..=10).contains(l));
     let mut known = std::collections::HashMap::new();
@@ -384,7 +384,7 @@ mod tests {
             (vec![packed(&array("X", 6, &[2, 2, 3], 9, &[0; 96]))], "no images"),
             (vec![packed(&array("Z", 9, &[2, 2, 3], 2, &data))], "no array X"),
             (vec![], "no array X"),
-            (vec![x(&[2, 2, 3]), packed(&array("y", 9, &[2, 1], 2, &[1, 2]))], "2 labels for 1 images"),
+            (vec![x(&[2, 2, 3]), packed(&array("y", 9, &[2, 1], 2, &[1, 2]))], "2 labels for 1 image"),
             (vec![x(&[2, 2, 3]), packed(&array("y", 6, &[1, 1], 9, &doubles(&[1.5])))], "row 1"),
         ] {
             let e = read(&file(&elements), Label::Auto).unwrap_err();

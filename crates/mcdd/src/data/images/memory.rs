@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::labels::{self, Labels};
 use super::super::split::{self, Groups};
 use super::shape::ImageShape;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, count};
 
 /// Images of one shape in memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ impl Images {
         let rows = pixels.len() / values;
         let labels = match labels {
             Some(labels) if labels.len() != rows => {
-                return Err(Error::data(format!("{} labels for {rows} images", labels.len()))
+                return Err(Error::data(format!("{} for {}", count(labels.len(), "label"), count(rows, "image")))
                     .hint("give one label for each image"));
             }
             Some(labels) => Some(Labels::of(&labels.iter().map(|label| label.as_ref().to_owned()).collect::<Vec<_>>())),

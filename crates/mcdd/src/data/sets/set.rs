@@ -7,7 +7,7 @@ use super::super::images::Images;
 use super::super::options::Part;
 use super::super::table::Table;
 use super::super::text::thousands;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, count, plural};
 
 /// A published data set.
 #[derive(Debug)]
@@ -168,7 +168,14 @@ impl fmt::Display for Coverage {
         let what = if part.is_some() { "images" } else { "rows" };
         match (self.complete(), part) {
             (true, None) => {
-                return write!(f, ": {} rows, {features} features, {classes} classes", thousands(*rows));
+                return write!(
+                    f,
+                    ": {} {}, {}, {}",
+                    thousands(*rows),
+                    plural(*rows, "row"),
+                    count(*features, "feature"),
+                    count(*classes, "class")
+                );
             }
             (true, Some(_)) if *classes == 0 => return write!(f, ": {} images", thousands(*rows)),
             (true, Some(_)) => return write!(f, ": {} images, {classes} classes", thousands(*rows)),

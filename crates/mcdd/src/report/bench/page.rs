@@ -8,6 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use super::figures::figures;
 use super::tables::{difference, most, row, title};
 use super::{METRICS, Stat, Study};
+use crate::error::count;
 use crate::report::html::html;
 
 const STYLE: &str = include_str!("page.css");
@@ -47,7 +48,7 @@ pub fn page(study: &Study, others: &[(String, Vec<u8>)]) -> String {
     out.push_str("</ul>\n");
     let failures = study.failures();
     if !failures.is_empty() {
-        let _ = writeln!(out, "<p class=warn>{} cells failed; they are listed at the end.</p>", failures.len());
+        let _ = writeln!(out, "<p class=warn>{} failed, listed at the end.</p>", count(failures.len(), "cell"));
     }
     let words = study.words();
     let _ = write!(

@@ -200,24 +200,24 @@ fn tex(text: &str) -> String {
 /// The metrics of the paper's Table 2.
 const PRINTED: [&str; 5] = ["accuracy", "tnr85", "auroc", "aupr_id", "detection_accuracy"];
 
-/// The paper's Table 2 with our numbers, the paper's numbers and the differences; then the means of all methods.
+/// The paper's Table 2 with our numbers, the paper's numbers and the differences, or the same table of all methods if the
+/// paper has no numbers for the data; then the means of all methods.
 pub fn latex(study: &Study) -> String {
     let head = ["Classification acc.", "TNR at TPR 85\\%", "AUROC", "AUPR", "Detection acc."].join(" & ");
     let mut out = format!("% {}.\n% Needs \\usepackage{{multirow,booktabs,graphicx}}.\n", tex(&study.header()));
     study.remarks().iter().for_each(|r| out.push_str(&format!("% Note: {}.\n", tex(r))));
-    // The three methods of the paper if present, else the first ones.
-    let mut methods: Vec<&str> = study.methods.iter().copied().filter(|m| published::METHODS.contains(m)).collect();
-    if methods.is_empty() {
-        methods = study.methods.iter().copied().take(3).collect();
-    }
+    // Beside the paper's numbers the methods that it prints, else all of them: the best must be among them.
+    let printed = |m: &&str| study.papers().is_none() || published::METHODS.contains(m);
+    let methods: Vec<&str> = study.methods.iter().copied().filter(printed).collect();
     let names: Vec<String> = methods.iter().map(|m| tex(m)).collect();
     let words = study.words();
     let beside = study.papers().map_or(String::new(), |whose| format!(" Below ours: {}.", tex(&whose)));
     let _ = write!(
         out,
-        "\\begin{{table*}}\n\\caption{{{}. Mean over {} with the standard deviation as subscript; the best in bold.{beside}}}\n\\centering\\small\n\\resizebox{{\\textwidth}}{{!}}{{%\n\\begin{{tabular}}{{ll{}}}\n\\toprule\n\\multirow{{2}}{{*}}{{OOD}} & & {head} \\\\\n & & \\multicolumn{{{}}}{{c}}{{{}}} \\\\\n\\midrule\n",
+        "\\begin{{table*}}\n\\caption{{{}. Mean over {} with the standard deviation as subscript; the best of {} in bold.{beside}}}\n\\centering\\small\n\\resizebox{{\\textwidth}}{{!}}{{%\n\\begin{{tabular}}{{ll{}}}\n\\toprule\n\\multirow{{2}}{{*}}{{OOD}} & & {head} \\\\\n & & \\multicolumn{{{}}}{{c}}{{{}}} \\\\\n\\midrule\n",
         tex(&study.header()),
         words.runs,
+        if methods.len() < study.methods.len() { "these methods" } else { "all methods" },
         "c".repeat(PRINTED.len()),
         PRINTED.len(),
         names.join(" / ")

@@ -109,6 +109,18 @@ fn the_papers_numbers_stand_beside() {
     assert_eq!(some.paper("deep-mcdd", None, metric("auroc")), None);
 }
 
+/// The paper prints three methods; a table without its numbers has all of them, and the best in bold.
+#[test]
+fn latex_has_every_method_of_a_users_table() {
+    let about = about(None, &["a", "b"]);
+    let methods = [("softmax+msp", 70), ("softmax+mahalanobis", 75), ("deep-mcdd", 80), ("best", 90)];
+    let cells: Vec<Cell> =
+        methods.iter().flat_map(|(m, auroc)| ["a", "b"].map(|c| cell(m, c, 0, *auroc, None))).collect();
+    let tex = latex(&Study::new(&about, &cells));
+    assert!(tex.contains("{softmax+msp / softmax+mahalanobis / deep-mcdd / best}"), "{tex}");
+    assert!(tex.contains("70.00 / 75.00 / 80.00 / \\textbf{90.00}") && !tex.contains("\\textbf{80.00}"), "{tex}");
+}
+
 #[test]
 fn figures_show_what_there_is() {
     let about = about(None, &["a", "b"]);

@@ -11,7 +11,7 @@ use super::plane::{Projection, distance};
 use super::{About, Class, Group, Plane, Point, Report, Trained, Worth, curves, percent};
 use crate::compute::pool::Pool;
 use crate::data::sets::thousands;
-use crate::error::Result;
+use crate::error::{Result, plural};
 use crate::head::Loop;
 use crate::model::Model;
 use crate::report::figure::{self, Sphere, View};
@@ -361,11 +361,12 @@ fn settings(model: &Model) -> Vec<(String, String)> {
         }
         other => other.to_string(),
     };
+    let rows = |n: usize, what: &str| format!("{} {}", thousands(n), plural(n, what));
     let mut all = vec![
         ("mcdd".into(), env!("CARGO_PKG_VERSION").into()),
         ("model made by".into(), format!("mcdd {}", name(model.version()))),
-        ("trained on".into(), format!("{} rows", thousands(model.training_rows()))),
-        ("calibrated on".into(), format!("{} calibration rows", thousands(model.calibration().scores().len()))),
+        ("trained on".into(), rows(model.training_rows(), "row")),
+        ("calibrated on".into(), rows(model.calibration().scores().len(), "calibration row")),
         ("networks".into(), model.members().to_string()),
     ];
     if let Ok(Value::Object(mut fields)) = serde_json::to_value(model.settings()) {

@@ -15,6 +15,20 @@ pub enum TrainingData<'a> {
     Images(&'a Images),
 }
 
+/// The network's inputs of some rows.
+fn inputs(model: &Model, data: TrainingData, rows: &[usize]) -> Result<Vec<f32>> {
+    match data {
+        TrainingData::Table(table) => model.schema().transform(table, Some(rows)),
+        TrainingData::Images(images) => {
+            let mut x = vec![0.0; rows.len() * images.shape().values()];
+            if let Some(spec) = &model.schema().image {
+                spec.transform_into(&images.select(rows).pixels, &mut x);
+            }
+            Ok(x)
+        }
+    }
+}
+
 impl Report {
     /// The report on the calibration rows of a model, each predicted by the members that were not trained on it. The
     /// threshold is set on these rows. `data` is what the model was trained on.
@@ -22,24 +36,39 @@ impl Report {
     /// # Errors
     /// If the data do not match the model.
     pub fn of_calibration_rows(model: &Model, data: TrainingData, about: About, pool: &Pool) -> Result<Report> {
-        let seed = model.settings().seed;
-        let (rows, x, labels, predictions) = match data {
-            TrainingData::Table(table) => {
-                let (rows, predictions) = model.out_of_fold(table, pool)?;
-                let x = model.schema().transform(table, Some(&rows))?;
-                (rows, x, table.labels.as_ref(), predictions)
-            }
-            TrainingData::Images(images) => {
-                let (rows, predictions) = model.out_of_fold_images(images, pool)?;
-                let mut x = vec![0.0; rows.len() * images.shape().values()];
-                if let Some(spec) = &model.schema().image {
-                    spec.transform_into(&images.select(&rows).pixels, &mut x);
-                }
-                (rows, x, images.labels.as_ref(), predictions)
-            }
+        let (rows, predictions) = match data {
+            TrainingData::Table(table) => model.out_of_fold(table, pool)?,
+            TrainingData::Images(images) => model.out_of_fold_images(images, pool)?,
         };
-        let mut gather = Gather::new(model, model.settings().tpr, 0, seed)?;
-        for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(&rows).enumerate() {
+        let x = inputs(model, data, &rows)?;
+        Self::of_predictions(model, data, &rows, (&x, &predictions), About { on_calibration_rows: true, ..about }, pool)
+    }
+
+    /// The report on some rows of the data, by their numbers there. Their classes must be those of the model.
+    ///
+    /// # Errors
+    /// If the data do not match the model.
+    pub fn of_rows(model: &Model, data: TrainingData, rows: &[usize], about: About, pool: &Pool) -> Result<Report> {
+        let x = inputs(model, data, rows)?;
+        let mut predictions = Predictions::default();
+        model.predict_rows(&x, &mut predictions, pool)?;
+        Self::of_predictions(model, data, rows, (&x, &predictions), about, pool)
+    }
+
+    fn of_predictions(
+        model: &Model,
+        data: TrainingData,
+        rows: &[usize],
+        (x, predictions): (&[f32], &Predictions),
+        about: About,
+        pool: &Pool,
+    ) -> Result<Report> {
+        let labels = match data {
+            TrainingData::Table(table) => table.labels.as_ref(),
+            TrainingData::Images(images) => images.labels.as_ref(),
+        };
+        let mut gather = Gather::new(model, model.settings().tpr, 0, model.settings().seed)?;
+        for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(rows).enumerate() {
             let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));
             let name = labels.and_then(|l| l.names.get(class?)).map(String::as_str);
             let file = match data {
@@ -47,9 +76,9 @@ impl Report {
                 TrainingData::Images(images) => Some(images.name(row)),
             };
             let at = Place { row: row as u64 + 1, file: file.as_deref() };
-            gather.add(Side::Known(class), at, x, name, &predictions, i);
+            gather.add(Side::Known(class), at, x, name, predictions, i);
         }
-        gather.finish(About { on_calibration_rows: true, ..about }, pool)
+        gather.finish(about, pool)
     }
 
     /// The report on tables: in-distribution rows, and named sets of out-of-distribution rows. The seed selects the rows
