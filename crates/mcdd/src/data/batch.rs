@@ -1,5 +1,16 @@
 //! A block of rows as the network gets it.
 
+/// An image that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadImage {
+    /// How many images of the batch come before it.
+    pub before: usize,
+    /// Where it is from.
+    pub name: String,
+    /// Why it cannot be used.
+    pub reason: String,
+}
+
 /// Rows ready for the network. Its buffers are used again by the next block.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
@@ -15,4 +26,6 @@ pub struct Batch {
     pub unseen: usize,
     /// Where each image is from; empty for tables.
     pub names: Vec<String>,
+    /// Images that cannot be used, where these are skipped.
+    pub bad: Vec<BadImage>,
 }

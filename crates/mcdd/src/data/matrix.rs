@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::column::{Cells, ColumnBuilder, Want};
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Source};
+use super::text::Notices;
 use crate::error::{Error, Result};
 
 /// Rows read at a time where all are wanted.
@@ -25,7 +26,8 @@ impl MatrixReader {
     /// # Errors
     /// If it cannot be read, or the label column is not there.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<MatrixReader> {
-        let source = Source::open(path, options)?;
+        let mut source = Source::open(path, options)?;
+        source.look_for(None)?;
         if source.is_libsvm() {
             return Err(Error::data("features cannot come in the `label index:value` form")
                 .at_file(path)
@@ -62,6 +64,11 @@ impl MatrixReader {
     /// The file.
     pub fn path(&self) -> &Path {
         self.source.path()
+    }
+
+    /// What the user should know about the rows read so far.
+    pub fn notices(&self) -> Notices {
+        self.source.notices()
     }
 
     /// Appends up to `max` rows, one after the other, and their labels; returns how many, 0 at the end.
@@ -114,6 +121,7 @@ impl MatrixReader {
 pub fn labels(path: &Path) -> Result<Vec<String>> {
     let options = ReadOptions { label: Label::None, separator: Some(b','), ..ReadOptions::default() };
     let mut source = Source::open(path, &options)?;
+    source.look_for(None)?;
     if source.names().len() != 1 {
         return Err(Error::data(format!("a row of labels has {} values instead of one", source.names().len()))
             .at_file(path)

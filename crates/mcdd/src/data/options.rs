@@ -14,11 +14,13 @@ pub struct ReadOptions {
     pub header: Option<bool>,
     /// A text file's separator; a space stands for any run of spaces and tabs (default: found).
     pub separator: Option<u8>,
+    /// The worksheet of an Excel file: its name, or its position from 1 (default: the first).
+    pub sheet: Option<String>,
     /// Columns that are categories even where their cells are numbers; names, or positions from 1.
     pub categorical: Vec<String>,
     /// Columns to leave out; names, or positions from 1.
     pub drop: Vec<String>,
-    /// Whether images that cannot be used are left out and counted, and not an error.
+    /// Whether images that cannot be used are left out and reported with their reasons, and not an error.
     pub skip_bad: bool,
 }
 

@@ -21,6 +21,7 @@ const BLOCK: usize = 8192;
 pub fn scores(path: &Path, column: Option<&str>) -> Result<Vec<f64>> {
     let options = ReadOptions { label: Label::None, ..ReadOptions::default() };
     let mut source = Source::open(path, &options)?;
+    source.look_for(None)?;
     let at = find(&source, column).map_err(|e| e.at_file(path))?;
     let builder = |(i, name): (usize, &String)| {
         ColumnBuilder::new(name, if i == at { Want::Score } else { Want::Skip }, Arc::clone(source.file()))

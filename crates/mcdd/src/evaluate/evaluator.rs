@@ -85,6 +85,9 @@ impl<'a> Evaluator<'a> {
     /// # Errors
     /// If there are none, or only some of them have a label.
     pub fn check(&self) -> Result<()> {
+        if self.confidence.is_empty() && self.foreign.1.is_empty() {
+            return Err(Error::data("there are no rows to evaluate").hint("give a file with a row for each example"));
+        }
         if self.confidence.is_empty() {
             return Err(Error::data("no row has a class of this model")
                 .hint("check the data, `label` and the classes of the model"));

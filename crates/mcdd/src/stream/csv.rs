@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::writer::{Layout, Writer};
+use super::writer::{Block, Entry, FAILED, Layout, Writer};
 use crate::error::Result;
-use crate::model::Predictions;
 
 /// Writes comma-separated values with a header.
 pub struct Csv<'a, W: Write> {
@@ -28,13 +27,26 @@ impl<'a, W: Write> Csv<'a, W> {
         Ok(Csv { layout, cells, to, buffer: Vec::new() })
     }
 
-    fn block(&mut self, p: &Predictions, names: &[String]) -> io::Result<()> {
+    fn block(&mut self, block: Block<'_>) -> io::Result<()> {
         self.buffer.clear();
-        for i in 0..p.rows() {
+        let (p, columns) = (block.predictions, self.layout.columns);
+        for entry in block.entries(columns) {
+            let i = match entry {
+                Entry::Row(i) => i,
+                Entry::Bad(image) => {
+                    if columns.names {
+                        write!(self.buffer, "{},", csv_cell(&image.name))?;
+                    }
+                    let by_class = self.cells.len() * (usize::from(columns.probs) + usize::from(columns.distances));
+                    let empty = ",".repeat(by_class);
+                    writeln!(self.buffer, ",{FAILED},,{empty},{}", csv_cell(&image.reason))?;
+                    continue;
+                }
+            };
             let verdict = self.layout.verdict(p.confidence[i]);
             let label = p.class.get(i).map_or("", |&c| &self.cells[c as usize]);
-            if self.layout.columns.names {
-                write!(self.buffer, "{},", csv_cell(names.get(i).map_or("", String::as_str)))?;
+            if columns.names {
+                write!(self.buffer, "{},", csv_cell(block.names.get(i).map_or("", String::as_str)))?;
             }
             write!(self.buffer, "{label},{verdict},{},{}", p.confidence[i], p.p_value[i])?;
             for (_, values) in self.layout.by_class(p, i) {
@@ -42,15 +54,15 @@ impl<'a, W: Write> Csv<'a, W> {
                     write!(self.buffer, ",{v}")?;
                 }
             }
-            self.buffer.push(b'\n');
+            self.buffer.extend_from_slice(if columns.errors { b",\n" } else { b"\n" });
         }
         self.to.write_all(&self.buffer)
     }
 }
 
 impl<W: Write> Writer for Csv<'_, W> {
-    fn write(&mut self, predictions: &Predictions, names: &[String]) -> Result<()> {
-        self.block(predictions, names).map_err(|e| self.layout.error(e))
+    fn write(&mut self, block: Block<'_>) -> Result<()> {
+        self.block(block).map_err(|e| self.layout.error(e))
     }
 
     fn finish(&mut self) -> Result<()> {

@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::path::Path;
 
-use super::writer::{Columns, Layout, Writer};
+use super::writer::{Block, Columns, Layout, Writer};
 use super::{Csv, JsonLines};
 use crate::error::{Error, Result};
 use crate::files::write_beside;
-use crate::model::{Predictions, Threshold};
+use crate::model::Threshold;
 
 /// The format of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +104,8 @@ impl<'a> LazyWriter<'a> {
     }
 
     /// Adds a block of rows; returns how many of them are unknown.
-    pub(super) fn write(&mut self, predictions: &Predictions, names: &[String]) -> Result<u64> {
-        self.start()?.write(predictions, names)?;
-        Ok(predictions.confidence.iter().filter(|&&c| !self.layout.threshold.known(c)).count() as u64)
+    pub(super) fn write(&mut self, block: Block<'_>) -> Result<u64> {
+        self.start()?.write(block)?;
+        Ok(block.predictions.confidence.iter().filter(|&&c| !self.layout.threshold.known(c)).count() as u64)
     }
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::blocks::{Blocks, for_each};
 use super::features::FeatureFiles;
 use super::output::Output;
+use super::writer::Block;
 use crate::compute::pool::Pool;
 use crate::data::{Batch, Label, Notices, ReadOptions};
 use crate::error::{Error, Result};
@@ -17,6 +18,8 @@ pub struct Summary {
     pub rows: u64,
     /// The number of rows that are unknown.
     pub unknown: u64,
+    /// The number of images that could not be read, where these are skipped.
+    pub bad: u64,
     /// Notices about the sources.
     pub notices: Notices,
 }
@@ -61,7 +64,8 @@ pub fn predict<S: Blocks>(
         for source in sources {
             let notices = predict_each(model, source?, pool, |batch, predictions| {
                 summary.rows += predictions.rows() as u64;
-                summary.unknown += writer.write(predictions, &batch.names)?;
+                summary.bad += batch.bad.len() as u64;
+                summary.unknown += writer.write(Block { predictions, names: &batch.names, bad: &batch.bad })?;
                 Ok::<(), Error>(())
             })?;
             summary.notices.extend(notices);
@@ -97,11 +101,9 @@ pub fn score(
         while let Some(block) = files.next_block()? {
             scorer.predict(&block.rows(), &mut predictions, pool)?;
             summary.rows += predictions.rows() as u64;
-            summary.unknown += writer.write(&predictions, &[])?;
+            summary.unknown += writer.write(Block { predictions: &predictions, names: &[], bad: &[] })?;
         }
-        if summary.rows == 0 {
-            return Err(files.no_rows());
-        }
+        summary.notices = files.notices();
         Ok(summary)
     })
 }
