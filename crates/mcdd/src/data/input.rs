@@ -141,7 +141,17 @@ impl Input {
         let (prefix, whole) = read_prefix(&mut raw, path)?;
         // A pipe is a file without a length.
         let again = length.is_some();
-        let mut input = Input { file: path.into(), storage, packed: false, again, prefix, whole, length, foreign: Foreign::default(), rest: raw };
+        let mut input = Input {
+            file: path.into(),
+            storage,
+            packed: false,
+            again,
+            prefix,
+            whole,
+            length,
+            foreign: Foreign::default(),
+            rest: raw,
+        };
         let gzip = input.prefix.starts_with(b"\x1f\x8b");
         if gzip || input.prefix.starts_with(lzw::MAGIC) {
             let raw = std::mem::replace(&mut input.rest, Box::new(std::io::empty()));
@@ -179,8 +189,8 @@ impl Input {
                 };
                 Err(Error::data(format!("it is not a table: it seems to be {what}")).at_file(&self.file).hint(hint))
             }
-            Format::Text if matches!(ending, "npy" | "npz" | "parquet" | "xlsx" | "feather" | "arrow") => Err(Error::data(
-                format!(
+            Format::Text if matches!(ending, "npy" | "npz" | "parquet" | "xlsx" | "feather" | "arrow") => {
+                Err(Error::data(format!(
                     "it is named .{ending} but its content is not {}",
                     match ending {
                         "npy" => "a NumPy array",
@@ -189,10 +199,10 @@ impl Input {
                         "xlsx" => "an Excel workbook",
                         _ => "Arrow data",
                     }
-                ),
-            )
-            .at_file(&self.file)
-            .hint("name text files .csv, .tsv or .txt; else the file is damaged: make it again")),
+                ))
+                .at_file(&self.file)
+                .hint("name text files .csv, .tsv or .txt; else the file is damaged: make it again"))
+            }
             Format::Text => Ok(format),
             _ if named_text => Err(Error::data(format!(
                 "it is named .{ending} but its content is binary: it seems to be {}",

@@ -23,6 +23,9 @@ use crate::error::{Error, Result};
 /// The mark of a file, at its start and its end.
 const MAGIC: &[u8] = b"ARROW1";
 
+/// How many zeros may follow the mark.
+const MAX_PADDING: usize = 64;
+
 /// The longest description of a message.
 const MAX_HEADER: usize = 64 << 20;
 
@@ -68,7 +71,10 @@ impl Ipc {
     pub(super) fn open(input: Input) -> Result<(Vec<String>, Ipc)> {
         let file = Arc::clone(&input.file);
         let footer = input.prefix.starts_with(MAGIC);
-        let mut input = input.into_read(if footer { 8 } else { 0 });
+        // After the mark of a file there are zeros up to the first message.
+        let padding = || input.prefix.iter().skip(MAGIC.len()).take(MAX_PADDING).take_while(|b| **b == 0).count();
+        let skip = if footer { MAGIC.len() + padding() } else { 0 };
+        let mut input = input.into_read(skip);
         let Some((header, _)) = next_message(&mut input, &file)? else {
             return Err(bad(&file, "it has no schema"));
         };

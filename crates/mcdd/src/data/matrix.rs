@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_not_a_number_is_named() {
-        for (content, row) in [(&b"a,b\n1,2\n3,\n"[..], 3), (b"a,b\n1,inf\n", 2), (b"1,2\nx,3\n4,4\n", 2)] {
+        for (content, row) in [(&b"a,b\n1,2\n3,\n"[..], 2), (b"a,b\n1,inf\n", 1), (b"1,2\nx,3\n4,4\n", 2)] {
             let (_folder, path) = file("f.csv", content);
             let options = ReadOptions { header: Some(content[0] == b'a'), ..ReadOptions::default() };
             let e = MatrixReader::open(&path, &options).unwrap().all(|v| v).unwrap_err();

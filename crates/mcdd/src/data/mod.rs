@@ -80,13 +80,7 @@
 
 // Parts of the readers are used by some formats only.
 #![cfg_attr(
-    not(all(
-        feature = "datasets",
-        feature = "excel",
-        feature = "images",
-        feature = "npz",
-        feature = "parquet"
-    )),
+    not(all(feature = "datasets", feature = "excel", feature = "images", feature = "npz", feature = "parquet")),
     allow(dead_code, unused_imports)
 )]
 

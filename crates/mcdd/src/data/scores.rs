@@ -93,7 +93,7 @@ mod tests {
             assert_eq!(e.row(), row, "{e}");
         };
         fails(b"1\nNaN\n2\n", None, Some(2), "missing");
-        fails(b"a,b\n1,2\n3,\n", Some("b"), Some(3), "missing");
+        fails(b"a,b\n1,2\n3,\n", Some("b"), Some(2), "missing");
         fails(b"1\n2\nabc\n", None, Some(3), "abc");
         fails(b"a,b\n1,2\n", None, None, "none is named");
         fails(b"a,b\n1,2\n", Some("c"), None, "no column c");

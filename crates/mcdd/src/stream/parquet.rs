@@ -34,7 +34,11 @@ impl<'a, W: Write + Send> Parquet<'a, W> {
         let field = |(i, name): (usize, &String)| {
             let text = i < texts || errors && i + 1 == names.len();
             // The verdict is always there, and the numbers unless an image could not be read.
-            Field::new(name, if text { DataType::Utf8 } else { DataType::Float64 }, i + 1 < texts || errors && i >= texts)
+            Field::new(
+                name,
+                if text { DataType::Utf8 } else { DataType::Float64 },
+                i + 1 < texts || errors && i >= texts,
+            )
         };
         let schema = Arc::new(Schema::new(names.iter().enumerate().map(field).collect::<Vec<_>>()));
         let properties = WriterProperties::builder()

@@ -150,8 +150,7 @@ pub fn arrow_stream(batch: &RecordBatch) -> Vec<u8> {
 
 pub fn arrow_file(batch: &RecordBatch, compression: Option<arrow_ipc::CompressionType>) -> Vec<u8> {
     let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(compression).unwrap();
-    let mut writer =
-        arrow_ipc::writer::FileWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
     writer.write(batch).unwrap();
     writer.finish().unwrap();
     writer.into_inner().unwrap()
