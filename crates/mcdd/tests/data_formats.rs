@@ -160,10 +160,13 @@ fn sheets_are_chosen() {
     let sheet = |name: &str| ReadOptions { sheet: Some(name.into()), ..ReadOptions::default() };
     let table = read(&path, &ReadOptions::default()).unwrap();
     assert_eq!(labels(&table), ["x"]);
-    let notice = format!("the sheet \"First\" of {} was read; its sheets are: First, Second one, 3", path.display());
-    assert_eq!(table.notices(), [notice]);
+    let notice = "the sheet \"First\" is read; `sheet` chooses another one (Second one, 3)";
+    assert_eq!(table.notices(), [format!("{}: {notice}", path.display())]);
+    let e = read(&path, &label("species")).unwrap_err();
+    assert!(e.hint_text().unwrap().contains("`sheet` chooses another one"), "{e}");
     for (name, want) in [("Second one", vec!["y", "z"]), ("2", vec!["y", "z"]), ("3", vec!["w"]), ("1", vec!["x"])] {
-        assert_eq!(labels(&read(&path, &sheet(name)).unwrap()), want, "{name}");
+        let table = read(&path, &sheet(name)).unwrap();
+        assert_eq!((labels(&table), table.notices().len()), (want, 0), "{name}");
     }
     for name in ["0", "4", "first"] {
         let e = read(&path, &sheet(name)).unwrap_err();

@@ -61,6 +61,8 @@ pub(crate) struct Excel {
     messages: Receiver<Result<Message>>,
     /// Rows that were received and not yet handed out.
     pending: VecDeque<SheetRow>,
+    /// Whether the options have chosen the sheet.
+    chosen: bool,
     /// The columns of the table.
     first: u32,
     width: u32,
@@ -99,6 +101,7 @@ pub(super) fn open(file: &Arc<Path>, storage: &Storage, options: &ReadOptions) -
         file: Arc::clone(file),
         messages,
         pending: VecDeque::new(),
+        chosen: options.sheet.is_some(),
         first: 0,
         width: 0,
         rows: 0,
@@ -280,9 +283,11 @@ impl Excel {
                 Ok(true)
             }
             Ok(Ok(Message::Opened { sheet, sheets })) => {
-                if sheets.len() > 1 {
-                    let (file, sheet, sheets) = (self.file.display(), quoted(&sheet), list(&sheets));
-                    self.notice = Some(format!("the sheet {sheet} of {file} was read; its sheets are: {sheets}"));
+                if sheets.len() > 1 && !self.chosen {
+                    let others: Vec<&String> = sheets.iter().filter(|other| **other != sheet).collect();
+                    let (file, sheet, others) = (self.file.display(), quoted(&sheet), list(&others));
+                    self.notice =
+                        Some(format!("{file}: the sheet {sheet} is read; `sheet` chooses another one ({others})"));
                 }
                 Ok(true)
             }

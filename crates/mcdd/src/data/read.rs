@@ -56,7 +56,10 @@ impl Table {
             let mut own: Option<Side> = None;
             let label = match (&options.label, index) {
                 (Label::File(_), 1..) => LabelAt::None,
-                _ => source.find_label(&options.label)?.ok_or_else(|| source.no_label())?,
+                _ => source
+                    .find_label(&options.label)
+                    .and_then(|at| at.ok_or_else(|| source.no_label()))
+                    .map_err(|e| source.with_sheets(e))?,
             };
             let label = match label {
                 LabelAt::Side(side) if matches!(options.label, Label::File(_)) => {

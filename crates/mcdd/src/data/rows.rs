@@ -60,7 +60,7 @@ impl TableReader {
             source.add_missing(used().filter(|c| empty || c.kind.has_indicator()).map(|c| c.name.as_str()));
         }
         let bind = if schema.named { bind_named } else { bind_positional };
-        let bound = bind(schema, &source, &options.label).map_err(|e| e.at_file(path))?;
+        let bound = bind(schema, &source, &options.label).map_err(|e| source.with_sheets(e).at_file(path))?;
         let file = Arc::clone(source.file());
         let mut names = source.names().to_vec();
         if source.is_libsvm() {

@@ -256,6 +256,14 @@ impl Source {
         notices
     }
 
+    /// An error about the columns, with the hint that another sheet of the file may have them.
+    pub(crate) fn with_sheets(&self, error: Error) -> Error {
+        match self.rows.notices().pop() {
+            Some(notice) => error.hint(notice),
+            None => error,
+        }
+    }
+
     /// The file's name for a message.
     pub(crate) fn shown(&self) -> String {
         match self.file.to_str() {

@@ -313,7 +313,10 @@ mod tests {
     fn missing_labels_classes_and_rows() {
         let classes = names();
         let mut e = Evaluator::new(&classes, threshold());
-        assert!(e.finish(Bootstrap::none()).unwrap_err().to_string().contains("no row has a class"));
+        assert!(e.finish(Bootstrap::none()).unwrap_err().to_string().contains("there are no rows"));
+        let mut other = Evaluator::new(&classes, threshold());
+        other.add(&block(&[0], &[1.0]), Some(&[Some("neither")]));
+        assert!(other.finish(Bootstrap::none()).unwrap_err().to_string().contains("no row has a class"));
         e.add::<&str>(&block(&[0, 1], &[2.0, 0.0]), None);
         let found = e.finish(Bootstrap::default()).unwrap();
         assert_eq!((found.accuracy, found.kept, found.classes.len()), (None, 0.5, 0));
