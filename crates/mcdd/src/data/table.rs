@@ -162,7 +162,7 @@ impl Table {
         }
         match file {
             Some(path) => {
-                let name = path.file_name().map_or_else(|| path.as_os_str(), |name| name).to_string_lossy();
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
                 format!("{name}, row {}", within + 1)
             }
             None => format!("row {}", row + 1),

@@ -159,7 +159,7 @@ fn an_image_that_could_not_be_read_has_a_line_in_its_place() {
     let csv = written_with(Format::Csv, columns, &classes, &p, &names, &bad_images());
     let csv = String::from_utf8(csv).unwrap();
     let mut reader = ::csv::Reader::from_reader(csv.as_bytes());
-    assert_eq!(reader.headers().unwrap().iter().last(), Some("error"));
+    assert_eq!(reader.headers().unwrap().iter().next_back(), Some("error"));
     let rows: Vec<::csv::StringRecord> = reader.records().map(|r| r.unwrap()).collect();
     let column = |at: usize| rows.iter().map(|r| r[at].to_owned()).collect::<Vec<_>>();
     assert_eq!(column(0), ["no,1.png", "one.png", "no 2.png", "two.png", "no3.png"]);
