@@ -147,7 +147,7 @@ mod tests {
         let settings = "preset method detector nu sigma hidden latent batch_norm clip members epochs steps batch lr \
             optimizer momentum weight_decay schedule step_at step_factor select patience \
             calibration_fraction per_class tpr seed net augment warmup init freeze image_size channels label header \
-            separator skip_bad categorical drop group checkpoint resume";
+            separator sheet skip_bad categorical drop group checkpoint resume";
         for setting in settings.split(' ') {
             assert_eq!(train.rename(setting), Some(format!("--{}", setting.replace('_', "-"))));
         }

@@ -6,6 +6,8 @@ use clap::Args;
 use mcdd::data::sets::{self, Coverage};
 use mcdd::data::{Label, ReadOptions, Table};
 
+use crate::ui;
+
 /// Options of reading files.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Reading")]
@@ -23,7 +25,11 @@ pub struct Reading {
     #[arg(long, value_name = "CHAR", value_parser = separator)]
     pub separator: Option<u8>,
 
-    /// Skip images that cannot be read, and report their number
+    /// Worksheet of an Excel file: a name, or a number from 1 [default: the first]
+    #[arg(long, value_name = "NAME|NUMBER")]
+    pub sheet: Option<String>,
+
+    /// Skip images that cannot be read, and report the reasons; predict writes a line with the verdict error for each
     #[arg(long)]
     pub skip_bad: bool,
 }
@@ -114,6 +120,7 @@ impl Reading {
             }),
             header: self.header,
             separator: self.separator,
+            sheet: self.sheet.clone(),
             skip_bad: self.skip_bad,
             ..ReadOptions::default()
         }
@@ -151,10 +158,10 @@ pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading, columns
         && let Some(set) = sets::find(name)
     {
         let given = reading.label.is_some() || reading.header.is_some() || reading.separator.is_some();
-        if given || !columns.categorical.is_empty() || !columns.drop.is_empty() {
+        if given || reading.sheet.is_some() || !columns.categorical.is_empty() || !columns.drop.is_empty() {
             return Err(mcdd::Error::setting(format!("{} is a data set whose files and labels are known", set.name))
                 .hint(
-                    "leave out `label`, `header`, `separator`, `categorical` and `drop`; a file of this name is ./NAME",
+                    "leave out `label`, `header`, `separator`, `sheet`, `categorical` and `drop`; a file of this name is ./NAME",
                 ));
         }
         let loaded = match data_folder(folder) {
@@ -177,6 +184,7 @@ pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading, columns
     }
     let paths: Vec<PathBuf> = data.iter().map(PathBuf::from).collect();
     let table = Table::read(&paths, &columns.of(reading))?;
+    table.notices().iter().for_each(|n| ui::note(n));
     let name = paths.first().and_then(|p| p.file_name());
     let first = name.map_or_else(|| "table".into(), |n| n.to_string_lossy().into_owned());
     let title = if data.len() > 1 { format!("{first} and {} more", data.len() - 1) } else { first.clone() };

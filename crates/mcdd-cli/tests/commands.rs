@@ -154,7 +154,7 @@ fn columns_are_matched_by_name() {
     assert!(e.contains("c.csv") && e.contains("depth"), "{e}");
     lab.write("d.csv", "width,height\n1,2\n3,abc\n");
     let e = lab.fails(&["predict", "a.mcdd", "d.csv", "-o", "out.csv"], "abc");
-    assert!(e.contains("d.csv") && e.contains("row 3") && e.contains("height"), "{e}");
+    assert!(e.contains("d.csv") && e.contains("row 2 (line 3)") && e.contains("height"), "{e}");
     assert!(!lab.path("out.csv").exists());
 }
 

@@ -134,7 +134,12 @@ fn wrong_images_and_options_are_errors() {
     fs::write(lab.path("photos/down/bad.png"), b"no picture").unwrap();
     lab.fails(&TRAIN, "bad.png");
     let out = lab.ok(&[&TRAIN[..], &["--skip-bad", "-o", "m.mcdd"]].concat());
-    assert!(stderr(&out).contains("bad.png") && stderr(&out).contains("24 images"), "{}", stderr(&out));
+    let said = stderr(&out);
+    assert!(
+        said.contains("1 bad image skipped: photos/down/bad.png: it is not an image of a supported format"),
+        "{said}"
+    );
+    assert!(said.contains("24 images"), "{said}");
     fs::remove_file(lab.path("photos/down/bad.png")).unwrap();
     fs::create_dir(lab.path("photos/empty")).unwrap();
     lab.fails(&TRAIN, "empty");
@@ -187,13 +192,24 @@ fn images_have_settings_of_their_own() {
     }
     assert!(inspect(&["--method", "deep-mcdd:nu=0.5"]).contains("nu=0.5"));
     lab.fails(&["explain", "m.mcdd", "photos"], "no columns");
-    // Without any usable image the header is still written; an image next to the class folders can be predicted.
+    // A bad image has a line of its own; an image next to the class folders can be predicted.
     fs::create_dir(lab.path("bad")).unwrap();
     fs::write(lab.path("bad/a.png"), b"no picture").unwrap();
     fs::write(lab.path("empty.png"), b"").unwrap();
     let out = lab.ok(&["predict", "m.mcdd", "bad", "empty.png", "--skip-bad"]);
-    assert_eq!(stdout(&out), "image,label,verdict,confidence,p_value\n");
+    let lines = "image,label,verdict,confidence,p_value,error\n\
+                 bad/a.png,,error,,,it is not an image of a supported format\n\
+                 empty.png,,error,,,the file is empty\n";
+    assert_eq!(stdout(&out), lines);
     assert!(stderr(&out).contains("a.png") && stderr(&out).contains("empty.png"), "{}", stderr(&out));
+    // Among others it keeps its place.
+    fs::copy(lab.path("photos/down/00.bmp"), lab.path("bad/b.bmp")).unwrap();
+    fs::write(lab.path("bad/c.png"), b"").unwrap();
+    let text = stdout(&lab.ok(&["predict", "m.mcdd", "bad", "--skip-bad", "--format", "jsonl"]));
+    let rows: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let verdicts: Vec<bool> = rows.iter().map(|r| r["verdict"] == "error" && r["error"].is_string()).collect();
+    assert_eq!(verdicts, [true, false, true], "{text}");
+    lab.fails(&["predict", "m.mcdd", "bad"], "bad/a.png");
     fs::copy(lab.path("photos/down/00.bmp"), lab.path("photos/loose.bmp")).unwrap();
     assert_eq!(stdout(&lab.ok(&["predict", "m.mcdd", "photos", "-q"])).lines().count(), 26);
     lab.ok(&["figure", "samples", "m.mcdd", "photos/down", "--rows", "2", "-o", "samples"]);

@@ -11,15 +11,15 @@ fn bad_input_is_exit_2_with_a_place_and_a_hint_and_writes_nothing() {
     let good = |i: usize| format!("{},{},{}", i % 5, i % 3, class(i));
     let with = |at: usize, line: &str| table(60, |i| if i == at { line.into() } else { good(i) }, "a,b,label");
     let cases: Vec<(&str, Vec<u8>, &[&str])> = vec![
-        ("ragged.csv", with(10, "1,2").into_bytes(), &["row 12"]),
-        ("text.csv", with(10, "1,oops,odd").into_bytes(), &["row 12", "column b", "oops"]),
-        ("infinite.csv", with(7, "inf,1,odd").into_bytes(), &["row 9", "column a"]),
+        ("ragged.csv", with(10, "1,2").into_bytes(), &["row 11 (line 12)"]),
+        ("text.csv", with(10, "1,oops,odd").into_bytes(), &["row 11 (line 12)", "column b", "oops"]),
+        ("infinite.csv", with(7, "inf,1,odd").into_bytes(), &["row 8 (line 9)", "column a"]),
         ("empty.csv", vec![], &[]),
         ("header.csv", b"a,b,label\n".to_vec(), &[]),
         ("one.csv", table(60, |i| format!("{i},1,same"), "a,b,label").into_bytes(), &["one class", "column label"]),
         ("few.csv", with(3, "1,2,rare").into_bytes(), &["rare"]),
         ("binary.csv", (0..=255u8).cycle().take(3000).collect(), &[]),
-        ("latin.csv", [with(70, "").as_bytes(), b"1,2,caf\xe9\n"].concat(), &["row 62", "UTF-8"]),
+        ("mixed.csv", [with(70, "").as_bytes(), b"1,\xc3\xa9,caf\xe9\n"].concat(), &["row 61 (line 62)", "column b"]),
         ("nolabel.csv", table(60, |i| format!("{i},{}", i % 3), "a,b").into_bytes(), &["label"]),
         (
             "comma.csv",

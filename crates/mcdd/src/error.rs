@@ -17,6 +17,7 @@
 //! ```
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 /// The kind of an error.
@@ -44,10 +45,51 @@ struct Inner {
     kind: Kind,
     message: String,
     file: Option<PathBuf>,
-    row: Option<u64>,
+    row: Option<Row>,
+    line: Option<u64>,
     column: Option<String>,
     hint: Option<String>,
     source: Option<std::io::Error>,
+}
+
+/// A row of a file: its number from 1, the header not counted, and in a text the line where it begins. It is displayed
+/// as `3`, or as `3 (line 4)` where the two differ.
+///
+/// ```
+/// use mcdd::error::Row;
+///
+/// assert_eq!(Row::from(3).to_string(), "3");
+/// assert_eq!(Row { number: 3, line: 4.try_into().ok() }.to_string(), "3 (line 4)");
+/// assert_eq!(Row { number: 3, line: 3.try_into().ok() }.to_string(), "3");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The number of the row, from 1, the header not counted.
+    pub number: u64,
+    /// The line of a text, or the row of a worksheet, from 1, everything counted.
+    pub line: Option<NonZeroU64>,
+}
+
+impl Row {
+    /// A row of a text.
+    pub(crate) fn at_line(number: u64, line: u64) -> Row {
+        Row { number, line: NonZeroU64::new(line) }
+    }
+}
+
+impl From<u64> for Row {
+    fn from(number: u64) -> Row {
+        Row { number, line: None }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) if line.get() != self.number => write!(f, "{} (line {line})", self.number),
+            _ => write!(f, "{}", self.number),
+        }
+    }
 }
 
 /// The library's result type.
@@ -61,6 +103,7 @@ impl Error {
             message: message.into(),
             file: None,
             row: None,
+            line: None,
             column: None,
             hint: None,
             source: None,
@@ -108,10 +151,17 @@ impl Error {
         self
     }
 
-    /// Sets the row, unless it is set already: counted from 1, the header included.
+    /// Sets the row, unless it is set already: counted from 1, the header not counted.
     #[must_use]
-    pub fn at_row(mut self, row: u64) -> Self {
-        self.0.row.get_or_insert(row);
+    pub fn at_row(mut self, row: impl Into<Row>) -> Self {
+        self.0.row.get_or_insert(row.into());
+        self
+    }
+
+    /// Sets the line of a text, unless it is set already: counted from 1. For what is not in a row, such as a header.
+    #[must_use]
+    pub fn at_line(mut self, line: u64) -> Self {
+        self.0.line.get_or_insert(line);
         self
     }
 
@@ -139,9 +189,19 @@ impl Error {
         self.0.file.as_deref()
     }
 
-    /// The row, counted from 1, the header included.
+    /// The row, counted from 1, the header not counted.
     pub fn row(&self) -> Option<u64> {
-        self.0.row
+        self.0.row.map(|row| row.number)
+    }
+
+    /// The line of a text, counted from 1.
+    pub fn line(&self) -> Option<u64> {
+        self.0.row.and_then(|row| row.line).map(NonZeroU64::get).or(self.0.line)
+    }
+
+    /// The message alone: without the place, and without the hint.
+    pub fn message(&self) -> &str {
+        &self.0.message
     }
 
     /// The column.
@@ -173,7 +233,7 @@ impl Error {
         };
         let parts = [
             self.0.file.as_ref().map(name),
-            self.0.row.map(|row| format!("row {row}")),
+            self.0.row.map(|row| format!("row {row}")).or(self.0.line.map(|line| format!("line {line}"))),
             self.0.column.as_ref().map(|column| format!("column {column}")),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -253,6 +313,10 @@ mod tests {
             .hint("give `categorical` \"width\" if it is a category");
         assert_eq!(e.to_string(), "a.csv, row 3, column width: \"abc\" is not a number");
         assert_eq!(e.hint_text(), Some("give `categorical` \"width\" if it is a category"));
+        let e = Error::data("short").at_row(Row::at_line(2, 5)).at_row(9);
+        assert_eq!((e.row(), e.line(), e.to_string().as_str()), (Some(2), Some(5), "row 2 (line 5): short"));
+        let e = Error::data("twice").at_line(1);
+        assert_eq!((e.row(), e.line(), e.to_string().as_str()), (None, Some(1), "line 1: twice"));
         assert_eq!(Error::data("empty").at_file(Path::new("-")).to_string(), "standard input: empty");
         assert_eq!(Error::setting("`nu` is 0").to_string(), "`nu` is 0");
     }

@@ -73,7 +73,7 @@ fn files_are_put_together() {
     // A text cell in the first file and a number in the second do not go together.
     let c = folder.put("c.csv", "w,h,label\nabc,2,x\n");
     let e = Table::read(&[c.clone(), a.clone()], &ReadOptions::default()).unwrap_err();
-    assert_eq!((e.file(), e.row(), e.column()), (Some(c.as_path()), Some(2), Some("w")));
+    assert_eq!((e.file(), e.row(), e.column()), (Some(c.as_path()), Some(1), Some("w")));
     let one = folder.put("one.txt", "1 2 3\n");
     let two = folder.put("two.txt", "1 2\n");
     let e = Table::read(&[one, two], &label("last")).unwrap_err();
@@ -86,29 +86,29 @@ fn bad_input_is_named() {
     let folder = Folder::new();
     let binary: Vec<u8> = (0..=255u8).cycle().take(3000).collect();
     let cases: &[Case] = &[
-        ("ragged.csv", b"a,b,y\n1,2,x\n1,2\n", Some(3), Some("3"), "2 cells"),
-        ("ragged.csv", b"a,b,y\n1,2,x\n1,2,x,4\n", Some(3), Some("4"), "4 cells"),
-        ("ragged.csv", b"a,b,y\n1,2,x\n1,2,\"x\",4\n", Some(3), Some("4"), "4 cells"),
-        ("ragged.csv", b"a,b,y\n1,2,x\n1,q\n", Some(3), Some("3"), "2 cells"),
-        ("ragged.csv", b"a,b,y\n1,2,x\n1,2,\n", Some(3), Some("y"), "label is missing"),
-        ("text.csv", b"a,b,y\n1,2,x\n1,q,x\n", Some(3), Some("b"), "\"q\" is not a number"),
-        ("text.csv", b"a,b,y\n1,q,x\n1,2,x\n", Some(2), Some("b"), "\"q\" is not a number"),
-        ("inf.csv", b"a,b,y\n1,2,x\n1,-inf,x\n", Some(3), Some("b"), "infinite"),
-        ("inf.csv", b"a,b,y\n1,2,x\n1,1e999,x\n", Some(3), Some("b"), "infinite"),
-        ("inf.csv", b"a,b,y\n1,Infinity,x\n", Some(2), Some("b"), "infinite"),
+        ("ragged.csv", b"a,b,y\n1,2,x\n1,2\n", Some(2), Some("3"), "2 cells"),
+        ("ragged.csv", b"a,b,y\n1,2,x\n1,2,x,4\n", Some(2), Some("4"), "4 cells"),
+        ("ragged.csv", b"a,b,y\n1,2,x\n1,2,\"x\",4\n", Some(2), Some("4"), "4 cells"),
+        ("ragged.csv", b"a,b,y\n1,2,x\n1,q\n", Some(2), Some("3"), "2 cells"),
+        ("ragged.csv", b"a,b,y\n1,2,x\n1,2,\n", Some(2), Some("y"), "label is missing"),
+        ("text.csv", b"a,b,y\n1,2,x\n1,q,x\n", Some(2), Some("b"), "\"q\" is not a number"),
+        ("text.csv", b"a,b,y\n1,q,x\n1,2,x\n", Some(1), Some("b"), "\"q\" is not a number"),
+        ("inf.csv", b"a,b,y\n1,2,x\n1,-inf,x\n", Some(2), Some("b"), "infinite"),
+        ("inf.csv", b"a,b,y\n1,2,x\n1,1e999,x\n", Some(2), Some("b"), "infinite"),
+        ("inf.csv", b"a,b,y\n1,Infinity,x\n", Some(1), Some("b"), "infinite"),
         ("empty.csv", b"", None, None, "empty"),
         ("blank.csv", b"\n \n\n", None, None, "empty"),
-        ("header.csv", b"a,b,y\n", Some(1), None, "no rows"),
+        ("header.csv", b"a,b,y\n", None, None, "no rows"),
         ("binary.csv", &binary, None, None, "binary"),
-        ("utf8.csv", b"a,b,y\n1,na\xefve,x\n", Some(2), Some("b"), "UTF-8"),
-        ("utf8.csv", b"a,b,y\n1,1,x\n2,\xff,x\n", Some(3), Some("b"), "UTF-8"),
-        ("utf8.csv", b"a,b,y\n1,1,\xe9\n", Some(2), Some("y"), "UTF-8"),
-        ("utf8.csv", b"a,\xe9,y\n1,1,x\n", Some(1), Some("2"), "UTF-8"),
-        ("quote.csv", b"a,b,y\n1,\"2,x\n", Some(2), None, "never closed"),
-        ("twice.csv", b"a,a,y\n1,2,x\n", Some(1), Some("2"), "the name \"a\""),
+        ("utf8.csv", b"a,b,y\n1,na\xc3\xafve\xef,x\n", Some(1), Some("b"), "UTF-8"),
+        ("utf8.csv", b"a,b,y\n1,1,\xc3\xa9\n2,\xff,x\n", Some(2), Some("b"), "UTF-8"),
+        ("utf8.csv", b"a,\xc3\xa9,y\n1,1,\xe9\n", Some(1), Some("y"), "UTF-8"),
+        ("utf8.csv", b"\xc3\xa9,\xe9,y\n1,1,x\n", None, Some("2"), "UTF-8"),
+        ("quote.csv", b"a,b,y\n1,\"2,x\n", Some(1), None, "never closed"),
+        ("twice.csv", b"a,a,y\n1,2,x\n", None, Some("2"), "the name \"a\""),
         ("only.csv", b"y\nx\nz\n", None, None, "no column beside"),
-        ("label.csv", b"a,y\n1,x\n2,\n", Some(3), Some("y"), "label is missing"),
-        ("spaces.txt", b"a b y\n1 2 x\n1 x\n", Some(3), Some("3"), "2 cells"),
+        ("label.csv", b"a,y\n1,x\n2,\n", Some(2), Some("y"), "label is missing"),
+        ("spaces.txt", b"a b y\n1 2 x\n1 x\n", Some(2), Some("3"), "2 cells"),
     ];
     for (name, content, row, column, part) in cases {
         let path = folder.put(name, content);

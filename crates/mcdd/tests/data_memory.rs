@@ -282,5 +282,5 @@ fn streams_and_bytes_of_every_format() {
     let e = Table::read_from(std::io::Cursor::new(archive), "x.npz", &options).unwrap_err();
     assert!(e.to_string().starts_with("x.npz: ") && e.hint_text().is_some(), "{e}");
     let e = Table::read_from(std::io::Cursor::new("a,label\n1,x\nz,y\n"), "table", &options).unwrap_err();
-    assert_eq!((e.to_string().split(':').next(), e.row()), (Some("table, row 3, column a"), Some(3)));
+    assert_eq!((e.to_string().split(':').next(), e.row()), (Some("table, row 2 (line 3), column a"), Some(2)));
 }

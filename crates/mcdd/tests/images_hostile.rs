@@ -90,6 +90,8 @@ fn samples() -> Vec<(&'static str, Vec<u8>, usize)> {
         ("a.jpg", encoded(ImageFormat::Jpeg), 0),
         ("a.webp", encoded(ImageFormat::WebP), 1),
         ("a.bmp", encoded(ImageFormat::Bmp), 0),
+        ("a.gif", encoded(ImageFormat::Gif), 3),
+        ("a.tif", encoded(ImageFormat::Tiff), 0),
         ("data_batch_1.bin", [&[3][..], &[9; 3072]].concat(), 0),
         ("train.bin", [&[3, 77][..], &[9; 3072]].concat(), 0),
         ("data_batch_1", pickle(), 0),

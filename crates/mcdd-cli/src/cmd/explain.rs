@@ -118,11 +118,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     if let Some(absent) = wanted.iter().find(|r| **r < 1 || **r > row) {
         let e = mcdd::Error::setting(format!("there is no row {absent}")).at_file(&args.data);
-        return Err(e.hint(format!("the file has rows 1 to {row}, the header not counted")).into());
+        return Err(e
+            .hint(match row {
+                0 => "the file has no rows".to_owned(),
+                _ => format!("the file has rows 1 to {row}, the header not counted"),
+            })
+            .into());
     }
     if !args.running.quiet {
         notices.iter().for_each(|n| ui::note(n));
-        if found == 0 {
+        if found == 0 && row > 0 {
             ui::note("no row is unknown");
         }
     }

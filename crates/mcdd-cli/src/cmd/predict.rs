@@ -24,7 +24,9 @@ Examples:
 Columns: label (the most probable class), verdict (known or unknown), confidence (higher is more \
 in-distribution), p_value (the fraction of in-distribution rows with a confidence this low or lower); \
 for images the first column is image (its file, and its number in the file). Columns that --keep names come \
-first, as they are in the file; one with the name of an output column gets the suffix _input.";
+first, as they are in the file; one with the name of an output column gets the suffix _input. With --skip-bad \
+an image that cannot be read has the verdict error and no other values, and the last column, error, says why. \
+A file with a header and no rows gives a header.";
 
 /// Predict a class for each row, or "unknown"
 #[derive(clap::Args, Clone, Debug)]
@@ -84,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let saved = Saved::load(&args.model)?;
     let pool = Pool::new(args.running.threads());
     let (options, quiet) = (args.writing.keeping(args.reading.options()), args.running.quiet);
-    let columns = Columns { probs: args.probs, distances: args.distances, names: false };
+    let columns = Columns { probs: args.probs, distances: args.distances, ..Columns::default() };
     let summary = match saved {
         Saved::Model(model) => {
             if args.logits.is_some() {
@@ -92,7 +94,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 return Err(e.hint("leave `logits` out: it is for detectors from fit-detector").into());
             }
             let threshold = checked(model.threshold_at(args.tpr)?, model.calibration(), quiet);
-            let columns = Columns { names: model.schema().image.is_some(), ..columns };
+            let images = model.schema().image.is_some();
+            let columns = Columns { names: images, errors: images && options.skip_bad, ..columns };
             let options = stream::without_labels(&model, options);
             let sources = args.data.iter().map(|path| model.schema().reader(path, &options));
             args.writing.write(format, columns, |to| stream::predict(&model, sources, threshold, to, &pool))?

@@ -1,6 +1,16 @@
 //! A block of rows as the network gets it.
 
 use super::kept::Kept;
+/// An image that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadImage {
+    /// How many images of the batch come before it.
+    pub before: usize,
+    /// Where it is from.
+    pub name: String,
+    /// Why it cannot be used.
+    pub reason: String,
+}
 
 /// Rows ready for the network. Its buffers are used again by the next block.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,4 +29,6 @@ pub struct Batch {
     pub names: Vec<String>,
     /// The columns that [`ReadOptions::pass_through`](super::ReadOptions::pass_through) asks for.
     pub kept: Vec<Kept>,
+    /// Images that cannot be used, where these are skipped.
+    pub bad: Vec<BadImage>,
 }

@@ -8,7 +8,7 @@ use super::cell::Cell;
 use super::kept::Kept;
 use super::number::{self, Parsed};
 use super::text::{quoted, shown};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Row};
 
 /// The code of a missing text cell.
 pub const MISSING: u32 = u32::MAX;
@@ -148,7 +148,7 @@ pub(crate) struct ColumnBuilder {
     name: String,
     file: Arc<Path>,
     /// Where an [`Want::Auto`] column turned out to be text, for the error when a number follows.
-    first_text: Option<(Arc<Path>, u64, String)>,
+    first_text: Option<(Arc<Path>, Row, String)>,
     /// Its cells as they are in the file, if they are passed through to the output.
     pub kept: Option<Kept>,
 }
@@ -227,7 +227,8 @@ impl ColumnBuilder {
 
     /// Appends a cell of a text file.
     #[inline]
-    pub(crate) fn push(&mut self, cell: &[u8], row: u64) -> Result<()> {
+    pub(crate) fn push(&mut self, cell: &[u8], row: impl Into<Row>) -> Result<()> {
+        let row = row.into();
         if self.kept.is_some() {
             let text = self.utf8(cell, row)?;
             return self.record(Cell::Text(text), |column| column.push(cell, row));
@@ -279,7 +280,8 @@ impl ColumnBuilder {
 
     /// Appends a number; NaN is a missing cell.
     #[inline]
-    pub(crate) fn push_number(&mut self, value: f64, row: u64) -> Result<()> {
+    pub(crate) fn push_number(&mut self, value: f64, row: impl Into<Row>) -> Result<()> {
+        let row = row.into();
         if self.kept.is_some() {
             return self.record(Cell::F64(value), |column| column.push_number(value, row));
         }
@@ -312,7 +314,8 @@ impl ColumnBuilder {
 
     /// Appends a value from memory. Where texts are wanted, a number is the text of its own precision.
     #[inline]
-    pub(crate) fn push_cell(&mut self, cell: Cell<'_>, row: u64) -> Result<()> {
+    pub(crate) fn push_cell(&mut self, cell: Cell<'_>, row: impl Into<Row>) -> Result<()> {
+        let row = row.into();
         if self.kept.is_some() {
             return self.record(cell, |column| column.push_cell(cell, row));
         }
@@ -364,7 +367,7 @@ impl ColumnBuilder {
     }
 
     #[cold]
-    fn push_new_text(&mut self, cell: &[u8], row: u64) -> Result<()> {
+    fn push_new_text(&mut self, cell: &[u8], row: Row) -> Result<()> {
         let trimmed = cell.trim_ascii();
         if number::is_missing(trimmed) {
             if self.want == Want::Label {
@@ -392,7 +395,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    fn utf8<'a>(&self, cell: &'a [u8], row: u64) -> Result<&'a str> {
+    fn utf8<'a>(&self, cell: &'a [u8], row: Row) -> Result<&'a str> {
         std::str::from_utf8(cell).map_err(|_| {
             Error::data("the text is not valid UTF-8")
                 .at_file(&self.file)
@@ -403,7 +406,7 @@ impl ColumnBuilder {
     }
 
     #[cold]
-    fn infinite(&self, row: u64) -> Error {
+    fn infinite(&self, row: Row) -> Error {
         Error::data("the value is infinite or too large for a 64-bit number")
             .at_file(&self.file)
             .at_row(row)
@@ -412,7 +415,7 @@ impl ColumnBuilder {
     }
 
     #[cold]
-    fn missing_number(&self, row: u64) -> Error {
+    fn missing_number(&self, row: Row) -> Error {
         let (what, hint) = match self.want {
             Want::Feature => ("a number is missing", "every row needs all its numbers: drop the row, or fill it in"),
             _ => (
@@ -424,7 +427,7 @@ impl ColumnBuilder {
     }
 
     #[cold]
-    fn not_a_number(&self, cell: &[u8], bad: Parsed, row: u64) -> Error {
+    fn not_a_number(&self, cell: &[u8], bad: Parsed, row: Row) -> Error {
         match bad {
             Parsed::Infinite => return self.infinite(row),
             Parsed::Missing => return self.missing_number(row),
@@ -434,6 +437,7 @@ impl ColumnBuilder {
             Ok(text) => text,
             Err(error) => return error,
         };
+        let first_line = row.line.is_some_and(|line| line.get() == 1);
         let hint = if text.contains(',')
             && matches!(number::parse(text.replacen(',', ".", 1).as_bytes()), Parsed::Number(_))
         {
@@ -442,10 +446,10 @@ impl ColumnBuilder {
             "the column was numeric in training: correct the cell, or leave it empty if it is missing".to_owned()
         } else if self.want == Want::Score {
             "every score is a number: correct the cell, or choose another column by `column`".to_owned()
-        } else if self.want == Want::Feature && row > 1 {
+        } else if self.want == Want::Feature && !first_line {
             "features are numbers: correct the cell, or take the column out; `label` names a column of classes"
                 .to_owned()
-        } else if row == 1 {
+        } else if first_line {
             "if the first row holds the column names, give `header` yes".to_owned()
         } else {
             format!(
@@ -462,7 +466,7 @@ impl ColumnBuilder {
 
     /// A number in a column that began with text. The error names the text cell, which is most often the mistake.
     #[cold]
-    fn mixed(&self, number: &[u8], row: u64) -> Error {
+    fn mixed(&self, number: &[u8], row: Row) -> Error {
         let number = String::from_utf8_lossy(number);
         let error = match &self.first_text {
             Some((file, text_row, text)) => Error::data(format!(

@@ -6,21 +6,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::column::{Cells, ColumnBuilder};
-use super::input::{Input, RowSource};
+use super::input::{Input, RowSource, empty};
 use super::lines::{Lines, split_plain, split_quoted, split_spaces};
 use super::number::{self, Parsed};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
 use super::text::{positional_name, quoted};
-use crate::error::{Error, Result, count as cells};
+use crate::error::{Error, Result, Row, count as cells};
 
 /// The most columns of a table.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;
 
 /// How many records are looked at to find separator and header.
-const SAMPLE: usize = 50;
+pub(super) const SAMPLE: usize = 50;
 
 /// The fields of a row, as they are in the file.
-type Record = Vec<Vec<u8>>;
+pub(super) type Record = Vec<Vec<u8>>;
 
 /// The dialect of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Delimited {
     pending: bool,
     text: Vec<u8>,
     ends: Vec<usize>,
-    /// The length of the content where it is known, and the rows read so far.
+    /// The length of the content where it is known, and the rows read so far with the current one.
     length: Option<u64>,
     count: u64,
 }
@@ -83,7 +83,7 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
     if first.len() > MAX_COLUMNS {
         return Err(Error::data(format!("the first row has {} cells", first.len()))
             .at_file(&file)
-            .at_row(rows.lines.line())
+            .at_line(rows.lines.line())
             .hint("check `separator`"));
     }
     rows.width = first.len();
@@ -95,15 +95,11 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
     Ok(Opened { names, named: true, rows })
 }
 
-fn empty(file: &Path) -> Error {
-    Error::data("the file is empty").at_file(file).hint("give a file with a row for each example")
-}
-
-fn header_names(cells: Record, row: u64, file: &Path) -> Result<Vec<String>> {
+pub(super) fn header_names(cells: Record, line: u64, file: &Path) -> Result<Vec<String>> {
     let mut names = Vec::with_capacity(cells.len());
     let mut seen = HashSet::new();
     for (index, cell) in cells.into_iter().enumerate() {
-        let at = |error: Error| error.at_file(file).at_row(row).at_column((index + 1).to_string());
+        let at = |error: Error| error.at_file(file).at_line(line).at_column((index + 1).to_string());
         let name = String::from_utf8(cell).map_err(|_| {
             at(Error::data("the column name is not valid UTF-8"))
                 .hint("save the file as UTF-8, or convert it with `iconv -t UTF-8`")
@@ -168,19 +164,28 @@ impl Delimited {
     fn close_quotes(&mut self) -> Result<()> {
         while !split_quoted(self.lines.current(), self.separator, &mut self.text, &mut self.ends) {
             if !self.lines.lengthen()? {
-                return Err(Error::data("a quote is opened and never closed")
+                let error = Error::data("a quote is opened and never closed")
                     .at_file(self.lines.file())
-                    .at_row(self.lines.line())
-                    .hint("close the quote; a quote inside a quoted cell is written twice"));
+                    .hint("close the quote; a quote inside a quoted cell is written twice");
+                return Err(match self.count {
+                    0 => error.at_line(self.lines.line()),
+                    _ => error.at_row(self.row()),
+                });
             }
         }
         Ok(())
     }
 
+    /// The current row.
+    fn row(&self) -> Row {
+        Row::at_line(self.count, self.lines.line())
+    }
+
     /// Appends the current record to the columns. After an error the columns are of unequal length, which
     /// does not matter because reading ends there.
     fn append(&mut self, columns: &mut [ColumnBuilder]) -> Result<()> {
-        let row = self.lines.line();
+        self.count += 1;
+        let row = self.row();
         let separator = self.separator;
         let mut count = 0;
         let plain = separator != b' ' && memchr::memchr(b'"', self.lines.current()).is_none();
@@ -259,7 +264,6 @@ impl RowSource for Delimited {
             self.append(columns)?;
             rows += 1;
         }
-        self.count += rows as u64;
         Ok(rows)
     }
 
@@ -352,7 +356,7 @@ fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Record>) 
 
 /// Whether the first row holds names: it has no number while a later row has one; or no row has one at all;
 /// or it holds the name of the label column.
-fn find_header(records: &[Record], label: &Label) -> bool {
+pub(super) fn find_header(records: &[Record], label: &Label) -> bool {
     let Some((first, later)) = records.split_first() else {
         return false;
     };

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::column::ColumnBuilder;
+use super::encoding::{self, Decoder, Foreign};
 use super::kept::KeptType;
 use super::lzw;
+use super::text::Notices;
 use crate::error::{Error, Result};
 
 /// A source of rows. One implementation for each format.
@@ -40,6 +42,17 @@ pub(crate) trait RowSource: Send {
     fn left_out(&self) -> usize {
         0
     }
+
+    /// Looks further into a file whose columns are not all in its header, before the first row is read: for all of them, or
+    /// until the `wanted` are found. Returns all columns that are known then.
+    fn look_for(&mut self, _wanted: Option<&[&str]>) -> Result<Option<Vec<String>>> {
+        Ok(None)
+    }
+
+    /// What the user should know about the rows read so far.
+    fn notices(&self) -> Notices {
+        Notices::new()
+    }
 }
 
 /// How many bytes are read to find the format.
@@ -52,8 +65,9 @@ pub(crate) enum Format {
     Npy,
     Zip,
     Parquet,
+    /// Arrow's IPC format: a file (Feather) or a stream.
+    Arrow,
     Idx,
-    Utf16,
     /// Another known format, or binary data.
     Foreign(&'static str),
 }
@@ -65,8 +79,8 @@ impl Format {
             Format::Npy => "a NumPy array (.npy)",
             Format::Zip => "a zip archive (.npz, .xlsx)",
             Format::Parquet => "a Parquet file",
+            Format::Arrow => "an Arrow or Feather file",
             Format::Idx => "an IDX file",
-            Format::Utf16 => "text in UTF-16",
             Format::Foreign(name) => name,
         }
     }
@@ -89,12 +103,16 @@ pub(crate) struct Input {
     pub file: Arc<Path>,
     pub storage: Storage,
     pub packed: bool,
+    /// Whether it can be opened again.
+    pub again: bool,
     /// The start of the content.
     pub prefix: Vec<u8>,
     /// Whether `prefix` is everything.
     pub whole: bool,
     /// The length of the content, where it is known.
     pub length: Option<u64>,
+    /// The encoding of a text that is not UTF-8, once it is known.
+    pub foreign: Foreign,
     rest: Box<dyn Read + Send>,
 }
 
@@ -127,7 +145,19 @@ impl Input {
 
     fn start(mut raw: Box<dyn Read + Send>, path: &Path, storage: Storage, length: Option<u64>) -> Result<Input> {
         let (prefix, whole) = read_prefix(&mut raw, path)?;
-        let mut input = Input { file: path.into(), storage, packed: false, prefix, whole, length, rest: raw };
+        // A pipe is a file without a length.
+        let again = length.is_some();
+        let mut input = Input {
+            file: path.into(),
+            storage,
+            packed: false,
+            again,
+            prefix,
+            whole,
+            length,
+            foreign: Foreign::default(),
+            rest: raw,
+        };
         let gzip = input.prefix.starts_with(b"\x1f\x8b");
         if gzip || input.prefix.starts_with(lzw::MAGIC) {
             let raw = std::mem::replace(&mut input.rest, Box::new(std::io::empty()));
@@ -151,33 +181,34 @@ impl Input {
         let name = name.strip_suffix(".gz").unwrap_or(&name);
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
         let named_text = matches!(ending, "csv" | "tsv" | "txt" | "tab");
-        if self.prefix.trim_ascii().is_empty() || self.prefix == b"\xef\xbb\xbf" {
-            return Err(Error::data("the file is empty")
-                .at_file(&self.file)
-                .hint("give a file with a row for each example"));
+        let blank = self.prefix.trim_ascii().is_empty() || matches!(&self.prefix[..], b"\xef\xbb\xbf" | b"\xff\xfe");
+        // JSON Lines without rows is an empty file; a table in any other format has at least a header.
+        if blank && !(self.whole && matches!(ending, "jsonl" | "ndjson")) {
+            return Err(empty(&self.file));
         }
         match format {
-            Format::Utf16 => Err(Error::data("the text is in UTF-16")
-                .at_file(&self.file)
-                .hint("save it as UTF-8, or convert it with `iconv -f UTF-16 -t UTF-8`")),
             Format::Foreign(what) => {
                 let hint = if looks_like_image(&self.prefix) {
                     "for images choose an image network by `net`, e.g. resnet20, and give a folder with a sub-folder for each class"
                 } else {
-                    "give CSV, TSV, Parquet, NPY, NPZ, IDX or `label index:value` text; text and IDX may be gzipped"
+                    "give CSV, TSV, Excel (.xlsx), JSON Lines, Parquet, Arrow, NPY, NPZ, IDX or `label index:value` text"
                 };
                 Err(Error::data(format!("it is not a table: it seems to be {what}")).at_file(&self.file).hint(hint))
             }
-            Format::Text if matches!(ending, "npy" | "npz" | "parquet") => Err(Error::data(format!(
-                "it is named .{ending} but its content is not {}",
-                match ending {
-                    "npy" => "a NumPy array",
-                    "npz" => "a NumPy archive",
-                    _ => "Parquet",
-                }
-            ))
-            .at_file(&self.file)
-            .hint("name text files .csv, .tsv or .txt; else the file is damaged: make it again")),
+            Format::Text if matches!(ending, "npy" | "npz" | "parquet" | "xlsx" | "feather" | "arrow") => {
+                Err(Error::data(format!(
+                    "it is named .{ending} but its content is not {}",
+                    match ending {
+                        "npy" => "a NumPy array",
+                        "npz" => "a NumPy archive",
+                        "parquet" => "Parquet",
+                        "xlsx" => "an Excel workbook",
+                        _ => "Arrow data",
+                    }
+                ))
+                .at_file(&self.file)
+                .hint("name text files .csv, .tsv or .txt; else the file is damaged: make it again"))
+            }
             Format::Text => Ok(format),
             _ if named_text => Err(Error::data(format!(
                 "it is named .{ending} but its content is binary: it seems to be {}",
@@ -210,6 +241,26 @@ impl Input {
         }
     }
 
+    /// Opens it again, from its start, which works if [`Input::again`].
+    pub(crate) fn reopen(&self) -> Result<Input> {
+        match &self.storage {
+            Storage::Bytes(bytes) => Self::from_bytes(Arc::clone(bytes), &self.file),
+            Storage::File | Storage::Stream => Self::open(&self.file),
+        }
+    }
+
+    /// A text as UTF-8, whatever its encoding is.
+    pub(crate) fn decoded(mut self) -> Result<Input> {
+        let raw = Cursor::new(self.prefix.clone()).chain(self.rest);
+        let mut decoder = Decoder::new(Box::new(raw), &self.prefix);
+        self.foreign = decoder.foreign();
+        (self.prefix, self.whole) = read_prefix(&mut decoder, &self.file)?;
+        // The length of UTF-16 is not that of its text.
+        self.length = self.length.filter(|_| self.foreign.get().is_none());
+        self.rest = Box::new(decoder);
+        Ok(self)
+    }
+
     /// Reads on until the prefix holds `lines` lines or `most` bytes.
     pub(crate) fn lengthen(&mut self, lines: usize, newline: u8, most: usize) -> Result<()> {
         while !self.whole
@@ -222,6 +273,13 @@ impl Input {
         }
         Ok(())
     }
+}
+
+/// The error that a file has no content.
+pub(crate) fn empty(file: &Path) -> Error {
+    Error::data("it is empty")
+        .at_file(file)
+        .hint("give a file with a row for each example; a table without rows has at least its header")
 }
 
 /// Reads [`PREFIX`] bytes, or up to the end; returns whether the end was reached.
@@ -264,9 +322,9 @@ fn sniff(start: &[u8]) -> Format {
         (b"\x89HDF", "an HDF5 file"),
         (b"MATLAB 5.0", "a MATLAB file"),
         (b"SQLite format 3", "an SQLite database"),
-        (b"ARROW1", "an Arrow or Feather file"),
+        (b"FEA1", "a Feather file of version 1 (write it as version 2)"),
         (b"ORC", "an ORC file"),
-        (b"\xd0\xcf\x11\xe0", "an old Excel file"),
+        (b"\xd0\xcf\x11\xe0", "an Excel file of the old kind or with a password (save it as .xlsx)"),
         (b"\x89PNG", "a PNG image"),
         (b"\xff\xd8\xff", "a JPEG image"),
         (b"%PDF", "a PDF document"),
@@ -285,8 +343,8 @@ fn sniff(start: &[u8]) -> Format {
     if let [0, 0, 8 | 9 | 0x0b..=0x0e, 1..=8, ..] = start {
         return Format::Idx;
     }
-    if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
-        return Format::Utf16;
+    if start.starts_with(b"ARROW1\0\0") || start.starts_with(b"\xff\xff\xff\xff") && start.get(7) == Some(&0) {
+        return Format::Arrow;
     }
     for (magic, name) in FOREIGN {
         // "ORC" and "BZh" could begin a header of a text file; binary data goes on in binary.
@@ -294,7 +352,7 @@ fn sniff(start: &[u8]) -> Format {
             return Format::Foreign(name);
         }
     }
-    if looks_binary(start) {
+    if looks_binary(start) && encoding::utf16(start).is_none() {
         return Format::Foreign("binary data");
     }
     Format::Text
@@ -330,7 +388,10 @@ mod tests {
             (b"PAR1\x15\x04", Format::Parquet),
             (b"PK\x03\x04\0", Format::Zip),
             (b"\0\0\x08\x03\0\0", Format::Idx),
-            (b"\xff\xfea\0", Format::Utf16),
+            (b"\xff\xfea\0", Format::Text),
+            (b"a\0,\0b\0\n\0", Format::Text),
+            (b"ARROW1\0\0\xff\xff\xff\xff", Format::Arrow),
+            (b"\xff\xff\xff\xff\x10\x01\0\0", Format::Arrow),
             (b"ORC,BZh\n1,2\n", Format::Text),
             (b"\x89PNG\r\n", Format::Foreign("a PNG image")),
             (b"abc\0def", Format::Foreign("binary data")),
@@ -352,7 +413,8 @@ mod tests {
             ("a.csv", b"", "empty"),
             ("a.csv", b" \r\n\n", "empty"),
             ("a.csv", b"\xef\xbb\xbf", "empty"),
-            ("a.csv", b"\xff\xfea\0", "UTF-16"),
+            ("a.xlsx", b"1,2\n", "not an Excel workbook"),
+            ("a.csv", b"\xff\xfe", "empty"),
         ] {
             let path = folder.path().join(name);
             std::fs::write(&path, content).unwrap();

@@ -12,14 +12,14 @@ use super::kept::KeptType;
 use super::lines::{Lines, split_spaces};
 use super::number::{self, Parsed};
 use super::text::quoted;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Row};
 
 /// The largest index; a larger one is an error, because every index is a column.
 pub(crate) const MAX_INDEX: usize = 100_000;
 
 /// How many cells a file may unfold to: more than real files reach that are not meant as sparse
 /// data, so that a few hostile bytes do not become gigabytes.
-fn most_cells(written: u64) -> u64 {
+pub(super) fn most_cells(written: u64) -> u64 {
     20_000_000 + written.saturating_mul(200)
 }
 
@@ -98,14 +98,14 @@ pub(crate) fn open(input: Input, skip: usize) -> Libsvm {
 
 impl Libsvm {
     fn append(&mut self, columns: &mut Vec<ColumnBuilder>) -> Result<()> {
-        let row = self.lines.line();
+        self.rows += 1;
+        let row = Row::at_line(self.rows, self.lines.line());
         let file = Arc::clone(self.lines.file());
         let fail = |error: Error, token: &[u8]| {
             let token = String::from_utf8_lossy(token);
             let column = token.split(':').next().unwrap_or_default();
             error.at_file(&file).at_row(row).at_column(column)
         };
-        self.rows += 1;
         self.pairs.clear();
         let mut first = true;
         let line = strip_comment(self.lines.current());

@@ -100,7 +100,7 @@ impl Lines {
         if self.filled > MAX_RECORD {
             return Err(Error::data(format!("the record is longer than {} MiB", MAX_RECORD >> 20))
                 .at_file(&self.file)
-                .at_row(self.line)
+                .at_line(self.line)
                 .hint("check that it is a text file with a row on each line, and that quotes are closed"));
         }
         if self.buffer.len() < self.filled + CHUNK {

@@ -7,6 +7,7 @@ use super::column::{Cells, ColumnBuilder, Want};
 use super::kept::{Kept, KeptField, PassThrough};
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Source};
+use super::text::Notices;
 use crate::error::{Error, Result};
 
 /// Rows read at a time where all are wanted.
@@ -28,7 +29,8 @@ impl MatrixReader {
     /// # Errors
     /// If it cannot be read, or the label column is not there.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<MatrixReader> {
-        let source = Source::open(path, options)?;
+        let mut source = Source::open(path, options)?;
+        source.look_for(None)?;
         if source.is_libsvm() {
             return Err(Error::data("features cannot come in the `label index:value` form")
                 .at_file(path)
@@ -100,6 +102,11 @@ impl MatrixReader {
         self.source.path()
     }
 
+    /// What the user should know about the rows read so far.
+    pub fn notices(&self) -> Notices {
+        self.source.notices()
+    }
+
     /// Appends up to `max` rows, one after the other, and their labels; returns how many, 0 at the end.
     ///
     /// # Errors
@@ -151,6 +158,7 @@ impl MatrixReader {
 pub fn labels(path: &Path) -> Result<Vec<String>> {
     let options = ReadOptions { label: Label::None, separator: Some(b','), ..ReadOptions::default() };
     let mut source = Source::open(path, &options)?;
+    source.look_for(None)?;
     if source.names().len() != 1 {
         return Err(Error::data(format!("a row of labels has {} values instead of one", source.names().len()))
             .at_file(path)
@@ -199,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_not_a_number_is_named() {
-        for (content, row) in [(&b"a,b\n1,2\n3,\n"[..], 3), (b"a,b\n1,inf\n", 2), (b"1,2\nx,3\n4,4\n", 2)] {
+        for (content, row) in [(&b"a,b\n1,2\n3,\n"[..], 2), (b"a,b\n1,inf\n", 1), (b"1,2\nx,3\n4,4\n", 2)] {
             let (_folder, path) = file("f.csv", content);
             let options = ReadOptions { header: Some(content[0] == b'a'), ..ReadOptions::default() };
             let e = MatrixReader::open(&path, &options).unwrap().all(|v| v).unwrap_err();

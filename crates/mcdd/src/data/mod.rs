@@ -9,16 +9,20 @@
 //! # Formats
 //!
 //! Formats are found by content: CSV, TSV and other separated text; text separated by spaces; `label index:value` text;
-//! IDX; NPY; NPZ (feature `npz`); Parquet (feature `parquet`). Text, IDX and NPY may be compressed by gzip or `compress`
-//! (`.Z`), and may come from stdin (`-`). Image files need the feature `images`. A format whose feature is off is an error
-//! that names the feature.
+//! JSON Lines; IDX; NPY; NPZ (feature `npz`); Excel's `.xlsx` (feature `excel`); Parquet, Arrow streams and Feather files
+//! (feature `parquet`). All but NPZ, Excel and Parquet may be compressed by gzip or `compress` (`.Z`), and may come from
+//! stdin (`-`). Image files need the feature `images`. A format whose feature is off is an error that names the feature.
+//!
+//! Text is UTF-8, UTF-16 or Windows-1252, which is found and reported ([`Table::notices`], [`Reader::notices`]). In JSON
+//! Lines each line is an object and its keys are the columns; a key that a row lacks is a missing cell. In an Excel sheet
+//! the first row with a cell is the header, and dates are texts in ISO form.
 //!
 //! # Cells
 //!
 //! A cell that is empty, `NA`, `N/A`, `NaN` (in any case), `null`, `None` or `?` is missing. A column is categorical if
 //! none of its cells is a number, or if [`ReadOptions::categorical`] lists it. Numbers and texts in one column are an
-//! error, and so is infinity. Rows in errors are the lines of a text file, from 1 with the header; in other formats the
-//! rows from 1.
+//! error, and so is infinity. A row is counted from 1 within its file, the header and blank lines not counted; errors add the
+//! line of a text where it differs, `row 3 (line 4)` ([`Row`](crate::error::Row)).
 //!
 //! # Examples
 //!
@@ -76,7 +80,7 @@
 
 // Parts of the readers are used by some formats only.
 #![cfg_attr(
-    not(all(feature = "datasets", feature = "images", feature = "npz", feature = "parquet")),
+    not(all(feature = "datasets", feature = "excel", feature = "images", feature = "npz", feature = "parquet")),
     allow(dead_code, unused_imports)
 )]
 
@@ -94,10 +98,16 @@ mod decode;
 mod delimited;
 mod digits;
 mod encode;
+mod encoding;
+#[cfg(feature = "excel")]
+mod excel;
 mod guard;
 mod idx;
 pub mod images;
 mod input;
+#[cfg(feature = "parquet")]
+mod ipc;
+mod json_lines;
 mod kept;
 mod labels;
 mod libsvm;
@@ -126,8 +136,10 @@ pub(crate) mod split;
 mod table;
 mod text;
 mod transform;
+#[cfg(any(feature = "excel", feature = "npz"))]
+mod zipped;
 
-pub use batch::Batch;
+pub use batch::{BadImage, Batch};
 pub use builder::TableBuilder;
 pub use cell::Cell;
 pub use column::{Column, MISSING};

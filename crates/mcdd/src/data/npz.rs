@@ -3,8 +3,7 @@
 //! The zip crate reads the directory; the arrays are read from the file as they are needed, so that memory
 //! does not grow with them.
 
-use std::fs::File;
-use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use super::input::{RowSource, Storage};
 use super::kept::KeptType;
 use super::npy::Npy;
 use super::text::list;
+use super::zipped::reopen;
 use crate::error::{Error, Result};
 
 /// Columns of arrays with one dimension, side by side.
@@ -131,20 +131,6 @@ impl Archive {
         Npy::open(Box::new(checked), length, &self.file).map_err(|e| e.at_column(name))
     }
 }
-
-/// A reader of the archive from its start.
-fn reopen(file: &Path, storage: &Storage) -> Result<BufReader<Box<dyn ReadSeek>>> {
-    let handle: Box<dyn ReadSeek> = match storage {
-        Storage::Bytes(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
-        Storage::File | Storage::Stream => Box::new(File::open(file).map_err(|e| Error::io(e, file))?),
-    };
-    Ok(BufReader::new(handle))
-}
-
-/// What a directory and its members are read from.
-trait ReadSeek: Read + Seek + Send {}
-
-impl<T: Read + Seek + Send> ReadSeek for T {}
 
 /// Compares a member's checksum with its data at the end.
 struct Checked {

@@ -16,6 +16,8 @@ pub struct ReadOptions {
     pub header: Option<bool>,
     /// A text file's separator; a space stands for any run of spaces and tabs (default: found).
     pub separator: Option<u8>,
+    /// The worksheet of an Excel file: its name, or its position from 1 (default: the first).
+    pub sheet: Option<String>,
     /// Columns that are categories even where their cells are numbers; names, or positions from 1.
     pub categorical: Vec<String>,
     /// Columns to leave out; names, or positions from 1.
@@ -24,7 +26,7 @@ pub struct ReadOptions {
     /// patient or machine. Such rows are never divided between training and calibration or test rows. It is not a
     /// feature.
     pub group: Option<String>,
-    /// Whether images that cannot be used are left out and counted, and not an error.
+    /// Whether images that cannot be used are left out and reported with their reasons, and not an error.
     pub skip_bad: bool,
     /// Columns that prediction passes through to its output, whether the model uses them or not; for tables.
     pub pass_through: PassThrough,

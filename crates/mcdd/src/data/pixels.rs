@@ -35,6 +35,7 @@ impl PixelReader {
         self.spec.transform_into(&self.batch.pixels, &mut out.x);
         out.labels = self.batch.labels.take().map(|l| l.into_iter().map(Some).collect());
         out.names = std::mem::take(&mut self.batch.names);
+        out.bad = std::mem::take(&mut self.batch.bad);
         Ok(more)
     }
 

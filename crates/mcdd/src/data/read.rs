@@ -12,7 +12,7 @@ use super::libsvm;
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Side, Source};
 use super::table::{LabelColumn, Table};
-use super::text::{count, list, quoted, shown};
+use super::text::{Notices, count, list, quoted, shown};
 use crate::error::{Error, Result};
 
 impl Table {
@@ -25,11 +25,10 @@ impl Table {
         Table::from_sources(&mut sources, options)
     }
 
-    /// Reads a stream: separated text, `label index:value` text, NPY or IDX, each also gzipped. `name` stands for it in
-    /// errors.
+    /// Reads a stream: any format but Parquet, NPZ and Excel, each also gzipped. `name` stands for it in errors.
     ///
     /// # Errors
-    /// As [`Table::read`]; if the format must be read from its end (Parquet, NPZ: give its bytes to
+    /// As [`Table::read`]; if the format must be read from its end (Parquet, NPZ, Excel: give its bytes to
     /// [`Table::from_bytes`]).
     pub fn read_from(reader: impl Read + Send + 'static, name: &str, options: &ReadOptions) -> Result<Table> {
         Table::from_source(Source::from_input(Input::from_read(Box::new(reader), Path::new(name))?, options)?, options)
@@ -53,10 +52,14 @@ impl Table {
         let mut shared: Option<Side> = None;
         for (index, source) in sources.enumerate() {
             let mut source = source?;
+            source.look_for(None)?;
             let mut own: Option<Side> = None;
             let label = match (&options.label, index) {
                 (Label::File(_), 1..) => LabelAt::None,
-                _ => source.find_label(&options.label)?.ok_or_else(|| source.no_label())?,
+                _ => source
+                    .find_label(&options.label)
+                    .and_then(|at| at.ok_or_else(|| source.no_label()))
+                    .map_err(|e| source.with_sheets(e))?,
             };
             let label = match label {
                 LabelAt::Side(side) if matches!(options.label, Label::File(_)) => {
@@ -107,6 +110,8 @@ pub(crate) struct Reading {
     group: Option<usize>,
     rows: usize,
     files: Vec<Arc<Path>>,
+    file_rows: Vec<usize>,
+    notices: Notices,
 }
 
 impl Reading {
@@ -170,6 +175,8 @@ impl Reading {
             group,
             rows: 0,
             files: Vec::new(),
+            file_rows: Vec::new(),
+            notices: Notices::new(),
         })
     }
 
@@ -216,7 +223,6 @@ impl Reading {
             let message = if source.named() { "the file has a header and no rows" } else { "the file has no rows" };
             return Err(Error::data(message)
                 .at_file(source.path())
-                .at_row(1)
                 .hint("give a file with a row for each example; `header` no if the first row holds data"));
         }
         if source.grows() {
@@ -231,7 +237,9 @@ impl Reading {
             }
             self.columns = back.into_iter().flatten().collect();
         }
+        self.notices.extend(source.notices());
         if !source.path().as_os_str().is_empty() {
+            self.file_rows.push(self.rows - before);
             self.files.push(Arc::clone(source.file()));
         }
         Ok(())
@@ -320,6 +328,8 @@ impl Reading {
             groups: None,
             rows: self.rows,
             files: self.files,
+            file_rows: self.file_rows,
+            notices: self.notices,
         };
         let mut position = 0;
         for (at, (name, column)) in self.names.into_iter().zip(self.columns).enumerate() {

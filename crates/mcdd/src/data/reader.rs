@@ -49,7 +49,7 @@ impl Reader {
     /// Reads the next rows, at most `max_rows` (at least one); `false` at the end, with an empty batch.
     ///
     /// # Errors
-    /// If the rest of the file cannot be read, or it has no row at all.
+    /// If the rest of the file cannot be read.
     pub fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
         match self {
             Reader::Table(r) => r.next(max_rows, out),
@@ -99,12 +99,12 @@ impl Schema {
         self.reader_of(options, |options| Source::open(path, options)).map_err(|e| e.at_file(path))
     }
 
-    /// Reads a stream for prediction: separated text, `label index:value` text, NPY or IDX, each also gzipped. Memory
+    /// Reads a stream for prediction: any format but Parquet, NPZ and Excel, each also gzipped. Memory
     /// does not grow with the stream. `name` stands for it in errors.
     ///
     /// # Errors
     /// If the stream cannot be read, or lacks a column of the model; if the format must be read from its end
-    /// (Parquet, NPZ: give its bytes to [`Schema::reader_from_bytes`]); if the model reads images.
+    /// (Parquet, NPZ, Excel: give its bytes to [`Schema::reader_from_bytes`]); if the model reads images.
     pub fn reader_from(&self, reader: impl Read + Send + 'static, name: &str, options: &ReadOptions) -> Result<Reader> {
         let name = Path::new(name);
         self.reader_of(options, |options| Source::from_input(Input::from_read(Box::new(reader), name)?, options))

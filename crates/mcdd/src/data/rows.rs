@@ -55,8 +55,15 @@ impl TableReader {
         let mut source = open(&options)?;
         let path = &Arc::clone(source.file());
         source.fix_width();
+        if schema.named {
+            let used = || schema.columns.iter().filter(|column| column.kind.width() > 0);
+            source.look_for(Some(&used().map(|column| column.name.as_str()).collect::<Vec<_>>()))?;
+            // A column that was missing in training rows may be missing in all rows here, and so may every column of none.
+            let empty = source.names().is_empty();
+            source.add_missing(used().filter(|c| empty || c.kind.has_indicator()).map(|c| c.name.as_str()));
+        }
         let bind = if schema.named { bind_named } else { bind_positional };
-        let bound = bind(schema, &source, &options.label).map_err(|e| e.at_file(path))?;
+        let bound = bind(schema, &source, &options.label).map_err(|e| source.with_sheets(e).at_file(path))?;
         let file = Arc::clone(source.file());
         let mut names = source.names().to_vec();
         if source.is_libsvm() {
@@ -160,16 +167,6 @@ impl TableReader {
             side.at_end(&mut vec![ColumnBuilder::new("", Want::Skip, Arc::clone(self.source.file()))])?;
         }
         if rows == 0 {
-            if self.rows == 0 {
-                return Err(Error::data(if self.source.named() {
-                    "the file has a header and no rows"
-                } else {
-                    "the file has no rows"
-                })
-                .at_file(self.source.path())
-                .at_row(1)
-                .hint("give a file with a row for each example"));
-            }
             return Ok(false);
         }
         self.rows += rows as u64;
@@ -216,7 +213,10 @@ impl TableReader {
     }
 
     pub(crate) fn notices(&self) -> Notices {
-        let mut notices = Notices::new();
+        let mut notices = self.source.notices();
+        if self.done && self.rows == 0 {
+            notices.push(format!("{} has no rows", self.source.shown()));
+        }
         if !self.extra.is_empty() {
             notices.push(format!("{} ignored: {}", count(self.extra.len(), "extra column"), list(&self.extra)));
         }

@@ -79,6 +79,11 @@ impl ColumnKind {
             ColumnKind::Dropped { .. } => 0,
         }
     }
+
+    /// Whether training rows lacked cells of this column.
+    pub(crate) fn has_indicator(&self) -> bool {
+        matches!(self, ColumnKind::Numeric { indicator: true, .. } | ColumnKind::Categorical { indicator: true, .. })
+    }
 }
 
 impl Schema {

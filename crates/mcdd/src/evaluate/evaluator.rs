@@ -86,6 +86,9 @@ impl<'a> Evaluator<'a> {
     /// # Errors
     /// If there are none, or only some of them have a label.
     pub fn check(&self) -> Result<()> {
+        if self.confidence.is_empty() && self.foreign.1.is_empty() {
+            return Err(Error::data("there are no rows to evaluate").hint("give a file with a row for each example"));
+        }
         if self.confidence.is_empty() {
             return Err(Error::data("no row has a class of this model")
                 .hint("check the data, `label` and the classes of the model"));
@@ -340,7 +343,10 @@ mod tests {
     fn missing_labels_classes_and_rows() {
         let classes = names();
         let mut e = Evaluator::new(&classes, threshold());
-        assert!(e.finish(Bootstrap::none()).unwrap_err().to_string().contains("no row has a class"));
+        assert!(e.finish(Bootstrap::none()).unwrap_err().to_string().contains("there are no rows"));
+        let mut other = Evaluator::new(&classes, threshold());
+        other.add(&block(&[0], &[1.0]), Some(&[Some("neither")]));
+        assert!(other.finish(Bootstrap::none()).unwrap_err().to_string().contains("no row has a class"));
         e.add::<&str>(&block(&[0, 1], &[2.0, 0.0]), None);
         let found = e.finish(Bootstrap::default()).unwrap();
         assert_eq!((found.accuracy, found.kept, found.classes.len()), (None, 0.5, 0));

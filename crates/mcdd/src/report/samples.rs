@@ -1,6 +1,6 @@
 //! The rows of a table, or the images, with the highest and the lowest confidence of each class.
 
-use super::figure::{Cell, ClassSamples, MOST_CELLS, Sample, SampleKind, short_number};
+use super::figure::{Cell, ClassSamples, MOST_CELLS, Sample, SampleKind};
 use crate::compute::pool::Pool;
 use crate::data::{Column, ColumnKind, Images, Labels, Schema, Table};
 use crate::error::{Error, Result};
@@ -30,7 +30,8 @@ pub fn choose_samples(model: &Model, table: &Table, each: usize, picture: Option
         check_picture(table, size)?;
     }
     let predictions = model.predict(table)?;
-    choose(model, table.labels.as_ref(), &predictions, each, |all| match picture {
+    let name = |row: usize| table.row_name(row);
+    choose(model, table.labels.as_ref(), &predictions, each, &name, |all| match picture {
         Some([width, height]) => Ok((SampleKind::Picture { width, height, channels: 1 }, pixels(table, all))),
         None => features(model.schema(), table, all),
     })
@@ -46,7 +47,8 @@ pub fn choose_images(model: &Model, images: &Images, each: usize, pool: &Pool) -
     };
     let (rows, y): (Vec<usize>, Vec<u32>) = ((0..images.rows()).collect(), vec![0; images.rows()]);
     let predictions = model.predict_examples(Examples::Images(ImageRows { images, rows: &rows, spec, y: &y }), pool)?;
-    choose(model, images.labels.as_ref(), &predictions, each, |all| {
+    let name = |row: usize| format!("image {}", row + 1);
+    choose(model, images.labels.as_ref(), &predictions, each, &name, |all| {
         let kind = SampleKind::Picture { width: images.width, height: images.height, channels: images.channels };
         let brightness = |row: &usize| images.image(*row).iter().map(|&b| f64::from(b) / 255.0).collect();
         let contents: Vec<Content> = all.iter().map(|row| (brightness(row), Vec::new())).collect();
@@ -62,6 +64,7 @@ fn choose(
     labels: Option<&Labels>,
     predictions: &Predictions,
     each: usize,
+    name: &dyn Fn(usize) -> String,
     show: impl FnOnce(&[usize]) -> Result<Shown>,
 ) -> Result<Chosen> {
     let by_label = labels.is_some();
@@ -81,7 +84,7 @@ fn choose(
         let (values, cells) = contents.next().unwrap_or_default();
         let confidence = predictions.confidence[row].clamp(-1e100, 1e100);
         let note = note(model, labels, predictions, threshold, row);
-        Sample { name: format!("row {}", short_number((row + 1) as f64, 12)), confidence, note, values, cells }
+        Sample { name: name(row), confidence, note, values, cells }
     };
     let mut classes = Vec::new();
     for (name, [highest, lowest]) in chosen {

@@ -2,10 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::writer::{Layout, Writer};
-use crate::data::Kept;
+use super::writer::{Block, Entry, FAILED, Layout, Writer};
 use crate::error::Result;
-use crate::model::Predictions;
 
 /// Writes separated values with a header.
 pub struct Csv<'a, W: Write> {
@@ -39,23 +37,41 @@ impl<'a, W: Write> Csv<'a, W> {
         Ok(Csv { layout, separator, cells, to, buffer: Vec::new() })
     }
 
-    fn block(&mut self, p: &Predictions, names: &[String], kept: &[&Kept]) -> io::Result<()> {
+    fn block(&mut self, block: Block<'_>) -> io::Result<()> {
         self.buffer.clear();
         let s = self.separator;
-        for i in 0..p.rows() {
-            for column in kept {
+        let separators = |n: usize| s.to_string().repeat(n);
+        let (p, columns) = (block.predictions, self.layout.columns);
+        for entry in block.entries(columns) {
+            let i = match entry {
+                Entry::Row(i) => i,
+                Entry::Bad(image) => {
+                    self.buffer.extend_from_slice(separators(block.kept.len()).as_bytes());
+                    if columns.names {
+                        write!(self.buffer, "{}{s}", quoted(&image.name, s))?;
+                    }
+                    let by_class = self.cells.len() * (usize::from(columns.probs) + usize::from(columns.distances));
+                    let empty = separators(3 + by_class);
+                    writeln!(self.buffer, "{s}{FAILED}{empty}{}", quoted(&image.reason, s))?;
+                    continue;
+                }
+            };
+            for column in block.kept {
                 write!(self.buffer, "{}{s}", quoted(column.cell(i).text(), s))?;
             }
             let verdict = self.layout.verdict(p.confidence[i]);
             let label = p.class.get(i).map_or("", |&c| &self.cells[c as usize]);
-            if self.layout.columns.names {
-                write!(self.buffer, "{}{s}", quoted(names.get(i).map_or("", String::as_str), s))?;
+            if columns.names {
+                write!(self.buffer, "{}{s}", quoted(block.names.get(i).map_or("", String::as_str), s))?;
             }
             write!(self.buffer, "{label}{s}{verdict}{s}{}{s}{}", p.confidence[i], p.p_value[i])?;
             for (_, values) in self.layout.by_class(p, i) {
                 for v in values {
                     write!(self.buffer, "{s}{v}")?;
                 }
+            }
+            if columns.errors {
+                write!(self.buffer, "{s}")?;
             }
             self.buffer.push(b'\n');
         }
@@ -64,8 +80,8 @@ impl<'a, W: Write> Csv<'a, W> {
 }
 
 impl<W: Write> Writer for Csv<'_, W> {
-    fn write(&mut self, predictions: &Predictions, names: &[String], kept: &[&Kept]) -> Result<()> {
-        self.block(predictions, names, kept).map_err(|e| self.layout.error(e))
+    fn write(&mut self, block: Block<'_>) -> Result<()> {
+        self.block(block).map_err(|e| self.layout.error(e))
     }
 
     fn finish(&mut self) -> Result<()> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::blocks::BLOCK_ROWS;
 use crate::compute::pool::Pool;
-use crate::data::{Kept, KeptField, Label, Labels, MatrixReader, PassThrough, ReadOptions, labels};
+use crate::data::{Kept, KeptField, Label, Labels, MatrixReader, Notices, PassThrough, ReadOptions, labels};
 use crate::detector::{Features, Training};
 use crate::error::{Error, Result};
 use crate::model::{Scorer, ScorerSettings};
@@ -242,12 +242,9 @@ impl FeatureFiles {
         Ok((block.count > 0).then_some(block))
     }
 
-    /// The error for files without rows.
-    pub(super) fn no_rows(&self) -> Error {
-        match self.features.first().or(self.logits.as_ref()) {
-            Some(reader) => Error::data("there are no rows in the file").at_file(reader.path()),
-            None => Error::data("there are no rows"),
-        }
+    /// What the user should know about the rows read so far.
+    pub(super) fn notices(&self) -> Notices {
+        self.features.iter().chain(&self.logits).flat_map(MatrixReader::notices).collect()
     }
 }
 

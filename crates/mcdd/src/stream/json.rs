@@ -4,10 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::writer::{Layout, Writer};
-use crate::data::{Kept, KeptCell};
+use super::writer::{Block, Entry, FAILED, Layout, Writer};
+use crate::data::KeptCell;
 use crate::error::Result;
-use crate::model::Predictions;
 
 /// Writes a JSON object for each row, in the order of the columns.
 pub struct Json<'a, W: Write> {
@@ -32,32 +31,49 @@ impl<'a, W: Write> Json<'a, W> {
         Json { layout, array: true, begun: false, to, buffer: Vec::new() }
     }
 
-    fn block(&mut self, p: &Predictions, names: &[String], kept: &[&Kept]) -> io::Result<()> {
+    fn block(&mut self, block: Block<'_>) -> io::Result<()> {
         self.buffer.clear();
         let Json { layout, buffer, .. } = self;
-        let classes = layout.classes;
-        for i in 0..p.rows() {
+        let (p, classes, columns) = (block.predictions, layout.classes, layout.columns);
+        for entry in block.entries(columns) {
             if self.array {
                 buffer.extend_from_slice(if self.begun { b",\n" } else { b"[\n" });
                 self.begun = true;
             }
             let mut object = Object::new(buffer);
-            for (field, column) in layout.kept.iter().zip(kept) {
-                object.cell(&field.name, &column.cell(i))?;
-            }
-            if layout.columns.names {
-                object.put("image", &names.get(i))?;
-            }
-            object.put("label", &p.class.get(i).map(|&c| &classes[c as usize]))?;
-            object.put("verdict", layout.verdict(p.confidence[i]))?;
-            object.put("confidence", &p.confidence[i])?;
-            object.put("p_value", &p.p_value[i])?;
-            for (name, values) in layout.by_class(p, i) {
-                let mut inner = object.open(name)?;
-                for (class, value) in classes.iter().zip(values) {
-                    inner.put(class, value)?;
+            match entry {
+                Entry::Row(i) => {
+                    for (field, column) in layout.kept.iter().zip(block.kept) {
+                        object.cell(&field.name, &column.cell(i))?;
+                    }
+                    if columns.names {
+                        object.put("image", &block.names.get(i))?;
+                    }
+                    object.put("label", &p.class.get(i).map(|&c| &classes[c as usize]))?;
+                    object.put("verdict", layout.verdict(p.confidence[i]))?;
+                    object.put("confidence", &p.confidence[i])?;
+                    object.put("p_value", &p.p_value[i])?;
+                    for (name, values) in layout.by_class(p, i) {
+                        let mut inner = object.open(name)?;
+                        for (class, value) in classes.iter().zip(values) {
+                            inner.put(class, value)?;
+                        }
+                        inner.close();
+                    }
+                    if columns.errors {
+                        object.put("error", &())?;
+                    }
                 }
-                inner.close();
+                Entry::Bad(image) => {
+                    if columns.names {
+                        object.put("image", &image.name)?;
+                    }
+                    object.put("label", &())?;
+                    object.put("verdict", FAILED)?;
+                    object.put("confidence", &())?;
+                    object.put("p_value", &())?;
+                    object.put("error", &image.reason)?;
+                }
             }
             object.close();
             if !self.array {
@@ -118,8 +134,8 @@ impl<'b> Object<'b> {
 }
 
 impl<W: Write> Writer for Json<'_, W> {
-    fn write(&mut self, predictions: &Predictions, names: &[String], kept: &[&Kept]) -> Result<()> {
-        self.block(predictions, names, kept).map_err(|e| self.layout.error(e))
+    fn write(&mut self, block: Block<'_>) -> Result<()> {
+        self.block(block).map_err(|e| self.layout.error(e))
     }
 
     fn finish(&mut self) -> Result<()> {

@@ -48,4 +48,4 @@ pub use output::{Destination, Format, Output};
 #[cfg(feature = "parquet")]
 pub use parquet::Parquet;
 pub use predict::{Summary, predict, predict_each, score, without_labels};
-pub use writer::{Columns, Layout, Writer, verdict};
+pub use writer::{Block, Columns, Layout, Writer, verdict};

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::path::Path;
 
 use super::kept::Passing;
-use super::writer::{Columns, Layout, Writer};
+use super::writer::{Block, Columns, Layout, Writer};
 use super::{Csv, Json};
 use crate::data::{Kept, KeptField};
 use crate::error::{Error, Result};
 use crate::files::write_beside;
-use crate::model::{Predictions, Threshold};
+use crate::model::Threshold;
 
 /// The format of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,9 +166,9 @@ impl<'a> LazyWriter<'a> {
     }
 
     /// Adds a block of rows; returns how many of them are unknown.
-    pub(super) fn write(&mut self, predictions: &Predictions, names: &[String], kept: &[Kept]) -> Result<u64> {
+    pub(super) fn write(&mut self, block: Block<'_>, kept: &[Kept]) -> Result<u64> {
         let kept = self.passing.ordered(kept)?;
-        self.start()?.write(predictions, names, &kept)?;
-        Ok(predictions.confidence.iter().filter(|&&c| !self.layout.threshold.known(c)).count() as u64)
+        self.start()?.write(Block { kept: &kept, ..block })?;
+        Ok(block.predictions.confidence.iter().filter(|&&c| !self.layout.threshold.known(c)).count() as u64)
     }
 }

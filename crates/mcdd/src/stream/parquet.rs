@@ -13,10 +13,9 @@ use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::writer::{Layout, Writer};
+use super::writer::{Block, Entry, FAILED, Layout, Writer};
 use crate::data::{Kept, KeptCell, KeptType};
 use crate::error::Result;
-use crate::model::Predictions;
 
 /// Rows of a row group.
 const GROUP: usize = 1 << 16;
@@ -35,11 +34,16 @@ impl<'a, W: Write + Send> Parquet<'a, W> {
     /// If writing fails.
     pub fn new(layout: Layout<'a>, to: W) -> Result<Self> {
         let texts = 2 + usize::from(layout.columns.names);
-        let kind = |i: usize| if i < texts { DataType::Utf8 } else { DataType::Float64 };
-        let field = |(i, name): (usize, &String)| Field::new(name, kind(i), i + 1 < texts);
+        let (names, errors) = (layout.names(), layout.columns.errors);
+        let field = |(i, name): (usize, &String)| {
+            let text = i < texts || errors && i + 1 == names.len();
+            // The verdict is always there, and the numbers unless an image could not be read.
+            let kind = if text { DataType::Utf8 } else { DataType::Float64 };
+            Field::new(name, kind, i + 1 < texts || errors && i >= texts)
+        };
         let mut fields: Vec<Field> =
             layout.kept.iter().map(|f| Field::new(&f.name, data_type(&f.kind), true)).collect();
-        fields.extend(layout.names().iter().enumerate().map(field));
+        fields.extend(names.iter().enumerate().map(field));
         let schema = Arc::new(Schema::new(fields));
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
@@ -50,28 +54,50 @@ impl<'a, W: Write + Send> Parquet<'a, W> {
         Ok(Parquet { layout, writer, schema })
     }
 
-    fn block(&mut self, p: &Predictions, names: &[String], kept: &[&Kept]) -> Result<(), ParquetError> {
-        let rows = 0..p.rows();
-        let classes = self.layout.classes;
-        let label = rows.clone().map(|i| p.class.get(i).map(|&c| classes[c as usize].as_str()));
-        let verdicts = rows.clone().map(|i| self.layout.verdict(p.confidence[i]));
+    fn block(&mut self, block: Block<'_>) -> Result<(), ParquetError> {
+        let (p, classes, columns) = (block.predictions, self.layout.classes, self.layout.columns);
+        let entries = block.entries(columns);
+        // The value of each row; null for an image that could not be read.
+        let numbers = |value: &dyn Fn(usize) -> Option<f64>| -> ArrayRef {
+            Arc::new(Float64Array::from_iter(entries.iter().map(|entry| match entry {
+                Entry::Row(i) => value(*i),
+                Entry::Bad(_) => None,
+            })))
+        };
+        let texts = |text: &dyn Fn(&Entry<'_>) -> Option<String>| -> ArrayRef {
+            Arc::new(StringArray::from_iter(entries.iter().map(text)))
+        };
         let mut arrays: Vec<ArrayRef> = Vec::new();
-        for (field, column) in self.layout.kept.iter().zip(kept) {
+        // Only tables pass columns through, and only images can be bad, so there is a cell for each row.
+        for (field, column) in self.layout.kept.iter().zip(block.kept) {
             arrays.push(array(&field.kind, column)?);
         }
-        if self.layout.columns.names {
-            arrays.push(Arc::new(StringArray::from_iter(rows.clone().map(|i| names.get(i)))));
+        if columns.names {
+            arrays.push(texts(&|entry| match entry {
+                Entry::Row(i) => block.names.get(*i).cloned(),
+                Entry::Bad(image) => Some(image.name.clone()),
+            }));
         }
-        arrays.push(Arc::new(StringArray::from_iter(label)));
-        arrays.push(Arc::new(StringArray::from_iter_values(verdicts)));
-        arrays.push(Arc::new(Float64Array::from(p.confidence.clone())));
-        arrays.push(Arc::new(Float64Array::from(p.p_value.clone())));
-        let columns = self.layout.columns;
+        arrays.push(texts(&|entry| match entry {
+            Entry::Row(i) => p.class.get(*i).map(|&c| classes[c as usize].clone()),
+            Entry::Bad(_) => None,
+        }));
+        arrays.push(texts(&|entry| match entry {
+            Entry::Row(i) => Some(self.layout.verdict(p.confidence[*i]).to_owned()),
+            Entry::Bad(_) => Some(FAILED.to_owned()),
+        }));
+        arrays.push(numbers(&|i| p.confidence.get(i).copied()));
+        arrays.push(numbers(&|i| p.p_value.get(i).copied()));
         for (_, values) in [(columns.probs, &p.posterior), (columns.distances, &p.distance)].iter().filter(|c| c.0) {
             for k in 0..classes.len() {
-                let column = values.iter().skip(k).step_by(classes.len());
-                arrays.push(Arc::new(Float64Array::from_iter_values(column.copied())));
+                arrays.push(numbers(&|i| values.get(i * classes.len() + k).copied()));
             }
+        }
+        if columns.errors {
+            arrays.push(texts(&|entry| match entry {
+                Entry::Row(_) => None,
+                Entry::Bad(image) => Some(image.reason.clone()),
+            }));
         }
         self.writer.write(&RecordBatch::try_new(Arc::clone(&self.schema), arrays)?)
     }
@@ -117,8 +143,8 @@ fn array(kind: &KeptType, kept: &Kept) -> Result<ArrayRef, ParquetError> {
 }
 
 impl<W: Write + Send> Writer for Parquet<'_, W> {
-    fn write(&mut self, predictions: &Predictions, names: &[String], kept: &[&Kept]) -> Result<()> {
-        self.block(predictions, names, kept).map_err(|e| self.layout.error(as_io(e)))
+    fn write(&mut self, block: Block<'_>) -> Result<()> {
+        self.block(block).map_err(|e| self.layout.error(as_io(e)))
     }
 
     fn finish(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::blocks::{Blocks, for_each};
 use super::features::FeatureFiles;
 use super::output::Output;
+use super::writer::Block;
 use crate::compute::pool::Pool;
 use crate::data::{Batch, Label, Notices, ReadOptions};
 use crate::error::{Error, Result};
@@ -17,6 +18,8 @@ pub struct Summary {
     pub rows: u64,
     /// The number of rows that are unknown.
     pub unknown: u64,
+    /// The number of images that could not be read, where these are skipped.
+    pub bad: u64,
     /// Notices about the sources.
     pub notices: Notices,
 }
@@ -63,7 +66,9 @@ pub fn predict<S: Blocks>(
             summary.notices.extend(writer.source(source.kept())?);
             let notices = predict_each(model, source, pool, |batch, predictions| {
                 summary.rows += predictions.rows() as u64;
-                summary.unknown += writer.write(predictions, &batch.names, &batch.kept)?;
+                summary.bad += batch.bad.len() as u64;
+                let block = Block { predictions, names: &batch.names, bad: &batch.bad, kept: &[] };
+                summary.unknown += writer.write(block, &batch.kept)?;
                 Ok::<(), Error>(())
             })?;
             summary.notices.extend(notices);
@@ -100,11 +105,10 @@ pub fn score(
         while let Some(block) = files.next_block()? {
             scorer.predict(&block.rows(), &mut predictions, pool)?;
             summary.rows += predictions.rows() as u64;
-            summary.unknown += writer.write(&predictions, &[], &block.kept)?;
+            let out = Block { predictions: &predictions, names: &[], bad: &[], kept: &[] };
+            summary.unknown += writer.write(out, &block.kept)?;
         }
-        if summary.rows == 0 {
-            return Err(files.no_rows());
-        }
+        summary.notices = files.notices();
         Ok(summary)
     })
 }

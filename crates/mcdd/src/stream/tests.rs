@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::compute::pool::Pool;
-use crate::data::{Batch, PassThrough, ReadOptions, Table, digits};
+use crate::data::{BadImage, Batch, PassThrough, ReadOptions, Table, digits};
 use crate::detector::DetectorConfig;
 use crate::error::{Error, Result};
 use crate::model::{Calibration, Model, Predictions, ScorerSettings, Threshold};
@@ -69,7 +69,7 @@ fn any_block_size_gives_the_same_bytes() {
     let table = digits();
     let model = model(&table);
     let (x, width) = (model.schema().transform(&table, None).unwrap(), model.schema().width());
-    let columns = Columns { probs: true, distances: true, names: false };
+    let columns = Columns { probs: true, distances: true, ..Columns::default() };
     for format in [Format::Csv, Format::JsonLines] {
         let (all, summary) = to_memory(&model, batches(&x, width, 5000), format, columns).unwrap();
         let threshold = model.threshold().unwrap();
@@ -87,11 +87,22 @@ fn threshold() -> Threshold {
 }
 
 fn written(format: Format, columns: Columns, classes: &[String], p: &Predictions, names: &[String]) -> Vec<u8> {
+    written_with(format, columns, classes, p, names, &[])
+}
+
+fn written_with(
+    format: Format,
+    columns: Columns,
+    classes: &[String],
+    p: &Predictions,
+    names: &[String],
+    bad: &[BadImage],
+) -> Vec<u8> {
     let mut bytes = Vec::new();
     let layout =
         Layout { kept: Vec::new(), classes, threshold: threshold(), columns, destination: Path::new("memory") };
     let mut writer = format.writer(layout, &mut bytes).unwrap();
-    writer.write(p, names, &[]).unwrap();
+    writer.write(Block { predictions: p, names, bad, kept: &[] }).unwrap();
     writer.finish().unwrap();
     drop(writer);
     bytes
@@ -112,7 +123,7 @@ fn example() -> (Predictions, Vec<String>) {
 #[test]
 fn formats_by_hand() {
     let (p, classes) = example();
-    let columns = Columns { probs: true, distances: true, names: true };
+    let columns = Columns { probs: true, distances: true, names: true, errors: false };
     let names = ["one.png".to_owned(), "two, three.png".to_owned()];
     let csv = String::from_utf8(written(Format::Csv, columns, &classes, &p, &names)).unwrap();
     let expected = "\
@@ -132,6 +143,64 @@ one.png,\"a, \"\"b\"\"\",known,1.5,0.5,0.25,0.75,3,2
     let alone = Predictions { confidence: vec![2.0], p_value: vec![1.0], ..Predictions::default() };
     let csv = written(Format::Csv, Columns::default(), &[], &alone, &[]);
     assert_eq!(String::from_utf8(csv).unwrap(), "label,verdict,confidence,p_value\n,known,2,1\n");
+}
+
+fn bad_images() -> [BadImage; 3] {
+    [(0, "no,1.png"), (1, "no 2.png"), (2, "no3.png")].map(|(before, name)| {
+        let reason = format!("it is {}, or damaged", name.len());
+        BadImage { before, name: name.into(), reason }
+    })
+}
+
+#[test]
+fn an_image_that_could_not_be_read_has_a_line_in_its_place() {
+    let (p, classes) = example();
+    let names = ["one.png".to_owned(), "two.png".to_owned()];
+    let columns = Columns { probs: true, names: true, errors: true, ..Columns::default() };
+    let csv = written_with(Format::Csv, columns, &classes, &p, &names, &bad_images());
+    let csv = String::from_utf8(csv).unwrap();
+    let mut reader = ::csv::Reader::from_reader(csv.as_bytes());
+    assert_eq!(reader.headers().unwrap().iter().next_back(), Some("error"));
+    let rows: Vec<::csv::StringRecord> = reader.records().map(|r| r.unwrap()).collect();
+    let column = |at: usize| rows.iter().map(|r| r[at].to_owned()).collect::<Vec<_>>();
+    assert_eq!(column(0), ["no,1.png", "one.png", "no 2.png", "two.png", "no3.png"]);
+    assert_eq!(column(2), ["error", "known", "error", "unknown", "error"]);
+    assert!([1, 3, 4, 5, 6].iter().all(|&at| rows[0][at].is_empty() && !rows[1][at].is_empty()), "{csv}");
+    assert_eq!((&rows[0][7], &rows[1][7], &rows[4][7]), ("it is 8, or damaged", "", "it is 7, or damaged"));
+
+    let json = written_with(Format::JsonLines, columns, &classes, &p, &names, &bad_images());
+    let rows: Vec<serde_json::Value> =
+        String::from_utf8(json).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let first = serde_json::json!({
+        "image": "no,1.png", "label": null, "verdict": "error", "confidence": null, "p_value": null,
+        "error": "it is 8, or damaged",
+    });
+    assert_eq!((rows.len(), &rows[0]), (5, &first));
+    assert!(rows[1]["error"].is_null() && rows[1]["confidence"] == 1.5);
+
+    // They are left out where they are not asked for.
+    let columns = Columns { names: true, ..Columns::default() };
+    let csv = written_with(Format::Csv, columns, &classes, &p, &names, &bad_images());
+    assert_eq!(String::from_utf8(csv).unwrap().lines().count(), 3);
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn an_image_that_could_not_be_read_is_null_in_parquet() {
+    let (p, classes) = example();
+    let names = ["one.png".to_owned(), "two.png".to_owned()];
+    let columns = Columns { probs: true, names: true, errors: true, ..Columns::default() };
+    let bytes = written_with(Format::Parquet, columns, &classes, &p, &names, &bad_images());
+    let options = ReadOptions { label: crate::data::Label::None, ..ReadOptions::default() };
+    let table = Table::from_bytes(bytes, "p.parquet", &options).unwrap();
+    assert_eq!(table.rows(), 5);
+    let numbers = |at: usize| match &table.columns[at] {
+        crate::data::Column::Number(values) => values.iter().map(|v| (!v.is_nan()).then_some(*v)).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(numbers(3), [None, Some(1.5), None, Some(-0.25), None]);
+    let crate::data::Column::Text { codes, names } = &table.columns[7] else { panic!() };
+    assert_eq!((codes.as_slice(), names.len()), (&[0, u32::MAX, 0, u32::MAX, 1][..], 2));
 }
 
 #[cfg(feature = "parquet")]

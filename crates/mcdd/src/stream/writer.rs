@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::data::{Kept, KeptField};
+use crate::data::{BadImage, Kept, KeptField};
 use crate::error::{Error, Result};
 use crate::model::{Predictions, Threshold};
 
@@ -16,7 +16,47 @@ pub struct Columns {
     pub distances: bool,
     /// The name of each row as the first column, `image`.
     pub names: bool,
+    /// A row for each image that could not be read, and why as the last column, `error`.
+    pub errors: bool,
 }
+
+/// A block of rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    /// The predictions.
+    pub predictions: &'a Predictions,
+    /// The name of each row, for [`Columns::names`].
+    pub names: &'a [String],
+    /// Images without a prediction, for [`Columns::errors`].
+    pub bad: &'a [BadImage],
+    /// The cells of the columns in [`Layout::kept`].
+    pub kept: &'a [&'a Kept],
+}
+
+/// A row of a block: the index of its prediction, or an image without one.
+pub(super) enum Entry<'a> {
+    Row(usize),
+    Bad(&'a BadImage),
+}
+
+impl<'a> Block<'a> {
+    /// The rows in their order.
+    pub(super) fn entries(&self, columns: Columns) -> Vec<Entry<'a>> {
+        let mut bad = if columns.errors { self.bad } else { &[] }.iter().peekable();
+        let mut entries = Vec::with_capacity(self.predictions.rows() + bad.len());
+        for row in 0..self.predictions.rows() {
+            while let Some(image) = bad.next_if(|image| image.before <= row) {
+                entries.push(Entry::Bad(image));
+            }
+            entries.push(Entry::Row(row));
+        }
+        entries.extend(bad.map(Entry::Bad));
+        entries
+    }
+}
+
+/// The verdict of an image that could not be read.
+pub(super) const FAILED: &str = "error";
 
 /// What a writer needs to know besides the predictions.
 #[derive(Clone, Debug)]
@@ -43,6 +83,7 @@ impl Layout<'_> {
                 names.extend(self.classes.iter().map(|c| format!("{prefix}:{c}")));
             }
         }
+        names.extend(self.columns.errors.then(|| "error".to_owned()));
         names
     }
 
@@ -68,12 +109,11 @@ impl Layout<'_> {
 
 /// Writes predictions, block by block.
 pub trait Writer {
-    /// Adds a block of rows. `names` are the names of the rows, for [`Columns::names`], and `kept` the cells of the columns
-    /// in [`Layout::kept`].
+    /// Adds a block of rows.
     ///
     /// # Errors
     /// If writing fails.
-    fn write(&mut self, predictions: &Predictions, names: &[String], kept: &[&Kept]) -> Result<()>;
+    fn write(&mut self, block: Block<'_>) -> Result<()>;
 
     /// Completes the output. Nothing can be written after it.
     ///

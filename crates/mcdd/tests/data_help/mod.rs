@@ -75,6 +75,87 @@ pub fn npz(members: &[(&str, Vec<u8>)], deflate: bool) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
+/// A workbook. Each sheet is given as rows between `;` and cells between `,`: a text, a number, an empty cell, `true` or
+/// `false`, a date as `@` and its number, or an error as `#`. Texts are shared or inline.
+pub fn xlsx(sheets: &[(&str, &str)], shared: bool) -> Vec<u8> {
+    let mut texts: Vec<String> = Vec::new();
+    let mut parts: Vec<(String, String)> = Vec::new();
+    let (mut names, mut relations) = (String::new(), String::new());
+    for (at, (name, cells)) in sheets.iter().enumerate() {
+        let mut data = String::new();
+        for (row, cells) in cells.split(';').enumerate() {
+            data += &format!("<row r=\"{}\">", row + 1);
+            for (column, cell) in cells.split(',').enumerate() {
+                let place = format!("{}{}", char::from(b'A' + column as u8), row + 1);
+                data += &match cell {
+                    "" => continue,
+                    "true" | "false" => format!("<c r=\"{place}\" t=\"b\"><v>{}</v></c>", u8::from(cell == "true")),
+                    _ if cell.starts_with('#') => format!("<c r=\"{place}\" t=\"e\"><v>{cell}</v></c>"),
+                    _ if cell.starts_with('@') => format!("<c r=\"{place}\" s=\"1\"><v>{}</v></c>", &cell[1..]),
+                    _ if cell.parse::<f64>().is_ok() => format!("<c r=\"{place}\"><v>{cell}</v></c>"),
+                    _ if shared => {
+                        texts.push(cell.to_owned());
+                        format!("<c r=\"{place}\" t=\"s\"><v>{}</v></c>", texts.len() - 1)
+                    }
+                    _ => format!("<c r=\"{place}\" t=\"inlineStr\"><is><t>{cell}</t></is></c>"),
+                };
+            }
+            data += "</row>";
+        }
+        let id = at + 1;
+        names += &format!("<sheet name=\"{name}\" sheetId=\"{id}\" r:id=\"rId{id}\"/>");
+        let kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet";
+        relations += &format!("<Relationship Id=\"rId{id}\" Type=\"{kind}\" Target=\"worksheets/sheet{id}.xml\"/>");
+        let sheet = format!("<worksheet><dimension ref=\"A1:B2\"/><sheetData>{data}</sheetData></worksheet>");
+        parts.push((format!("xl/worksheets/sheet{id}.xml"), sheet));
+    }
+    let office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument";
+    let root = format!(
+        "<Relationships><Relationship Id=\"rId1\" Type=\"{office}\" Target=\"xl/workbook.xml\"/></Relationships>"
+    );
+    let relations = format!("<Relationships>{relations}</Relationships>");
+    let workbook = format!("<workbook><sheets>{names}</sheets></workbook>");
+    let texts: Vec<String> = texts.iter().map(|text| format!("<si><t>{text}</t></si>")).collect();
+    let strings = format!("<sst count=\"9\" uniqueCount=\"{}\">{}</sst>", texts.len(), texts.concat());
+    let styles = "<styleSheet><cellXfs><xf numFmtId=\"0\"/><xf numFmtId=\"14\"/></cellXfs></styleSheet>";
+    parts.extend([
+        ("_rels/.rels".to_owned(), root),
+        ("xl/_rels/workbook.xml.rels".to_owned(), relations),
+        ("xl/workbook.xml".to_owned(), workbook),
+        ("xl/styles.xml".to_owned(), styles.to_owned()),
+        ("[Content_Types].xml".to_owned(), "<Types/>".to_owned()),
+    ]);
+    if shared {
+        parts.push(("xl/sharedStrings.xml".to_owned(), strings));
+    }
+    zip(&parts)
+}
+
+pub fn zip(parts: &[(String, String)]) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+    for (name, text) in parts {
+        writer.start_file(name.as_str(), options).unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+pub fn arrow_stream(batch: &RecordBatch) -> Vec<u8> {
+    let mut writer = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    writer.write(batch).unwrap();
+    writer.finish().unwrap();
+    writer.into_inner().unwrap()
+}
+
+pub fn arrow_file(batch: &RecordBatch, compression: Option<arrow_ipc::CompressionType>) -> Vec<u8> {
+    let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(compression).unwrap();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
+    writer.write(batch).unwrap();
+    writer.finish().unwrap();
+    writer.into_inner().unwrap()
+}
+
 pub fn f32s(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }

@@ -93,6 +93,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (label, _) => label,
     };
     let table = Table::read(&args.data, &ReadOptions { label, ..asked })?;
+    if !args.output.quiet {
+        table.notices().iter().for_each(|n| ui::note(n));
+    }
     let chosen = choose_samples(&model, &table, args.rows, args.image)?;
     draw(&args, chosen, table.rows())
 }

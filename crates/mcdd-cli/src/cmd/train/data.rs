@@ -174,6 +174,7 @@ impl Args {
             ("categorical", !self.columns.categorical.is_empty()),
             ("header", self.reading.header.is_some()),
             ("separator", self.reading.separator.is_some()),
+            ("sheet", self.reading.sheet.is_some()),
         ];
         if let (true, Some((name, _))) = (self.images.wanted(), given.iter().find(|(_, given)| *given)) {
             return Err(mcdd::Error::setting(format!("`{name}` is for tables"))
@@ -197,6 +198,10 @@ impl Args {
                 .at_file(folder)
                 .hint("give files; for images add `net=resnet20`"));
         }
-        Table::read(&self.data, &reading).map(Data::Table)
+        let table = Table::read(&self.data, &reading)?;
+        if !self.running.quiet {
+            table.notices().iter().for_each(|n| ui::note(n));
+        }
+        Ok(Data::Table(table))
     }
 }

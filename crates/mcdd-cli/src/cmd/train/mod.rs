@@ -41,7 +41,7 @@ Examples:
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Files: CSV, TSV, Parquet, NPY, NPZ, IDX or "label index:value", optionally gzipped; several are concatenated. With
+    /// Files: CSV, TSV, Excel, JSON Lines, Parquet, Arrow, NPY, NPZ, IDX or "label index:value"; several are concatenated. With
     /// --net images: a folder per class, CIFAR, SVHN, IDX, or Parquet with images
     #[arg(required = true, value_name = "DATA")]
     data: Vec<PathBuf>,

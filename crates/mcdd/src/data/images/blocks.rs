@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::super::batch::BadImage;
 use super::super::matrix;
 use super::super::options::Label;
 use super::super::text::{Notices, count};
@@ -63,6 +64,8 @@ pub(super) struct Blocks {
     skip_bad: bool,
     threads: usize,
     tally: Tally,
+    /// The bad images of the block.
+    bad: Vec<BadImage>,
     notices: Notices,
 }
 
@@ -100,6 +103,7 @@ impl Blocks {
             skip_bad: options.skip_bad,
             threads: threads.clamp(1, 64),
             tally: Tally::default(),
+            bad: Vec::new(),
             notices,
         })
     }
@@ -122,8 +126,9 @@ impl Blocks {
     /// The next images, at most `max`; none at the end.
     pub(super) fn next(&mut self, max: usize, ready: &mut Vec<Ready>) -> Result<()> {
         ready.clear();
+        self.bad.clear();
         let mut items = Vec::new();
-        while ready.is_empty() && max > 0 {
+        while ready.is_empty() && self.bad.len() < MOST && max > 0 {
             items.clear();
             if !self.fetch(max, &mut items)? {
                 return self.labels_end();
@@ -215,9 +220,12 @@ impl Blocks {
                     return Ok(());
                 }
                 self.tally.bad += 1;
+                let Problem::Bad(error) = problem else { return Ok(()) };
+                let (name, reason) = (place(&item.file, item.row), error.message().to_owned());
                 if self.tally.examples.len() < SHOWN {
-                    self.tally.examples.push(place(&item.file, item.row));
+                    self.tally.examples.push(format!("{name}: {reason}"));
                 }
+                self.bad.push(BadImage { before: ready.len(), name, reason });
                 Ok(())
             }
             Err(Problem::Bad(error)) => Err(error),
@@ -233,6 +241,11 @@ impl Blocks {
         if item.row > 0 { error.at_row(item.row) } else { error }
     }
 
+    /// The bad images of the last block, if they are skipped.
+    pub(super) fn take_bad(&mut self) -> Vec<BadImage> {
+        std::mem::take(&mut self.bad)
+    }
+
     /// The classes that bad images had which were left out.
     pub(super) fn bad_classes(&self) -> impl Iterator<Item = &str> {
         self.tally.bad_classes.iter().map(AsRef::as_ref)
@@ -243,8 +256,11 @@ impl Blocks {
         let mut notices = self.notices.clone();
         let Tally { resized, grayed, colored, bad, other, examples, .. } = &self.tally;
         if *bad > 0 {
-            let more = if *bad > examples.len() { ", …" } else { "" };
-            notices.push(format!("{} left out: {}{more}", count(*bad, "bad image"), examples.join(", ")));
+            let more = match *bad - examples.len() {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
+            notices.push(format!("{} skipped: {}{more}", count(*bad, "bad image"), examples.join("; ")));
         }
         if let Some(shape) = self.shape.filter(|_| *other > 0) {
             let (these, first) = if shape.channels == 1 { ("color", "gray") } else { ("gray", "in color") };

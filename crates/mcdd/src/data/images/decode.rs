@@ -15,7 +15,7 @@ const MAX_DECODED: u64 = 400 << 20;
 /// What is read of one file; nothing that can be decoded within the limits is larger.
 pub(super) const MAX_FILE: u64 = 512 << 20;
 
-const KINDS: &str = "give PNG, JPEG, WebP or BMP, or leave the file out; `skip_bad` goes on without it";
+const KINDS: &str = "give PNG, JPEG, WebP, BMP, GIF or TIFF, or leave the file out; `skip_bad` goes on without it";
 
 /// Pixels, channels last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,10 +25,18 @@ pub(super) struct Raster {
 }
 
 /// Decodes an image as a viewer would show it (rotated by its EXIF data), with 8 bits a value, and 1 or 3
-/// channels as the file has; an alpha channel is left out, as PyTorch's image folders do.
+/// channels as the file has; an alpha channel is left out, as PyTorch's image folders do. Of several frames or pages it is
+/// the first.
 pub(super) fn decode(bytes: &[u8], file: &Path) -> Result<Raster> {
     let format = match image::guess_format(bytes) {
-        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::WebP | ImageFormat::Bmp)) => format,
+        Ok(
+            format @ (ImageFormat::Png
+            | ImageFormat::Jpeg
+            | ImageFormat::WebP
+            | ImageFormat::Bmp
+            | ImageFormat::Gif
+            | ImageFormat::Tiff),
+        ) => format,
         Ok(other) => {
             return Err(Error::data(format!("images of the kind {other:?} are not read")).at_file(file).hint(KINDS));
         }
@@ -156,7 +164,7 @@ mod tests {
     fn formats_and_depths() {
         let rgb = image::RgbImage::from_fn(5, 3, |x, y| Rgb([(40 * x) as u8, (80 * y) as u8, 7]));
         let image = DynamicImage::ImageRgb8(rgb.clone());
-        for format in [ImageFormat::Png, ImageFormat::Bmp, ImageFormat::WebP] {
+        for format in [ImageFormat::Png, ImageFormat::Bmp, ImageFormat::WebP, ImageFormat::Gif, ImageFormat::Tiff] {
             let got = decode(&encode(&image, format), Path::new("a")).unwrap();
             assert_eq!(got, Raster { shape: shape(3, 5, 3), pixels: rgb.as_raw().clone() }, "{format:?}");
         }
@@ -169,6 +177,22 @@ mod tests {
         let clear = DynamicImage::ImageRgba8(ImageBuffer::from_fn(1, 1, |_, _| image::Rgba([9, 8, 7, 0])));
         let got = decode(&encode(&clear, ImageFormat::Png), Path::new("a")).unwrap();
         assert_eq!(got, Raster { shape: shape(1, 1, 3), pixels: vec![9, 8, 7] });
+    }
+
+    #[test]
+    fn of_several_frames_it_is_the_first() {
+        let mut bytes = Vec::new();
+        let mut encoder = image::codecs::gif::GifEncoder::new(&mut bytes);
+        for gray in [200, 30] {
+            let frame = image::RgbaImage::from_pixel(4, 2, image::Rgba([gray, gray, gray, 255]));
+            encoder.encode_frame(image::Frame::new(frame)).unwrap();
+        }
+        drop(encoder);
+        let got = decode(&bytes, Path::new("a.gif")).unwrap();
+        assert_eq!(got, Raster { shape: shape(2, 4, 3), pixels: vec![200; 24] });
+        let deep = DynamicImage::ImageLuma16(ImageBuffer::from_fn(2, 1, |x, _| Luma([x as u16 * 65_535])));
+        let got = decode(&encode(&deep, ImageFormat::Tiff), Path::new("a.tif")).unwrap();
+        assert_eq!(got, Raster { shape: shape(1, 2, 1), pixels: vec![0, 255] });
     }
 
     #[test]
@@ -203,7 +227,8 @@ mod tests {
     fn invalid_images_are_errors() {
         for (bytes, part) in [
             (&b""[..], "empty"),
-            (b"GIF89a\x01\0\x01\0\0\0\0;", "Gif"),
+            (b"GIF89a\x01\0\x01\0\0\0\0;", "damaged"),
+            (b"\0\0\x01\0\x01\0", "Ico"),
             (b"hello", "not an image"),
             (b"\x89PNG\r\n\x1a\n", "damaged"),
             (b"\xff\xd8\xff\xe0\0\x10JFIF\0", "ends too early"),

@@ -8,7 +8,7 @@
 //!
 //! - a folder with a sub-folder for each class, which holds its images at any depth, in the order of their names
 //!   (names that begin with a dot are skipped); a folder of images alone has no labels;
-//! - an image: PNG, JPEG, WebP or BMP;
+//! - an image: PNG, JPEG, WebP, BMP, GIF or TIFF (of several frames or pages the first);
 //! - CIFAR-10's and CIFAR-100's files, binary or Python (of the latter the fine labels count), SVHN's `.mat`, IDX
 //!   with its labels beside it; a folder of these gives the [part](ImageOptions::part) that is asked for;
 //! - Parquet with a column `image` or `img` of encoded images.

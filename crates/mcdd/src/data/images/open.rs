@@ -110,7 +110,7 @@ fn open_file(path: &Path, label: &Label) -> Result<Box<dyn ImageSource>> {
     Err(Error::data("it does not hold images of a supported format").at_file(path).hint(HINT))
 }
 
-const HINT: &str = "give a folder with a sub-folder of images for each class; images (PNG, JPEG, WebP, BMP); CIFAR's files; \
+const HINT: &str = "give a folder with a sub-folder of images for each class; images (PNG, JPEG, WebP, BMP, GIF, TIFF); CIFAR's files; \
                     SVHN's .mat; IDX; or Parquet with encoded images";
 
 #[cfg(test)]

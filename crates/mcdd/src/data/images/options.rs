@@ -13,7 +13,7 @@ pub struct ImageOptions {
     pub size: Option<(usize, usize)>,
     /// The channels that all images get, 1 or 3 (default: those of the first, and others are an error).
     pub channels: Option<usize>,
-    /// Whether images that cannot be used are left out and counted, and not an error.
+    /// Whether images that cannot be used are left out and reported with their reasons, and not an error.
     pub skip_bad: bool,
     /// Threads that decode; 0 for as many as there are cores.
     pub threads: usize,

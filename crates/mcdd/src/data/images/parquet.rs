@@ -341,7 +341,7 @@ mod tests {
         assert!(e.to_string().contains("row 2: it is not an image"), "{e}");
         let (images, notices) = read(&path, Label::Auto, true).unwrap();
         assert_eq!(images.rows(), 1);
-        assert!(notices[0].starts_with("3 bad images left out"), "{notices:?}");
+        assert!(notices[0].starts_with("3 bad images skipped: "), "{notices:?}");
         let e = read(&path, Label::Auto, false).unwrap_err();
         assert!(e.hint_text().is_some());
     }

@@ -40,6 +40,9 @@ impl Images {
         let mut ready = Vec::new();
         loop {
             blocks.next(usize::MAX, &mut ready)?;
+            if ready.is_empty() && !blocks.take_bad().is_empty() {
+                continue;
+            }
             let Some(shape) = blocks.shape().filter(|_| !ready.is_empty()) else { break };
             let expected = if gather.places.is_empty() { blocks.expected() } else { None };
             gather.reserve(shape, ready.len(), expected).map_err(|e| e.at_file(first))?;

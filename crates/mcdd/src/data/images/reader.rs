@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::super::batch::BadImage;
 use super::super::text::Notices;
 use super::blocks::{Blocks, Ready};
 use super::memory::place;
@@ -20,6 +21,8 @@ pub struct ImageBatch {
     pub labels: Option<Vec<String>>,
     /// Where each image is from.
     pub names: Vec<String>,
+    /// Images that cannot be used, where these are skipped.
+    pub bad: Vec<BadImage>,
 }
 
 /// Files and folders that are read as images of a known shape.
@@ -57,7 +60,8 @@ impl ImageReader {
         self.rows
     }
 
-    /// Reads up to `max` images; `false` at the end. A block may be smaller than `max` before the end.
+    /// Reads up to `max` images; `false` at the end. A block may be smaller than `max` before the end, and hold none but bad
+    /// images.
     ///
     /// # Errors
     /// If an image cannot be used.
@@ -75,8 +79,9 @@ impl ImageReader {
                 labels.push(image.label.as_deref().unwrap_or_default().to_owned());
             }
         }
+        batch.bad = self.blocks.take_bad();
         self.rows += batch.rows as u64;
-        Ok(batch.rows > 0)
+        Ok(batch.rows > 0 || !batch.bad.is_empty())
     }
 
     /// What the user should know about the images read so far.

@@ -99,13 +99,23 @@ fn bad_images_are_named_or_counted() {
     let (images, notices) = read(dir.path(), &skip).unwrap();
     assert_eq!((images.rows(), images.classes().len()), (2, 2));
     assert_eq!(notices[0], "1 class folder without images left out: c");
-    assert!(notices[1].starts_with("1 bad image left out: ") && notices[1].ends_with("2.png"), "{notices:?}");
+    assert!(notices[1].starts_with("1 bad image skipped: "), "{notices:?}");
+    assert!(notices[1].ends_with("2.png: the file is empty"), "{notices:?}");
     assert!(notices[2].starts_with("1 gray image left out, as the first (") && notices[2].contains("`channels` 3"));
     std::fs::create_dir(dir.path().join("lost")).unwrap();
     std::fs::write(dir.path().join("lost/1.png"), b"").unwrap();
     let (images, notices) = read(dir.path(), &skip).unwrap();
     assert_eq!(images.classes().len(), 2);
     assert_eq!(notices.last().unwrap(), "classes left out that have no good image: lost");
+    // Of many bad images the first are named.
+    for at in 2..9 {
+        std::fs::write(dir.path().join(format!("lost/{at}.png")), b"").unwrap();
+    }
+    let (_, notices) = read(dir.path(), &skip).unwrap();
+    assert!(
+        notices[1].starts_with("9 bad images skipped: ") && notices[1].ends_with("empty; and 6 more"),
+        "{notices:?}"
+    );
     std::fs::remove_dir_all(dir.path().join("lost")).unwrap();
     // If nothing is left, that is an error too.
     let bad = dir.path().join("b/2.png");

@@ -72,7 +72,7 @@ impl Report {
             let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));
             let name = labels.and_then(|l| l.names.get(class?)).map(String::as_str);
             let file = match data {
-                TrainingData::Table(_) => None,
+                TrainingData::Table(table) => table.files().nth(1).map(|_| table.row_name(row)),
                 TrainingData::Images(images) => Some(images.name(row)),
             };
             let at = Place { row: row as u64 + 1, file: file.as_deref() };
