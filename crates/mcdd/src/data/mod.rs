@@ -15,9 +15,10 @@
 //!
 //! # Cells
 //!
-//! A cell that is empty, `NA`, `N/A`, `NaN` (in any case), `null`, `None` or `?` is missing. A column is categorical if
-//! none of its cells is a number, or if [`ReadOptions::categorical`] lists it. Numbers and texts in one column are an
-//! error, and so is infinity. Rows in errors are the lines of a text file, from 1 with the header; in other formats the
+//! A cell that is empty, `NA`, `N/A`, `NaN` (in any case), `null`, `None` or `?` is missing. A column of texts is one of
+//! numbers, booleans or dates if all of its cells are written in one [`Form`] (`29.7%`, `1.234,56`, `yes`, `31.12.2025`),
+//! else it is categorical. [`ReadOptions::categorical`] lists columns that are categorical in any case. Numbers and texts
+//! in one column are an error, and so is infinity. Rows in errors are the lines of a text file, from 1 with the header; in other formats the
 //! rows from 1.
 //!
 //! # Examples
@@ -86,12 +87,16 @@ mod batch;
 #[cfg(feature = "parquet")]
 mod batches;
 mod builder;
+mod categories;
 mod cell;
 mod column;
+mod convert;
+mod decide;
 mod decode;
 mod delimited;
 mod digits;
 mod encode;
+mod form;
 mod guard;
 mod idx;
 pub mod images;
@@ -112,6 +117,7 @@ mod parquet;
 mod pixels;
 mod read;
 mod reader;
+mod recognize;
 mod row;
 mod rows;
 mod schema;
@@ -121,13 +127,16 @@ pub mod sets;
 mod source;
 mod table;
 mod text;
+mod time;
 mod transform;
 
-pub use batch::Batch;
+pub use batch::{Batch, Unseen};
 pub use builder::TableBuilder;
+pub use categories::MAX_CATEGORIES;
 pub use cell::Cell;
 pub use column::{Column, MISSING};
 pub use digits::digits;
+pub use form::{Decimal, Form, Group, NumberForm, Words};
 pub use images::{Augment, ImageShape, ImageSpec, Images, Loader, Loading, Prepared};
 #[cfg(feature = "images")]
 pub use images::{ImageBatch, ImageOptions, ImageReader};
@@ -139,11 +148,12 @@ pub use pixels::PixelReader;
 pub use reader::Reader;
 pub use row::RowCounts;
 pub use rows::TableReader;
-pub use schema::{CLAMP, ColumnKind, MAX_CATEGORIES, Schema, SchemaColumn};
+pub use schema::{CLAMP, ColumnKind, Schema, SchemaColumn};
 pub use scores::scores;
 pub use source::Source;
 pub use table::{LabelColumn, Table};
 pub use text::Notices;
+pub use time::{Cycle, DateOrder, TimeForm};
 pub(crate) use text::count;
 #[cfg(feature = "datasets")]
 pub(crate) use text::list;

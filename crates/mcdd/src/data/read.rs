@@ -11,7 +11,7 @@ use super::labels::Labels;
 use super::libsvm;
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Side, Source};
-use super::table::{LabelColumn, Table};
+use super::table::{LabelColumn, Table, Written};
 use super::text::{list, quoted, shown};
 use crate::error::{Error, Result};
 
@@ -105,6 +105,8 @@ pub(crate) struct Reading {
     label_column: Option<LabelColumn>,
     rows: usize,
     files: Vec<Arc<Path>>,
+    /// That of the first file.
+    separator: Option<u8>,
 }
 
 impl Reading {
@@ -151,6 +153,7 @@ impl Reading {
             label_column,
             rows: 0,
             files: Vec::new(),
+            separator: source.separator(),
         })
     }
 
@@ -296,6 +299,7 @@ impl Reading {
             label_column: self.label_column,
             rows: self.rows,
             files: self.files,
+            written: Written { separator: self.separator, ..Written::default() },
         };
         let mut position = 0;
         for (at, (name, column)) in self.names.into_iter().zip(self.columns).enumerate() {
@@ -306,8 +310,14 @@ impl Reading {
             if growing && at == 0 {
                 continue;
             }
+            column.check()?;
+            let (points, forced) = (column.points.clone(), column.want == Want::Text);
             match column.finish() {
                 Some(column) => {
+                    if forced {
+                        table.written.categorical.push(name.clone());
+                    }
+                    table.written.points.push(points);
                     table.names.push(name);
                     table.columns.push(column);
                 }

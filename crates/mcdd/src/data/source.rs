@@ -25,6 +25,8 @@ pub struct Source {
     names: Vec<String>,
     named: bool,
     kind: Kind,
+    /// That of separated text.
+    separator: Option<u8>,
     rows: Box<dyn RowSource>,
 }
 
@@ -72,12 +74,13 @@ impl Source {
         if names.is_empty() {
             return Err(Error::data("there are no columns").hint("give a column for each feature"));
         }
-        Ok(Source { file: Path::new("").into(), names, named: true, kind: Kind::Columns, rows })
+        Ok(Source { file: Path::new("").into(), names, named: true, kind: Kind::Columns, separator: None, rows })
     }
 
     /// Reads the header.
     pub(crate) fn from_input(input: Input, options: &ReadOptions) -> Result<Source> {
         let file = Arc::clone(&input.file);
+        let mut separator = None;
         let positional = |width: usize| (0..width).map(positional_name).collect::<Vec<_>>();
         let (names, named, kind, rows): (_, _, _, Box<dyn RowSource>) = match input.format()? {
             Format::Npy => {
@@ -108,6 +111,7 @@ impl Source {
                     (vec!["label".to_owned()], false, Kind::Libsvm, Box::new(rows))
                 } else {
                     let opened = delimited::open(input, skip, options)?;
+                    separator = Some(opened.separator);
                     (opened.names, opened.named, Kind::Columns, Box::new(opened.rows))
                 }
             }
@@ -117,7 +121,7 @@ impl Source {
                 .at_file(&file)
                 .hint("give a file with a column for each feature"));
         }
-        Ok(Source { file, names, named, kind, rows })
+        Ok(Source { file, names, named, kind, separator, rows })
     }
 
     #[cfg(feature = "npz")]
@@ -138,6 +142,7 @@ impl Source {
                 names: (0..array.width()).map(positional_name).collect(),
                 named: false,
                 kind: Kind::Archive(archive, features),
+                separator: None,
                 rows: Box::new(array),
             });
         }
@@ -151,7 +156,8 @@ impl Source {
             .at_file(&file)
             .hint("name the arrays x and y, or give arrays of one dimension and equal length as columns"));
         }
-        Ok(Source { file, names, named: true, kind: Kind::Columns, rows: Box::new(SideBySide(arrays)) })
+        let rows = Box::new(SideBySide(arrays));
+        Ok(Source { file, names, named: true, kind: Kind::Columns, separator: None, rows })
     }
 
     /// The names of the columns in the file's order, the label's among them where it is a column. Those of
@@ -163,6 +169,11 @@ impl Source {
     /// Whether the file has column names; else columns are matched by position.
     pub fn named(&self) -> bool {
         self.named
+    }
+
+    /// The separator of separated text.
+    pub(crate) fn separator(&self) -> Option<u8> {
+        self.separator
     }
 
     /// The file's path; `-` is stdin.

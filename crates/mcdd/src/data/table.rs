@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::column::{Column, ColumnBuilder, MISSING, Want};
 use super::labels::{self, Labels};
+use super::recognize::Points;
 use super::text::{positional_name, shown};
 use crate::error::{Error, Result};
 
@@ -34,6 +35,25 @@ pub struct Table {
     pub(crate) label_column: Option<LabelColumn>,
     pub(super) rows: usize,
     pub(super) files: Vec<Arc<Path>>,
+    pub(super) written: Written,
+}
+
+/// How the cells were written and asked for. It helps to read columns whose texts leave two readings, and is no part of what
+/// makes two tables equal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Written {
+    /// The separator of a text file.
+    pub separator: Option<u8>,
+    /// The points of the numbers of each column.
+    pub points: Vec<Points>,
+    /// The names of the columns that are categories because the caller asked for it.
+    pub categorical: Vec<String>,
+}
+
+impl PartialEq for Written {
+    fn eq(&self, _: &Written) -> bool {
+        true
+    }
 }
 
 impl Table {
@@ -83,6 +103,7 @@ impl Table {
             label_column: None,
             rows,
             files: Vec::new(),
+            written: Written::default(),
         })
     }
 
@@ -102,6 +123,7 @@ impl Table {
             dropped: Vec::new(),
             label_column,
             files: Vec::new(),
+            written: Written::default(),
         }
     }
 
@@ -173,6 +195,11 @@ impl Table {
             label_column: self.label_column.clone(),
             rows: rows.len(),
             files: self.files.clone(),
+            written: Written {
+                separator: self.written.separator,
+                points: self.written.points.iter().map(|points| points.select(rows)).collect(),
+                categorical: self.written.categorical.clone(),
+            },
         }
     }
 

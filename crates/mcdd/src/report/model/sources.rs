@@ -2,7 +2,7 @@
 
 use super::{About, Gather, Place, Report, Side};
 use crate::compute::pool::Pool;
-use crate::data::{Batch, Images, Table};
+use crate::data::{Batch, Images, Table, Unseen};
 use crate::error::Result;
 use crate::model::{Model, Predictions};
 
@@ -23,10 +23,12 @@ impl Report {
     /// If the data do not match the model.
     pub fn of_calibration_rows(model: &Model, data: TrainingData, about: About, pool: &Pool) -> Result<Report> {
         let (fraction, seed) = (model.settings().calibration_fraction, model.settings().seed);
+        let mut unseen = Vec::new();
         let (rows, x, labels) = match data {
             TrainingData::Table(table) => {
                 let (_, rows) = table.split_rows(fraction, seed)?;
-                let x = model.schema().transform(table, Some(&rows))?;
+                let x;
+                (x, unseen) = model.schema().transform_and_list(table, Some(&rows))?;
                 (rows, x, table.labels.as_ref())
             }
             TrainingData::Images(images) => {
@@ -48,7 +50,7 @@ impl Report {
                 TrainingData::Table(_) => None,
                 TrainingData::Images(images) => Some(images.name(row)),
             };
-            let at = Place { row: row as u64 + 1, file: file.as_deref() };
+            let at = Place { row: row as u64 + 1, file: file.as_deref(), unseen: Unseen::of_row(&unseen, i) };
             gather.add(Side::Known(class), at, x, name, &predictions, i);
         }
         gather.finish(About { on_calibration_rows: true, ..about }, pool)
@@ -70,9 +72,9 @@ impl Report {
         let mut gather = Gather::new(model, model.settings().tpr, ood.len(), seed)?;
         let mut predictions = Predictions::default();
         let batch = |table: &Table| -> Result<Batch> {
-            let x = model.schema().transform(table, None)?;
+            let (x, unseen_cells) = model.schema().transform_and_list(table, None)?;
             let labels = (0..table.rows()).map(|i| table.label_name(i).map(str::to_owned)).collect();
-            Ok(Batch { rows: table.rows(), x, labels: Some(labels), ..Batch::default() })
+            Ok(Batch { rows: table.rows(), x, labels: Some(labels), unseen_cells, ..Batch::default() })
         };
         let rows = batch(known)?;
         model.predict_rows(&rows.x, &mut predictions, pool)?;
@@ -87,6 +89,11 @@ impl Report {
     }
 }
 
+/// The place of a row of a batch, except for its number.
+fn place(batch: &Batch, i: usize) -> Place<'_> {
+    Place { row: 0, file: batch.names.get(i).map(String::as_str), unseen: Unseen::of_row(&batch.unseen_cells, i) }
+}
+
 impl Gather<'_> {
     /// Adds a batch of in-distribution rows, numbered on from the batch before. Rows with a label that is not a class of the
     /// model go to an unknown set of their own; `name` is what the set calls the source.
@@ -99,7 +106,7 @@ impl Gather<'_> {
                 Some(None) => Side::Unknown(self.foreign_set(name)),
                 class => Side::Known(class.flatten()),
             };
-            let at = Place { row: self.known_rows, file: batch.names.get(i).map(String::as_str) };
+            let at = Place { row: self.known_rows, ..place(batch, i) };
             self.add(side, at, x, label, predictions, i);
         }
     }
@@ -109,7 +116,7 @@ impl Gather<'_> {
         for (i, x) in batch.x.chunks_exact(self.model.schema().width()).enumerate() {
             self.sets[set].rows += 1;
             let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
-            let at = Place { row: self.sets[set].rows, file: batch.names.get(i).map(String::as_str) };
+            let at = Place { row: self.sets[set].rows, ..place(batch, i) };
             self.add(Side::Unknown(set), at, x, label, predictions, i);
         }
     }
