@@ -6,7 +6,8 @@ mod data_help;
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, DurationSecondArray, Float32Array, Int64Array, StringArray, types::Int32Type,
+    ArrayRef, BooleanArray, DictionaryArray, DurationSecondArray, Float32Array, Int64Array, StringArray,
+    types::Int32Type,
 };
 use data_help::*;
 use mcdd::data::{Column, ReadOptions, Table};

@@ -210,7 +210,10 @@ impl Scored<'_> {
             let note = csv_cell(c.note.as_deref().unwrap_or_default());
             let off = c.deviations.map_or(String::new(), |d| d.to_string());
             let (row, rank, gain) = (self.row, i + 1, c.gain);
-            writeln!(out, "{row},{verdict},{label},{confidence},{p},{rank},{column},{value},{expected},{off},{gain},{note}")?;
+            writeln!(
+                out,
+                "{row},{verdict},{label},{confidence},{p},{rank},{column},{value},{expected},{off},{gain},{note}"
+            )?;
         }
         Ok(out)
     }

@@ -593,9 +593,12 @@ impl ColumnBuilder {
         let error = match &self.auto.word {
             Some((file, text_row, text)) => {
                 let number = if *text_row == row { String::new() } else { format!(" (row {row}: {cell})") };
-                Error::data(format!("{} is not a number, but other cells of the column are{number}", quoted(text.trim())))
-                    .at_file(file)
-                    .at_row(*text_row)
+                Error::data(format!(
+                    "{} is not a number, but other cells of the column are{number}",
+                    quoted(text.trim())
+                ))
+                .at_file(file)
+                .at_row(*text_row)
             }
             None => Error::data(format!("{} is not a number", quoted(&cell))).at_file(&self.file).at_row(row),
         };

@@ -86,8 +86,9 @@ impl Decisions {
                 count(cells, "cell")
             )),
             Choice::Keep(categories, others) if *others > 0 => self.single.push(format!(
-                "{name}: {} and {others} rarer texts, which are one category together",
-                if categories.len() == 1 { "1 category".into() } else { format!("{} categories", categories.len()) }
+                "{name}: {}; {others} rarer {} one category, other",
+                if categories.len() == 1 { "1 category".into() } else { format!("{} categories", categories.len()) },
+                if *others == 1 { "text is" } else { "texts are" }
             )),
             _ => {}
         }

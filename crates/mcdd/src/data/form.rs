@@ -282,15 +282,18 @@ impl Form {
     pub fn describe(&self) -> String {
         match self {
             Form::Number(form) => {
-                let unit = form.unit.as_deref().map(|unit| if unit == "%" { "percent" } else { unit });
+                let unit = form.unit.as_deref().map(|unit| match unit {
+                    "%" => "percent".into(),
+                    unit => format!("currency {unit}"),
+                });
                 let comma = (form.decimal == Decimal::Comma).then_some("decimal comma");
-                let group = match (form.group, unit.or(comma)) {
+                let group = match (form.group, unit.as_deref().or(comma)) {
                     (Some(Group::Space), _) => Some("thousands separated by spaces"),
                     (Some(Group::Apostrophe), _) => Some("thousands separated by '"),
                     (Some(_), None) => Some("thousands separators"),
                     _ => None,
                 };
-                let words: Vec<&str> = unit.into_iter().chain(comma).chain(group).collect();
+                let words: Vec<&str> = unit.as_deref().into_iter().chain(comma).chain(group).collect();
                 if words.is_empty() { "numbers".into() } else { words.join(", ") }
             }
             Form::Boolean(words) => {
@@ -461,7 +464,7 @@ pub(super) mod tests {
         assert_eq!((words.parse(b" YES "), words.parse(b"False")), (Parsed::Number(1.0), Parsed::Number(0.0)));
         assert_eq!((words.parse(b"maybe"), words.parse(b"NA")), (Parsed::Text, Parsed::Missing));
         assert_eq!(percent.expected(), "a percentage such as 12.5%");
-        assert_eq!(amount.describe(), "€, decimal comma");
+        assert_eq!(amount.describe(), "currency €, decimal comma");
         assert!(percent.refuse("\"x\"").hint_text().is_some());
     }
 

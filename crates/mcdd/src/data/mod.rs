@@ -153,7 +153,7 @@ pub use scores::scores;
 pub use source::Source;
 pub use table::{LabelColumn, Table};
 pub use text::Notices;
-pub use time::{Cycle, DateOrder, TimeForm};
 pub(crate) use text::count;
 #[cfg(feature = "datasets")]
 pub(crate) use text::list;
+pub use time::{Cycle, DateOrder, TimeForm};

@@ -14,7 +14,7 @@ pub struct ReadOptions {
     pub header: Option<bool>,
     /// A text file's separator; a space stands for any run of spaces and tabs (default: found).
     pub separator: Option<u8>,
-    /// Columns that are categories even where their cells are numbers; names, or positions from 1.
+    /// Columns that are categories even where their cells are numbers, dates or free text; names, or positions from 1.
     pub categorical: Vec<String>,
     /// Columns to leave out; names, or positions from 1.
     pub drop: Vec<String>,

@@ -175,9 +175,9 @@ impl SchemaColumn {
         };
         let value = self.finite(value)?;
         match &self.form {
-            Some(form) => form
-                .number(value)
-                .ok_or_else(|| form.refuse(&number::show(value)).at_column(shown(&self.name))),
+            Some(form) => {
+                form.number(value).ok_or_else(|| form.refuse(&number::show(value)).at_column(shown(&self.name)))
+            }
             None => Ok(value),
         }
     }

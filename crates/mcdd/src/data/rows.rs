@@ -44,10 +44,8 @@ impl TableReader {
             }
             options.header = Some(true);
         } else {
-            let numeric = schema
-                .columns
-                .iter()
-                .any(|c| matches!(c.kind, ColumnKind::Numeric { .. } | ColumnKind::Time { .. }));
+            let numeric =
+                schema.columns.iter().any(|c| matches!(c.kind, ColumnKind::Numeric { .. } | ColumnKind::Time { .. }));
             // Without a numeric column nothing could tell a header from a row.
             if !numeric && options.header.is_none() {
                 options.header = Some(false);

@@ -229,7 +229,8 @@ impl Schema {
                 }
                 ColumnKind::Time { cycles, indicator, .. } => {
                     names.push(name.clone());
-                    let parts = |cycle: &Cycle| ["sine", "cosine"].map(|part| format!("{name} {} {part}", cycle.name()));
+                    let parts =
+                        |cycle: &Cycle| ["sine", "cosine"].map(|part| format!("{name} {} {part}", cycle.name()));
                     names.extend(cycles.iter().flat_map(parts));
                     *indicator
                 }
@@ -492,7 +493,7 @@ mod tests {
         let table = build(Table::builder().categorical("id", &names).unwrap());
         let (schema, notices) = Schema::fit(&table, &all(&table)).unwrap();
         assert_eq!(schema.width(), MAX_CATEGORIES + 2);
-        assert_eq!(notices, ["id: 1000 categories and 1 rarer texts, which are one category together"]);
+        assert_eq!(notices, ["id: 1000 categories; 1 rarer text is one category, other"]);
         let x = schema.transform(&table, None).unwrap();
         let ones = |row: usize| x[row * schema.width()..][..MAX_CATEGORIES + 1].iter().filter(|v| **v == 1.0).count();
         assert!((0..table.rows()).all(|row| ones(row) == 1));
@@ -534,9 +535,8 @@ mod tests {
         };
         let good = numeric("a", 0.0, 1.0);
         assert!(schema(vec![good.clone()], Some(("y", 1))).validate().is_ok());
-        let number = |decimal, group, unit: &str| {
-            Some(Form::Number(NumberForm { decimal, group, unit: Some(unit.to_owned()) }))
-        };
+        let number =
+            |decimal, group, unit: &str| Some(Form::Number(NumberForm { decimal, group, unit: Some(unit.to_owned()) }));
         let when = |order, times, zone| Some(Form::Time(TimeForm { order, times, zone }));
         let formed = |form, column: &SchemaColumn| SchemaColumn { form, ..column.clone() };
         let timed = |form, cycles: &[Cycle]| SchemaColumn {

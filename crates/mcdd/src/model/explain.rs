@@ -190,7 +190,9 @@ mod tests {
                 assert!(first.deviations.unwrap() > 8.0);
                 assert_eq!(found.class.is_some(), names);
             }
-            assert!(model.explain(&inputs[..12], &[], 3, &pool).is_err() && model.explain(&[1.0], &[], 3, &pool).is_err());
+            assert!(
+                model.explain(&inputs[..12], &[], 3, &pool).is_err() && model.explain(&[1.0], &[], 3, &pool).is_err()
+            );
         }
     }
 

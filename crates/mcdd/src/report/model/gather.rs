@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::best::Lowest;
 use super::picture::Thumbnails;
 use super::positions::{Levels, Thresholds};
+use crate::data::Unseen;
 use crate::error::Result;
 use crate::model::{Model, Predictions};
-use crate::data::Unseen;
 use crate::report::html::name;
 use crate::seed::Stream;
 
