@@ -160,8 +160,7 @@ impl NumberForm {
     fn digits(&self, text: &str) -> Option<f64> {
         let mut plain = [0u8; LONGEST];
         let (mut length, mut run, mut groups, mut fraction) = (0, 0, 0, false);
-        let mut chars = text.char_indices();
-        while let Some((at, c)) = chars.next() {
+        for (at, c) in text.char_indices() {
             let byte = match c {
                 '0'..='9' => {
                     run += 1;
@@ -183,7 +182,7 @@ impl NumberForm {
                     continue;
                 }
                 'e' | 'E' if groups == 0 && length > 0 => {
-                    let exponent = text[at..].as_bytes();
+                    let exponent = &text.as_bytes()[at..];
                     plain.get_mut(length..length + exponent.len())?.copy_from_slice(exponent);
                     length += exponent.len();
                     run = 3;
