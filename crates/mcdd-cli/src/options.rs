@@ -38,7 +38,7 @@ pub struct Reading {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Reading")]
 pub struct Columns {
-    /// Treat a column of numbers as categories; may be repeated
+    /// Make categories of a column, whatever its cells are (numbers, dates, free text); may be repeated
     #[arg(long, value_name = "COLUMN")]
     pub categorical: Vec<String>,
 

@@ -129,8 +129,10 @@ fn explain_lists_the_changed_column_first() {
     assert!(text.contains("the mean of class ") && !text.contains("row 3"), "{text}");
     let csv = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--format", "csv"]));
     assert_eq!(csv.lines().count(), 1 + 8 * 5);
-    assert!(csv.starts_with("row,verdict,label,confidence,p_value,rank,column,value,expected,deviations,gain\n"));
-    assert!(csv.contains(",color,not seen in training,red (100%),,"), "{csv}");
+    assert!(csv.starts_with("row,verdict,label,confidence,p_value,rank,column,value,expected,deviations,gain,note\n"));
+    assert!(csv.contains(",color,mauve,red (100%),,"), "{csv}");
+    let said = "\"\"mauve\"\" is not in training's categories: blue, red";
+    assert!(csv.contains(said), "{csv}");
     let json = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--format", "jsonl", "--unknown", "--tpr", "0.9"]));
     let rows: Vec<Value> = json.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert!(rows.iter().all(|r| r["verdict"] == "unknown") && rows.iter().any(|r| r["row"] == 2), "{json}");

@@ -249,12 +249,14 @@ fn batches_that_cannot_be_used() {
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
     let batch = |name: &str, array: &ArrayRef| RecordBatch::try_from_iter([(name, Arc::clone(array))]).unwrap();
     let none = label("none");
-    let days: ArrayRef = Arc::new(arrow_array::Date32Array::from(vec![1, 2]));
+    let days: ArrayRef = Arc::new(arrow_array::DurationSecondArray::from(vec![1, 2]));
+    let never: ArrayRef = Arc::new(arrow_array::Date32Array::from(vec![1, i32::MAX]));
     let infinite: ArrayRef = Arc::new(Float64Array::from(vec![1.0, f64::INFINITY]));
     for (batches, place) in [
         (vec![], (None, None)),
         (vec![batch("a", &numbers), batch("b", &numbers)], (None, None)),
         (vec![batch("a", &days)], (None, Some("a"))),
+        (vec![batch("a", &never)], (Some(2), Some("a"))),
         (vec![batch("a", &infinite)], (Some(2), Some("a"))),
         (vec![batch("a", &infinite).slice(0, 1), batch("a", &infinite)], (Some(3), Some("a"))),
     ] {

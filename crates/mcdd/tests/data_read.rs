@@ -6,7 +6,8 @@ mod data_help;
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BooleanArray, Date32Array, DictionaryArray, Float32Array, Int64Array, StringArray, types::Int32Type,
+    ArrayRef, BooleanArray, DictionaryArray, DurationSecondArray, Float32Array, Int64Array, StringArray,
+    types::Int32Type,
 };
 use data_help::*;
 use mcdd::data::{Column, ReadOptions, Table};
@@ -227,7 +228,7 @@ fn parquet_files() {
     assert_eq!((e.row(), e.column()), (Some(2), Some("count")), "{e}");
 
     let mut dated = columns;
-    dated.push(("day", Arc::new(Date32Array::from(vec![1, 2, 3]))));
+    dated.push(("day", Arc::new(DurationSecondArray::from(vec![1, 2, 3]))));
     parquet_file(&path, dated);
     let e = read(&path, &ReadOptions::default()).unwrap_err();
     assert_eq!(e.column(), Some("day"), "{e}");

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use mcdd::compute::pool::Pool;
+use mcdd::data::Unseen;
 use mcdd::model::{Explanation, Model, Predictions, Threshold};
 use mcdd::stream::{self, csv_cell, verdict};
 use serde_json::json;
@@ -92,13 +93,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut predictions = Predictions::default();
     let (mut row, mut found) = (0, 0);
     if args.format == Format::Csv {
-        ui::print("row,verdict,label,confidence,p_value,rank,column,value,expected,deviations,gain\n")?;
+        ui::print("row,verdict,label,confidence,p_value,rank,column,value,expected,deviations,gain,note\n")?;
     }
     let reader = model.schema().reader(&args.data, &args.reading.options())?;
     let notices = stream::for_each::<anyhow::Error>(reader, |batch| {
         let all = batch.x.chunks_exact(model.schema().width());
+        let first = row + 1;
         let (rows, x): (Vec<u64>, Vec<&[f32]>) =
-            (row + 1..).zip(all).filter(|(r, _)| wanted.is_empty() || wanted.contains(r)).unzip();
+            (first..).zip(all).filter(|(r, _)| wanted.is_empty() || wanted.contains(r)).unzip();
         row += batch.rows as u64;
         model.predict_rows(&x.concat(), &mut predictions, &pool)?;
         for (i, (x, row)) in x.into_iter().zip(rows).enumerate() {
@@ -106,7 +108,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 continue;
             }
             found += 1;
-            let why = model.explain(x, args.features, &pool)?;
+            let unseen = Unseen::of_row(&batch.unseen_cells, (row - first) as usize);
+            let why = model.explain(x, unseen, args.features, &pool)?;
             let scored = Scored { model: &model, threshold, row, predictions: &predictions, at: i };
             ui::print(&match args.format {
                 Format::Text => scored.text(&why)?,
@@ -194,6 +197,11 @@ impl Scored<'_> {
             let line: Vec<String> = (0..5).map(cell).collect();
             writeln!(out, "  {}", line.join("  ").trim_end())?;
         }
+        for c in &reasons {
+            if let Some(note) = &c.note {
+                writeln!(out, "  {}: {}", ui::plain(&c.column), ui::plain(note))?;
+            }
+        }
         writeln!(out, "  (expected: the mean of {against})\n")?;
         Ok(out)
     }
@@ -204,9 +212,13 @@ impl Scored<'_> {
         let mut out = String::new();
         for (i, c) in why.columns.iter().enumerate() {
             let [column, value, expected] = [&c.column, &c.value, &c.expected].map(|t| csv_cell(t));
+            let note = csv_cell(c.note.as_deref().unwrap_or_default());
             let off = c.deviations.map_or(String::new(), |d| d.to_string());
             let (row, rank, gain) = (self.row, i + 1, c.gain);
-            writeln!(out, "{row},{verdict},{label},{confidence},{p},{rank},{column},{value},{expected},{off},{gain}")?;
+            writeln!(
+                out,
+                "{row},{verdict},{label},{confidence},{p},{rank},{column},{value},{expected},{off},{gain},{note}"
+            )?;
         }
         Ok(out)
     }

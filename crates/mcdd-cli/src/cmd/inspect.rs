@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use mcdd::data::ColumnKind;
+use mcdd::data::{ColumnKind, Form};
 use mcdd::error::count;
 use mcdd::head::{HeadConfig, Loop};
 use mcdd::model::{Calibration, Model, Saved, Scorer, Threshold};
@@ -87,17 +87,27 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
             )?;
         }
     }
-    let (mut numeric, mut categorical, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut numeric, mut times, mut categorical, mut dropped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for c in &model.schema().columns {
+        let form = c.form.as_ref().map(Form::describe);
         match &c.kind {
-            ColumnKind::Numeric { .. } => numeric.push(c.name.clone()),
-            ColumnKind::Categorical { categories, .. } => {
-                categorical.push(format!("{} ({})", c.name, categories.len()))
+            ColumnKind::Numeric { .. } => numeric.push(match form {
+                Some(form) => format!("{} ({form})", c.name),
+                None => c.name.clone(),
+            }),
+            ColumnKind::Time { cycles, .. } => {
+                let parts: Vec<&str> = cycles.iter().map(|cycle| cycle.name()).collect();
+                let parts = if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", ")) };
+                times.push(format!("{} ({}{parts})", c.name, form.unwrap_or_default()));
+            }
+            ColumnKind::Categorical { categories, other, .. } => {
+                let other = if *other { " and other" } else { "" };
+                categorical.push(format!("{} ({}{other})", c.name, categories.len()))
             }
             ColumnKind::Dropped { why } => dropped.push(format!("{} ({why})", c.name)),
         }
     }
-    for (name, list) in [("numeric", numeric), ("categories", categorical), ("dropped", dropped)] {
+    for (name, list) in [("numeric", numeric), ("times", times), ("categories", categorical), ("dropped", dropped)] {
         if !list.is_empty() {
             writeln!(out, "{name:<12} {}: {}", list.len(), shortened(&list))?;
         }

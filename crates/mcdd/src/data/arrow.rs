@@ -7,22 +7,26 @@ use std::ops::Range;
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float16Type, Float32Type,
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType,
+    Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{DataType, Schema, TimeUnit};
 use num_traits::ToPrimitive;
 
 use super::column::{ColumnBuilder, Want};
 use super::text::{positional_name, quoted};
+use super::time;
 use crate::error::{Error, Result};
 
-/// Whether values of this type become numbers or texts.
+/// Whether values of this type become numbers, texts or times.
 pub(super) fn is_readable(kind: &DataType) -> bool {
     use DataType::*;
     match kind {
         Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Float16 | Float32 | Float64
         | Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) | Utf8 | LargeUtf8 | Utf8View | Null => true,
+        Date32 | Date64 | Timestamp(..) | Time32(_) | Time64(_) => true,
         Dictionary(_, values) => is_readable(values),
         _ => false,
     }
@@ -136,6 +140,31 @@ fn push_at(
             })
         }};
     }
+    /// Dates and times, as the texts that a text file would have: `$text` gives `None` outside of the calendar.
+    macro_rules! times {
+        ($type:ty, $text:expr) => {{
+            let array = values.as_primitive::<$type>();
+            each(values, places, row, |at, row| match at.map(|at| $text(i64::from(array.value(at)))) {
+                None => column.push(b"", row),
+                Some(Some(text)) => column.push(String::as_bytes(&text), row),
+                Some(None) => Err(column.no_date(row)),
+            })
+        }};
+    }
+    /// Of `$unit` in a second.
+    macro_rules! timestamps {
+        ($type:ty, $unit:expr, $zone:expr) => {
+            times!($type, |v: i64| time::timestamp(v.div_euclid($unit), nanos(v, $unit), $zone))
+        };
+    }
+    macro_rules! clocks {
+        ($type:ty, $unit:expr) => {
+            times!($type, |v: i64| {
+                let seconds = v.div_euclid($unit);
+                (0..86_400).contains(&seconds).then(|| time::clock(seconds, nanos(v, $unit)))
+            })
+        };
+    }
     macro_rules! texts {
         ($array:expr) => {{
             let array = $array;
@@ -173,12 +202,36 @@ fn push_at(
         DataType::Decimal256(..) => decimals!(Decimal256Type, |v: <Decimal256Type as ArrowPrimitiveType>::Native| v
             .to_f64()
             .unwrap_or(f64::INFINITY)),
+        DataType::Date32 => times!(Date32Type, time::date),
+        DataType::Date64 => times!(Date64Type, |v: i64| match v.rem_euclid(86_400_000) {
+            0 => time::date(v / 86_400_000),
+            _ => time::timestamp(v.div_euclid(1000), nanos(v, 1000), false),
+        }),
+        DataType::Timestamp(unit, zone) => {
+            let zone = zone.is_some();
+            match unit {
+                TimeUnit::Second => timestamps!(TimestampSecondType, 1, zone),
+                TimeUnit::Millisecond => timestamps!(TimestampMillisecondType, 1000, zone),
+                TimeUnit::Microsecond => timestamps!(TimestampMicrosecondType, 1_000_000, zone),
+                TimeUnit::Nanosecond => timestamps!(TimestampNanosecondType, 1_000_000_000, zone),
+            }
+        }
+        DataType::Time32(TimeUnit::Second) => clocks!(Time32SecondType, 1),
+        DataType::Time32(TimeUnit::Millisecond) => clocks!(Time32MillisecondType, 1000),
+        DataType::Time64(TimeUnit::Microsecond) => clocks!(Time64MicrosecondType, 1_000_000),
+        DataType::Time64(TimeUnit::Nanosecond) => clocks!(Time64NanosecondType, 1_000_000_000),
         DataType::Utf8 => texts!(values.as_string::<i32>()),
         DataType::LargeUtf8 => texts!(values.as_string::<i64>()),
         DataType::Utf8View => texts!(values.as_string_view()),
-        // Only null arrays are left: `wanted` has refused the other types.
+        // Only null arrays are left: `wanted` has refused the other types, and arrow has no other units of times.
         _ => places.zip(row..).try_for_each(|(_, row)| column.push(b"", row)),
     }
+}
+
+/// The nanoseconds after the last full second, of a number of which `unit` are a second.
+fn nanos(value: i64, unit: i64) -> u32 {
+    // Below a billion.
+    (value.rem_euclid(unit) * (1_000_000_000 / unit)) as u32
 }
 
 /// Calls `push` with each place, `None` where the value is null, and its row.

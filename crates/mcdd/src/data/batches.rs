@@ -93,8 +93,8 @@ fn source(batches: &[RecordBatch]) -> Result<Source> {
 
 impl Table {
     /// A table from Arrow record batches of one schema. Columns, labels and missing cells are found as in a Parquet
-    /// file: numbers, booleans and decimals are numbers, texts are categories unless all of them are numbers, nulls
-    /// are missing cells; dictionaries count as their values. Rows in errors count from 1 over all batches.
+    /// file: numbers, booleans and decimals are numbers, dates and times are read as times, texts are categories unless
+    /// all of them are numbers or dates, nulls are missing cells; dictionaries count as their values. Rows in errors count from 1 over all batches.
     ///
     /// # Errors
     /// If the batches differ in their columns, a type cannot be used, or no labels are found, unless

@@ -5,7 +5,8 @@ use std::path::Path;
 use super::cell::Cell;
 use super::column::{Column, ColumnBuilder, Want};
 use super::labels::Labels;
-use super::table::{LabelColumn, Table};
+use super::recognize::Points;
+use super::table::{LabelColumn, Table, Written};
 use super::text::{count, positional_name, quoted};
 use crate::error::{Error, Result};
 
@@ -33,6 +34,7 @@ pub struct TableBuilder {
     labels: Option<(LabelColumn, Labels)>,
     groups: Option<Vec<u32>>,
     rows: Option<usize>,
+    written: Written,
 }
 
 impl Table {
@@ -43,8 +45,9 @@ impl Table {
 }
 
 impl TableBuilder {
-    /// Appends a column: of numbers, or of categories where none of its values is a number. Values are taken as they
-    /// are: a 64-bit number does not pass through 32 bits.
+    /// Appends a column: of numbers, or of texts where none of its values is a number. Texts that are numbers or dates in
+    /// some form are read as such by the schema, others are categories. Values are taken as they are: a 64-bit number does
+    /// not pass through 32 bits.
     ///
     /// # Errors
     /// If the name is used already, the number of rows differs from the other columns, a number is infinite, or numbers
@@ -57,7 +60,7 @@ impl TableBuilder {
         self.append(name.into(), Want::Auto, values)
     }
 
-    /// Appends a column of categories, even where its values are numbers.
+    /// Appends a column of categories, even where its values are numbers or dates.
     ///
     /// # Errors
     /// As [`TableBuilder::column`].
@@ -90,7 +93,7 @@ impl TableBuilder {
         if self.labels.is_some() {
             return Err(Error::data("the labels are given twice").hint("give one label for each row"));
         }
-        let (name, column) = self.read(name.into(), Want::Label, values)?;
+        let (name, column, _) = self.read(name.into(), Want::Label, values)?;
         // The builder refuses missing labels, so that every label has a code.
         let labels = Labels::sorted(column).ok_or_else(|| Error::data("a label is missing"))?;
         self.labels = Some((LabelColumn { name, position: Some(self.columns.len()) }, labels));
@@ -119,7 +122,8 @@ impl TableBuilder {
             return Err(Error::data("the table has no rows").hint("give at least one row"));
         }
         let (label, labels) = self.labels.unzip();
-        Ok(Table { groups: self.groups, ..Table::assemble(self.names, self.columns, labels, label) })
+        let table = Table::assemble(self.names, self.columns, labels, label);
+        Ok(Table { groups: self.groups, written: self.written, ..table })
     }
 
     fn append<'a, C: Into<Cell<'a>>>(
@@ -128,7 +132,11 @@ impl TableBuilder {
         want: Want,
         values: impl IntoIterator<Item = C>,
     ) -> Result<Self> {
-        let (name, column) = self.read(name, want, values)?;
+        let (name, column, points) = self.read(name, want, values)?;
+        if want == Want::Text {
+            self.written.categorical.push(name.clone());
+        }
+        self.written.points.push(points);
         self.names.push(name);
         self.columns.push(column);
         Ok(self)
@@ -139,7 +147,7 @@ impl TableBuilder {
         name: String,
         want: Want,
         values: impl IntoIterator<Item = C>,
-    ) -> Result<(String, Column)> {
+    ) -> Result<(String, Column, Points)> {
         let name = match name.trim() {
             "" => positional_name(self.columns.len()),
             trimmed if trimmed.len() == name.len() => name,
@@ -168,8 +176,10 @@ impl TableBuilder {
             .at_column(name)
             .hint("give one value for each row; None is a missing cell"));
         }
+        column.check()?;
+        let points = column.points.clone();
         // Only a skipped column has no cells.
-        Ok((name, column.finish().unwrap_or_else(|| Column::Number(Vec::new()))))
+        Ok((name, column.finish().unwrap_or_else(|| Column::Number(Vec::new())), points))
     }
 }
 

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::cell::Cell;
+use super::form::Form;
 use super::kept::Kept;
 use super::number::{self, Parsed};
+use super::recognize::{self, FEW_TEXTS, Points};
 use super::text::{quoted, shown};
 use crate::error::{Error, Result, Row};
 
@@ -18,11 +20,11 @@ pub const MISSING: u32 = u32::MAX;
 pub enum Column {
     /// Numbers; NaN is a missing cell.
     Number(Vec<f64>),
-    /// Categories.
+    /// Texts: categories, or numbers and dates in a form that the schema reads.
     Text {
         /// For each row an index into `names`; [`MISSING`] (`u32::MAX`) is a missing cell.
         codes: Vec<u32>,
-        /// The categories in the order of their appearance.
+        /// The different texts in the order of their appearance.
         names: Vec<String>,
     },
 }
@@ -60,7 +62,8 @@ impl Column {
 pub(crate) enum Want {
     /// Not at all: its cells are not looked at.
     Skip,
-    /// What its first cell is; the others must be the same.
+    /// Numbers, or texts where a cell is not a plain number. Numbers among texts are an error, unless all are numbers in
+    /// some form.
     Auto,
     /// Numbers.
     Number,
@@ -81,10 +84,9 @@ pub(crate) enum Want {
 pub(crate) struct Texts {
     pub codes: Vec<u32>,
     pub names: Vec<String>,
-    /// By the bytes of the cell, so that a cell that was seen before is neither checked nor normalized again.
+    /// By the bytes of the cell, so that a cell that was seen before is neither checked nor normalized again; and by the
+    /// normalized text.
     seen: HashMap<Box<[u8]>, u32>,
-    /// By the normalized text.
-    by_name: HashMap<String, u32>,
     last: (Vec<u8>, u32),
 }
 
@@ -106,17 +108,19 @@ impl Texts {
     }
 
     fn add(&mut self, cell: &[u8], name: &str) -> u32 {
-        let code = match self.by_name.get(name) {
+        let code = match self.seen.get(name.as_bytes()) {
             Some(&code) => code,
             None => {
                 // 2^32 - 1 distinct texts do not fit a machine's memory before they fill the codes.
                 let code = self.names.len() as u32;
                 self.names.push(name.to_owned());
-                self.by_name.insert(name.to_owned(), code);
+                self.seen.insert(name.as_bytes().into(), code);
                 code
             }
         };
-        self.seen.insert(cell.into(), code);
+        if cell != name.as_bytes() {
+            self.seen.insert(cell.into(), code);
+        }
         self.remember(cell, code);
         code
     }
@@ -125,7 +129,6 @@ impl Texts {
         self.codes.clear();
         self.names.clear();
         self.seen.clear();
-        self.by_name.clear();
         self.last.0.clear();
     }
 }
@@ -145,12 +148,28 @@ pub(crate) enum Cells {
 pub(crate) struct ColumnBuilder {
     pub cells: Cells,
     pub want: Want,
+    /// How numbers are written; `None` for plain numbers.
+    pub form: Option<Form>,
+    /// Of plain numbers whose form is not known yet.
+    pub points: Points,
     name: String,
     file: Arc<Path>,
-    /// Where an [`Want::Auto`] column turned out to be text, for the error when a number follows.
-    first_text: Option<(Arc<Path>, Row, String)>,
+    auto: AutoTexts,
     /// Its cells as they are in the file, if they are passed through to the output.
     pub kept: Option<Kept>,
+}
+
+/// What is known about the texts of an [`Want::Auto`] column.
+#[derive(Debug, Default)]
+struct AutoTexts {
+    /// The first text that is not a number in any form, for the error when a number follows.
+    word: Option<(Arc<Path>, Row, String)>,
+    /// Whether a cell is a plain number.
+    plain: bool,
+    /// For each text the row where it was first found; row 0 where that is not known.
+    rows: Vec<Row>,
+    /// The number of texts from which on they are from this file.
+    files: Vec<(usize, Arc<Path>)>,
 }
 
 impl ColumnBuilder {
@@ -161,7 +180,14 @@ impl ColumnBuilder {
             Want::Number | Want::Score | Want::Feature => Cells::Number(Vec::new()),
             Want::Text | Want::Label | Want::OptionalLabel => Cells::Text(Texts::default()),
         };
-        ColumnBuilder { cells, want, name: name.to_owned(), file, first_text: None, kept: None }
+        // Where the form is known, the points do not matter.
+        let points = Points { decimal: want != Want::Auto, grouped: Vec::new() };
+        ColumnBuilder { cells, want, form: None, points, name: name.to_owned(), file, auto: AutoTexts::default(), kept: None }
+    }
+
+    /// A column of numbers in this form.
+    pub(crate) fn in_form(name: &str, form: Option<Form>, file: Arc<Path>) -> Self {
+        ColumnBuilder { form, ..ColumnBuilder::new(name, Want::Number, file) }
     }
 
     /// The cells that follow are from this file.
@@ -235,8 +261,21 @@ impl ColumnBuilder {
         }
         match &mut self.cells {
             Cells::Skip => Ok(()),
+            Cells::Number(values) if self.form.is_some() => {
+                match self.form.as_ref().map_or(Parsed::Text, |form| form.parse(cell)) {
+                    Parsed::Number(value) => values.push(value),
+                    Parsed::Missing => values.push(f64::NAN),
+                    Parsed::Infinite => return Err(self.infinite(row)),
+                    Parsed::Text => {
+                        let text = quoted(self.utf8(cell, row)?.trim());
+                        return Err(self.not_in_form(&text, row));
+                    }
+                }
+                Ok(())
+            }
             Cells::Number(values) => match number::parse(cell) {
                 Parsed::Number(value) => {
+                    self.points.note(cell.trim_ascii(), value, values.len());
                     values.push(value);
                     Ok(())
                 }
@@ -248,6 +287,12 @@ impl ColumnBuilder {
                     let negative = cell.trim_ascii_start().starts_with(b"-");
                     values.push(if negative { f64::NEG_INFINITY } else { f64::INFINITY });
                     Ok(())
+                }
+                Parsed::Text
+                    if self.want == Want::Auto && std::str::from_utf8(cell).is_ok_and(recognize::number_like) =>
+                {
+                    self.become_text();
+                    self.push(cell, row)
                 }
                 bad => Err(self.not_a_number(cell, bad, row)),
             },
@@ -262,11 +307,12 @@ impl ColumnBuilder {
                 let missing = *rows;
                 match number::parse(cell) {
                     Parsed::Missing => *rows += 1,
-                    Parsed::Number(value) => self.become_number(missing, value),
+                    Parsed::Number(value) => {
+                        self.points.note(cell.trim_ascii(), value, missing);
+                        self.become_number(missing, value);
+                    }
                     Parsed::Infinite => return Err(self.infinite(row)),
                     Parsed::Text => {
-                        let text = self.utf8(cell, row)?.to_owned();
-                        self.first_text = Some((Arc::clone(&self.file), row, text));
                         let mut texts = Texts::default();
                         texts.codes.resize(missing, MISSING);
                         self.cells = Cells::Text(texts);
@@ -294,10 +340,19 @@ impl ColumnBuilder {
         }
         match &mut self.cells {
             Cells::Skip => Ok(()),
-            Cells::Number(values) => {
-                values.push(value);
-                Ok(())
-            }
+            Cells::Number(values) => match &self.form {
+                Some(form) => match form.number(value) {
+                    Some(value) => {
+                        values.push(value);
+                        Ok(())
+                    }
+                    None => Err(self.not_in_form(&number::show(value), row)),
+                },
+                None => {
+                    values.push(value);
+                    Ok(())
+                }
+            },
             Cells::Undecided(rows) => {
                 let missing = *rows;
                 if value.is_nan() {
@@ -366,6 +421,33 @@ impl ColumnBuilder {
         self.cells = Cells::Number(values);
     }
 
+    /// Makes texts of the plain numbers so far, because a cell is a number in another form.
+    #[cold]
+    fn become_text(&mut self) {
+        let Cells::Number(values) = &self.cells else {
+            return;
+        };
+        let mut texts = Texts::default();
+        let mut grouped = self.points.grouped.iter().peekable();
+        for (row, &value) in values.iter().enumerate() {
+            // With the zeros at its end, which may be those of thousands.
+            let thousands = grouped.next_if(|&&at| at as usize == row).is_some();
+            let text = match thousands {
+                true => format!("{value:.3}"),
+                false => number::show(value),
+            };
+            let code = match value.is_nan() {
+                true => MISSING,
+                false => texts.known(text.as_bytes()).unwrap_or_else(|| texts.add(text.as_bytes(), &text)),
+            };
+            texts.codes.push(code);
+        }
+        self.auto.plain = !texts.names.is_empty();
+        self.auto.rows = vec![Row::from(0); texts.names.len()];
+        self.cells = Cells::Text(texts);
+        self.points = Points { decimal: true, grouped: Vec::new() };
+    }
+
     #[cold]
     fn push_new_text(&mut self, cell: &[u8], row: Row) -> Result<()> {
         let trimmed = cell.trim_ascii();
@@ -384,15 +466,103 @@ impl ColumnBuilder {
             }
             return Ok(());
         }
-        if self.want == Want::Auto && matches!(number::parse(trimmed), Parsed::Number(_)) {
-            return Err(self.mixed(trimmed, row));
-        }
         let text = self.utf8(trimmed, row)?.to_owned();
+        let auto = self.want == Want::Auto;
+        if auto {
+            let plain = matches!(number::parse(trimmed), Parsed::Number(_));
+            if self.auto.word.is_none() && !plain && !recognize::number_like(&text) {
+                self.auto.word = Some((Arc::clone(&self.file), row, text.clone()));
+            }
+            self.auto.plain |= plain;
+            if self.auto.plain && self.auto.word.is_some() {
+                return Err(self.mixed(trimmed, row));
+            }
+        }
         if let Cells::Text(texts) = &mut self.cells {
-            let code = texts.add(cell, number::normal(&text));
+            let known = texts.names.len();
+            // The form of the numbers is not known yet, and in some of them a point and zeros count.
+            let code = texts.add(cell, if auto { &text } else { number::normal(&text) });
             texts.codes.push(code);
+            if auto && texts.names.len() > known {
+                self.auto.rows.resize(known, Row::from(0));
+                self.auto.rows.push(row);
+                if self.auto.files.last().is_none_or(|(_, file)| *file != self.file) {
+                    self.auto.files.push((known, Arc::clone(&self.file)));
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Checks the texts of a column that is read whole.
+    ///
+    /// # Errors
+    /// If nearly all cells are numbers or dates in one form: then the others are mistakes, and the column is not one of
+    /// categories.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Cells::Text(texts) = &self.cells else {
+            return Ok(());
+        };
+        let names: Vec<&str> = texts.names.iter().map(String::as_str).collect();
+        let few = names.len() <= FEW_TEXTS && !self.auto.plain;
+        if self.want != Want::Auto || few || recognize::find(&names).is_some() {
+            return Ok(());
+        }
+        let Some(found) = recognize::nearly(&names) else {
+            return match self.auto.plain {
+                true => Err(self.spoiled(0, "a number, as other cells of the column are")),
+                false => Ok(()),
+            };
+        };
+        let mut counts = vec![0usize; names.len()];
+        for &code in &texts.codes {
+            if let Some(count) = counts.get_mut(code as usize) {
+                *count += 1;
+            }
+        }
+        let all: usize = counts.iter().sum();
+        let others: usize = found.others.iter().map(|&i| counts[i]).sum();
+        let Some(&first) = found.others.iter().find(|&&i| self.auto.rows.get(i).is_none_or(|row| row.number > 0)).or(found.others.first())
+        else {
+            return Ok(());
+        };
+        if self.auto.plain || others * 10 <= all {
+            let most = format!("{}, as {} of {all} cells of the column are", found.form.expected(), all - others);
+            return Err(self.spoiled(first, &most));
+        }
+        Ok(())
+    }
+
+    /// The error that a text is not what the other cells are.
+    #[cold]
+    fn spoiled(&self, text: usize, what: &str) -> Error {
+        let name = match &self.cells {
+            Cells::Text(texts) => texts.names.get(text).map_or("", String::as_str),
+            _ => "",
+        };
+        let file = self.auto.files.iter().rev().find(|(from, _)| *from <= text).map_or(&self.file, |(_, file)| file);
+        let error = Error::data(format!("{} is not {what}", quoted(name))).at_file(file);
+        let error = match self.auto.rows.get(text) {
+            Some(&row) if row.number > 0 => error.at_row(row),
+            _ => error,
+        };
+        error.at_column(self.shown()).hint(self.advice())
+    }
+
+    fn advice(&self) -> String {
+        format!(
+            "correct the cell or leave it empty; if the column holds categories, give `categorical` \"{0}\"; to leave it out, `drop` \"{0}\"",
+            self.shown()
+        )
+    }
+
+    #[cold]
+    fn not_in_form(&self, cell: &str, row: Row) -> Error {
+        let error = match &self.form {
+            Some(form) => form.refuse(cell),
+            None => Error::data(format!("{cell} is not a number")),
+        };
+        error.at_file(&self.file).at_row(row).at_column(self.shown())
     }
 
     fn utf8<'a>(&self, cell: &'a [u8], row: Row) -> Result<&'a str> {
@@ -412,6 +582,16 @@ impl ColumnBuilder {
             .at_row(row)
             .at_column(self.shown())
             .hint("replace it by a finite number, or leave the cell empty if it is missing")
+    }
+
+    /// The error for a date outside of the calendar.
+    #[cold]
+    pub(crate) fn no_date(&self, row: impl Into<Row>) -> Error {
+        Error::data("the date or time is outside of the years 1 to 9999, or of a day")
+            .at_file(&self.file)
+            .at_row(row)
+            .at_column(self.shown())
+            .hint("correct the value, or make it null if it is missing")
     }
 
     #[cold]
@@ -464,23 +644,23 @@ impl ColumnBuilder {
             .hint(hint)
     }
 
-    /// A number in a column that began with text. The error names the text cell, which is most often the mistake.
+    /// A number in a column with a text that is none in any form. The error names the text, which is most often the mistake.
     #[cold]
-    fn mixed(&self, number: &[u8], row: Row) -> Error {
-        let number = String::from_utf8_lossy(number);
-        let error = match &self.first_text {
-            Some((file, text_row, text)) => Error::data(format!(
-                "{} is not a number, but other cells of the column are (row {row}: {number})",
-                quoted(text.trim())
-            ))
-            .at_file(file)
-            .at_row(*text_row),
-            None => Error::data(format!("{number} is a number among texts")).at_file(&self.file).at_row(row),
+    fn mixed(&self, cell: &[u8], row: Row) -> Error {
+        let cell = String::from_utf8_lossy(cell);
+        let error = match &self.auto.word {
+            Some((file, text_row, text)) => {
+                let number = if *text_row == row { String::new() } else { format!(" (row {row}: {cell})") };
+                Error::data(format!(
+                    "{} is not a number, but other cells of the column are{number}",
+                    quoted(text.trim())
+                ))
+                .at_file(file)
+                .at_row(*text_row)
+            }
+            None => Error::data(format!("{} is not a number", quoted(&cell))).at_file(&self.file).at_row(row),
         };
-        error.at_column(self.shown()).hint(format!(
-            "correct the cell or leave it empty; if the column holds categories, give `categorical` \"{0}\"; to leave it out, `drop` \"{0}\"",
-            self.shown()
-        ))
+        error.at_column(self.shown()).hint(self.advice())
     }
 
     /// The name.

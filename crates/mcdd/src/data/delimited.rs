@@ -10,6 +10,7 @@ use super::input::{Input, RowSource, empty};
 use super::lines::{Lines, split_plain, split_quoted, split_spaces};
 use super::number::{self, Parsed};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
+use super::recognize::value_like;
 use super::text::{positional_name, quoted};
 use crate::error::{Error, Result, Row, count as cells};
 
@@ -49,6 +50,7 @@ pub(crate) struct Delimited {
 pub(crate) struct Opened {
     pub names: Vec<String>,
     pub named: bool,
+    pub separator: u8,
     pub rows: Delimited,
 }
 
@@ -89,10 +91,11 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
     rows.width = first.len();
     if !dialect.header {
         rows.pending = true;
-        return Ok(Opened { names: (0..rows.width).map(positional_name).collect(), named: false, rows });
+        let names = (0..rows.width).map(positional_name).collect();
+        return Ok(Opened { names, named: false, separator: dialect.separator, rows });
     }
     let names = header_names(first, rows.lines.line(), &file)?;
-    Ok(Opened { names, named: true, rows })
+    Ok(Opened { names, named: true, separator: dialect.separator, rows })
 }
 
 pub(super) fn header_names(cells: Record, line: u64, file: &Path) -> Result<Vec<String>> {
@@ -199,13 +202,16 @@ impl Delimited {
                     break Ok(());
                 };
                 if let (Cells::Number(values), None) = (&mut column.cells, &column.kept)
+                    && column.form.is_none()
                     && let Some((value, used)) = number::prefix(rest)
                 {
                     if used == rest.len() {
+                        column.points.note(rest, value, values.len());
                         values.push(value);
                         break Ok(());
                     }
                     if rest[used] == separator {
+                        column.points.note(&rest[..used], value, values.len());
                         values.push(value);
                         rest = &rest[used + 1..];
                         continue;
@@ -341,7 +347,7 @@ fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Record>) 
             continue;
         }
         let cells = || records.iter().flatten();
-        let numbers = cells().filter(|c| !matches!(number::parse(c), Parsed::Text)).count();
+        let numbers = cells().filter(|c| value_like(c)).count();
         let fraction = (numbers * 1000 / cells().count().max(1)) as u64;
         let score = (agree, fraction, count);
         if best.as_ref().is_none_or(|(top, ..)| score > *top) {
@@ -355,7 +361,8 @@ fn find_separator(prefix: &[u8], whole: bool, newline: u8) -> (u8, Vec<Record>) 
 }
 
 /// Whether the first row holds names: it has no number while a later row has one; or no row has one at all;
-/// or it holds the name of the label column.
+/// or it holds the name of the label column. A cell such as `29.7%` or a date is a number here where the cells below it are
+/// written like that as well.
 pub(super) fn find_header(records: &[Record], label: &Label) -> bool {
     let Some((first, later)) = records.split_first() else {
         return false;
@@ -367,7 +374,12 @@ pub(super) fn find_header(records: &[Record], label: &Label) -> bool {
     {
         return true;
     }
-    if !first.iter().any(number) {
+    let written = |cell: &Vec<u8>| matches!(number::parse(cell), Parsed::Text) && value_like(cell);
+    let like_later = |(index, cell): (usize, &Vec<u8>)| {
+        let mut below = later.iter().filter_map(|row| row.get(index)).peekable();
+        written(cell) && below.peek().is_some() && below.all(written)
+    };
+    if !first.iter().any(number) && !first.iter().enumerate().any(like_later) {
         return true;
     }
     // Numbers can be names, counted up (a data frame made of an array); the label's name beside them shows it,

@@ -5,11 +5,23 @@ use std::collections::HashMap;
 use super::column::Column;
 use super::number;
 use super::schema::{CLAMP, ColumnKind};
+use super::time::Cycle;
+
+/// The longest unseen text that is kept, in characters.
+const LONGEST: usize = 80;
 
 /// A number as a network input.
 #[inline]
 pub(super) fn standardize(value: f64, mean: f64, std: f64) -> f32 {
     ((value - mean) / std).clamp(-CLAMP, CLAMP) as f32
+}
+
+/// A time as network inputs: the number, then sine and cosine of each cycle.
+pub(super) fn moment(seconds: f64, mean: f64, std: f64, cycles: &[Cycle], out: &mut [f32]) {
+    out[0] = standardize(seconds, mean, std);
+    for (cycle, out) in cycles.iter().zip(out[1..].chunks_exact_mut(2)) {
+        out.copy_from_slice(&cycle.inputs(seconds));
+    }
 }
 
 /// Counts of missing and unseen cells of a column.
@@ -19,6 +31,8 @@ pub(crate) struct Tally {
     pub unseen: usize,
     /// A few of the unseen categories.
     pub examples: Vec<String>,
+    /// The unseen cells of the rows that were written last: the place of the row among them, and the text.
+    pub cells: Vec<(usize, String)>,
 }
 
 /// Writes one column's inputs into row-major rows.
@@ -70,12 +84,25 @@ impl<'a> Encoder<'a> {
                     }
                 }
             }
+            ColumnKind::Time { mean, std, ref cycles, indicator } => {
+                for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
+                    let (value, to) = (values[row], &mut to[self.offset..]);
+                    if value.is_nan() {
+                        tally.missing += 1;
+                        if indicator {
+                            to[1 + 2 * cycles.len()] = 1.0;
+                        }
+                    } else {
+                        moment(value, mean, std, cycles, to);
+                    }
+                }
+            }
             ColumnKind::Categorical { .. } => {
                 // Categories that are numbers, in a file that stores them as such.
-                for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
+                for (at, (row, to)) in rows.zip(out.chunks_exact_mut(self.width)).enumerate() {
                     let value = values[row];
                     let text = (!value.is_nan()).then(|| number::show(value));
-                    self.write_text(text.as_deref(), to, tally);
+                    self.write_text(text.as_deref(), at, to, tally);
                 }
             }
             ColumnKind::Dropped { .. } => {}
@@ -93,23 +120,30 @@ impl<'a> Encoder<'a> {
         if !matches!(self.kind, ColumnKind::Categorical { .. }) {
             return;
         }
-        for (row, to) in rows.zip(out.chunks_exact_mut(self.width)) {
-            self.write_text(names.get(codes[row] as usize).map(String::as_str), to, tally);
+        for (at, (row, to)) in rows.zip(out.chunks_exact_mut(self.width)).enumerate() {
+            self.write_text(names.get(codes[row] as usize).map(String::as_str), at, to, tally);
         }
     }
 
-    fn write_text(&self, text: Option<&str>, to: &mut [f32], tally: &mut Tally) {
+    /// Writes the cell of the row that is at place `at` of those that are written.
+    fn write_text(&self, text: Option<&str>, at: usize, to: &mut [f32], tally: &mut Tally) {
+        let ColumnKind::Categorical { categories, other, indicator } = self.kind else {
+            return;
+        };
         let Some(text) = text else {
             tally.missing += 1;
-            if let ColumnKind::Categorical { categories, indicator: true } = self.kind {
-                to[self.offset + categories.len()] = 1.0;
+            if *indicator {
+                to[self.offset + categories.len() + usize::from(*other)] = 1.0;
             }
             return;
         };
-        match self.places.get(text) {
+        // Texts whose column may be one of numbers are not in normal form.
+        match self.places.get(text).or_else(|| self.places.get(number::normal(text))) {
             Some(&place) => to[self.offset + place] = 1.0,
+            None if *other => to[self.offset + categories.len()] = 1.0,
             None => {
                 tally.unseen += 1;
+                tally.cells.push((at, text.chars().take(LONGEST).collect()));
                 if tally.examples.len() < 3 && !tally.examples.iter().any(|e| e == text) {
                     tally.examples.push(text.to_owned());
                 }

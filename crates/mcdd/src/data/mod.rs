@@ -19,10 +19,11 @@
 //!
 //! # Cells
 //!
-//! A cell that is empty, `NA`, `N/A`, `NaN` (in any case), `null`, `None` or `?` is missing. A column is categorical if
-//! none of its cells is a number, or if [`ReadOptions::categorical`] lists it. Numbers and texts in one column are an
-//! error, and so is infinity. A row is counted from 1 within its file, the header and blank lines not counted; errors add the
-//! line of a text where it differs, `row 3 (line 4)` ([`Row`](crate::error::Row)).
+//! A cell that is empty, `NA`, `N/A`, `NaN` (in any case), `null`, `None` or `?` is missing. A column of texts is one of
+//! numbers, booleans or dates if all of its cells are written in one [`Form`] (`29.7%`, `1.234,56`, `yes`, `31.12.2025`),
+//! else it is categorical. [`ReadOptions::categorical`] lists columns that are categorical in any case. Numbers and texts
+//! in one column are an error, and so is infinity. A row is counted from 1 within its file, the header and blank lines not
+//! counted; errors add the line of a text where it differs, `row 3 (line 4)` ([`Row`](crate::error::Row)).
 //!
 //! # Examples
 //!
@@ -92,8 +93,11 @@ mod batch;
 #[cfg(feature = "parquet")]
 mod batches;
 mod builder;
+mod categories;
 mod cell;
 mod column;
+mod convert;
+mod decide;
 mod decode;
 mod delimited;
 mod digits;
@@ -101,6 +105,7 @@ mod encode;
 mod encoding;
 #[cfg(feature = "excel")]
 mod excel;
+mod form;
 mod guard;
 mod idx;
 pub mod images;
@@ -125,6 +130,7 @@ mod parquet;
 mod pixels;
 mod read;
 mod reader;
+mod recognize;
 mod row;
 mod rows;
 mod schema;
@@ -135,15 +141,18 @@ mod source;
 pub(crate) mod split;
 mod table;
 mod text;
+mod time;
 mod transform;
 #[cfg(any(feature = "excel", feature = "npz"))]
 mod zipped;
 
-pub use batch::{BadImage, Batch};
+pub use batch::{BadImage, Batch, Unseen};
 pub use builder::TableBuilder;
+pub use categories::MAX_CATEGORIES;
 pub use cell::Cell;
 pub use column::{Column, MISSING};
 pub use digits::digits;
+pub use form::{Decimal, Form, Group, NumberForm, Words};
 pub use images::{Augment, ImageShape, ImageSpec, Images, Loader, Loading, Prepared};
 #[cfg(feature = "images")]
 pub use images::{ImageBatch, ImageOptions, ImageReader};
@@ -156,7 +165,7 @@ pub use pixels::PixelReader;
 pub use reader::Reader;
 pub use row::RowCounts;
 pub use rows::TableReader;
-pub use schema::{CLAMP, ColumnKind, MAX_CATEGORIES, Schema, SchemaColumn};
+pub use schema::{CLAMP, ColumnKind, Schema, SchemaColumn};
 pub use scores::scores;
 pub use source::Source;
 pub use table::{LabelColumn, Table};
@@ -164,3 +173,4 @@ pub use text::Notices;
 pub(crate) use text::count;
 #[cfg(feature = "datasets")]
 pub(crate) use text::list;
+pub use time::{Cycle, DateOrder, TimeForm};

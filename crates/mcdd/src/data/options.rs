@@ -18,7 +18,7 @@ pub struct ReadOptions {
     pub separator: Option<u8>,
     /// The worksheet of an Excel file: its name, or its position from 1 (default: the first).
     pub sheet: Option<String>,
-    /// Columns that are categories even where their cells are numbers; names, or positions from 1.
+    /// Columns that are categories even where their cells are numbers, dates or free text; names, or positions from 1.
     pub categorical: Vec<String>,
     /// Columns to leave out; names, or positions from 1.
     pub drop: Vec<String>,

@@ -11,7 +11,7 @@ use super::labels::Labels;
 use super::libsvm;
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Side, Source};
-use super::table::{LabelColumn, Table};
+use super::table::{LabelColumn, Table, Written};
 use super::text::{Notices, count, list, quoted, shown};
 use crate::error::{Error, Result};
 
@@ -112,6 +112,8 @@ pub(crate) struct Reading {
     files: Vec<Arc<Path>>,
     file_rows: Vec<usize>,
     notices: Notices,
+    /// That of the first file.
+    separator: Option<u8>,
 }
 
 impl Reading {
@@ -177,6 +179,7 @@ impl Reading {
             files: Vec::new(),
             file_rows: Vec::new(),
             notices: Notices::new(),
+            separator: source.separator(),
         })
     }
 
@@ -330,6 +333,7 @@ impl Reading {
             files: self.files,
             file_rows: self.file_rows,
             notices: self.notices,
+            written: Written { separator: self.separator, ..Written::default() },
         };
         let mut position = 0;
         for (at, (name, column)) in self.names.into_iter().zip(self.columns).enumerate() {
@@ -340,12 +344,18 @@ impl Reading {
             if growing && at == 0 {
                 continue;
             }
+            column.check()?;
+            let (points, forced) = (column.points.clone(), column.want == Want::Text);
             match column.finish() {
                 Some(column) if Some(at) == self.group => {
                     table.groups = Some(column.into_groups());
                     table.dropped.push((position, name));
                 }
                 Some(column) => {
+                    if forced {
+                        table.written.categorical.push(name.clone());
+                    }
+                    table.written.points.push(points);
                     table.names.push(name);
                     table.columns.push(column);
                 }

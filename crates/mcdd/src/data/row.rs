@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 
 use super::cell::Cell;
-use super::encode::standardize;
+use super::encode::{moment, standardize};
 use super::number::{self, Parsed};
 use super::schema::{ColumnKind, Schema, SchemaColumn};
 use super::text::{quoted, shown};
@@ -111,7 +111,14 @@ impl SchemaColumn {
                 }
                 (1, !value.is_nan())
             }
-            ColumnKind::Categorical { categories, .. } => {
+            ColumnKind::Time { mean, std, cycles, .. } => {
+                let seconds = self.number(cell)?;
+                if !seconds.is_nan() {
+                    moment(seconds, *mean, *std, cycles, out);
+                }
+                (1 + 2 * cycles.len(), !seconds.is_nan())
+            }
+            ColumnKind::Categorical { categories, other, .. } => {
                 let mut digits = Digits { bytes: [0; Digits::MOST], length: 0 };
                 let text = self.category(cell, &mut digits)?;
                 if let Some(text) = text {
@@ -119,10 +126,11 @@ impl SchemaColumn {
                     let sorted = categories.binary_search_by(|category| category.as_str().cmp(text)).ok();
                     match sorted.or_else(|| categories.iter().position(|category| category == text)) {
                         Some(place) => out[place] = 1.0,
+                        None if *other => out[categories.len()] = 1.0,
                         None => counts.unseen += 1,
                     }
                 }
-                (categories.len(), text.is_some())
+                (categories.len() + usize::from(*other), text.is_some())
             }
         };
         if !present {
@@ -135,8 +143,12 @@ impl SchemaColumn {
         Ok(())
     }
 
-    /// The value of a cell of a numeric column; NaN where it is missing.
+    /// The value of a cell of a column of numbers or times; NaN where it is missing.
     fn number(&self, cell: Cell<'_>) -> Result<f64> {
+        let parse = |text: &str| match &self.form {
+            Some(form) => form.parse(text.as_bytes()),
+            None => number::parse(text.as_bytes()),
+        };
         let value = match cell {
             Cell::Missing => f64::NAN,
             Cell::Bool(value) => f64::from(u8::from(value)),
@@ -144,11 +156,14 @@ impl SchemaColumn {
             Cell::Uint(value) => value as f64,
             Cell::F32(value) => f64::from(value),
             Cell::F64(value) => value,
-            Cell::Text(text) => match number::parse(text.as_bytes()) {
-                Parsed::Number(value) => value,
+            Cell::Text(text) => match parse(text) {
+                Parsed::Number(value) => return Ok(value),
                 Parsed::Missing => f64::NAN,
                 Parsed::Infinite => f64::INFINITY,
                 Parsed::Text => {
+                    if let Some(form) = &self.form {
+                        return Err(form.refuse(&quoted(text.trim())).at_column(shown(&self.name)));
+                    }
                     return Err(Error::data(format!(
                         "{} is not a number, and the column was numeric in training",
                         quoted(text.trim())
@@ -158,7 +173,13 @@ impl SchemaColumn {
                 }
             },
         };
-        self.finite(value)
+        let value = self.finite(value)?;
+        match &self.form {
+            Some(form) => {
+                form.number(value).ok_or_else(|| form.refuse(&number::show(value)).at_column(shown(&self.name)))
+            }
+            None => Ok(value),
+        }
     }
 
     /// The category of a cell, in normal form; `None` where it is missing.

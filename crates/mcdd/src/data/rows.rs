@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::batch::Batch;
+use super::batch::{Batch, Unseen};
 use super::column::{Cells, ColumnBuilder, MISSING, Want};
 use super::encode::{Encoder, Tally};
+use super::form::Form;
 use super::kept::{Kept, KeptField};
 use super::options::{Label, ReadOptions};
 use super::schema::{ColumnKind, Schema, no_names};
@@ -46,7 +47,8 @@ impl TableReader {
             }
             options.header = Some(true);
         } else {
-            let numeric = schema.columns.iter().any(|c| matches!(c.kind, ColumnKind::Numeric { .. }));
+            let numeric =
+                schema.columns.iter().any(|c| matches!(c.kind, ColumnKind::Numeric { .. } | ColumnKind::Time { .. }));
             // Without a numeric column nothing could tell a header from a row.
             if !numeric && options.header.is_none() {
                 options.header = Some(false);
@@ -70,13 +72,15 @@ impl TableReader {
             names.extend((1..=schema.columns.len()).map(super::libsvm::feature_name));
         }
         let mut wants = vec![Want::Skip; names.len()];
+        let mut forms = vec![None; names.len()];
         for (column, at) in schema.columns.iter().zip(&bound.columns) {
             if let Some(at) = *at {
                 wants[at] = match column.kind {
-                    ColumnKind::Numeric { .. } => Want::Number,
+                    ColumnKind::Numeric { .. } | ColumnKind::Time { .. } => Want::Number,
                     ColumnKind::Categorical { .. } => Want::Text,
                     ColumnKind::Dropped { .. } => Want::Skip,
                 };
+                forms[at].clone_from(&column.form);
             }
         }
         let (mut label, mut side) = (None, None);
@@ -94,8 +98,11 @@ impl TableReader {
             LabelAt::Side(found) => side = Some(found),
             LabelAt::None => {}
         }
-        let mut columns: Vec<ColumnBuilder> =
-            names.iter().zip(wants).map(|(name, want)| ColumnBuilder::new(name, want, Arc::clone(&file))).collect();
+        let build = |(name, (want, form)): (&String, (Want, Option<Form>))| match want {
+            Want::Number => ColumnBuilder::in_form(name, form, Arc::clone(&file)),
+            _ => ColumnBuilder::new(name, want, Arc::clone(&file)),
+        };
+        let mut columns: Vec<ColumnBuilder> = names.iter().zip(wants.into_iter().zip(forms)).map(build).collect();
         let mut side_column: Vec<ColumnBuilder> = side
             .iter()
             .map(|side| ColumnBuilder::new(&side.name, Want::OptionalLabel, Arc::clone(&side.file)))
@@ -146,6 +153,7 @@ impl TableReader {
         out.x.clear();
         out.missing = 0;
         out.unseen = 0;
+        out.unseen_cells.clear();
         out.labels = None;
         out.kept.iter_mut().for_each(Kept::clear);
         if self.done {
@@ -187,7 +195,9 @@ impl TableReader {
         out.rows = rows;
         out.x.resize(rows * width, 0.0);
         let mut offset = 0;
-        for ((column, at), total) in self.schema.columns.iter().zip(&self.bound).zip(&mut self.tallies) {
+        for (index, ((column, at), total)) in
+            self.schema.columns.iter().zip(&self.bound).zip(&mut self.tallies).enumerate()
+        {
             let cells = at.map(|at| &self.columns[at].cells);
             let encoder = Encoder::new(&column.kind, offset, width);
             let before = (total.missing, total.unseen);
@@ -200,8 +210,11 @@ impl TableReader {
             }
             out.missing += total.missing - before.0;
             out.unseen += total.unseen - before.1;
+            let cells = total.cells.drain(..);
+            out.unseen_cells.extend(cells.map(|(row, text)| Unseen { row, column: index, text }));
             offset += column.kind.width();
         }
+        out.unseen_cells.sort_by_key(|cell| (cell.row, cell.column));
         let labels = match (self.label, self.side_column.first()) {
             (Some(at), _) => Some(&self.columns[at]),
             (None, side) => side,
@@ -233,7 +246,7 @@ impl TableReader {
                 .columns
                 .iter()
                 .zip(&self.tallies)
-                .filter(|(column, _)| matches!(column.kind, ColumnKind::Numeric { .. }) == numeric)
+                .filter(|(column, _)| matches!(column.kind, ColumnKind::Categorical { .. }) != numeric)
                 .map(|(_, tally)| tally.missing)
                 .filter(|&missing| missing > 0)
                 .collect();

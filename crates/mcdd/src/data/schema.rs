@@ -4,19 +4,20 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::categories::{self, Choice, MAX_CATEGORIES};
 use super::column::Column;
+use super::convert::convert;
+use super::decide::Decisions;
 use super::delimited::MAX_COLUMNS;
+use super::form::Form;
 use super::images::ImageSpec;
-use super::number;
 use super::table::{LabelColumn, Table};
 use super::text::{Notices, count, list, quoted, shown};
+use super::time::Cycle;
 use crate::error::{Error, Result};
 
 /// Standardized values are clamped to this many deviations, so that sums of squares stay finite in `f32`.
 pub const CLAMP: f64 = 1e9;
-
-/// The most categories of a column; a column with more is taken for an identifier.
-pub const MAX_CATEGORIES: usize = 1000;
 
 /// The columns of the training data and their statistics. It is stored in the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +39,9 @@ pub struct Schema {
 pub struct SchemaColumn {
     /// Its name.
     pub name: String,
+    /// How its numbers are written; `None` for plain numbers and for texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Form>,
     /// How it becomes inputs.
     #[serde(flatten)]
     pub kind: ColumnKind,
@@ -56,16 +60,31 @@ pub enum ColumnKind {
         /// Whether a second input is 1 where the cell is missing: training had missing cells.
         indicator: bool,
     },
+    /// Dates or times. The first input is the time in seconds, as a number; then two for each cycle, sine and cosine; all 0
+    /// for a missing cell.
+    Time {
+        /// The mean over the training rows, in seconds since 1970-01-01, or since midnight for times without a date.
+        mean: f64,
+        /// The standard deviation over the training rows, with the divisor n.
+        std: f64,
+        /// The cycles that the training rows show.
+        cycles: Vec<Cycle>,
+        /// Whether a last input is 1 where the cell is missing.
+        indicator: bool,
+    },
     /// One input for each category, 1 for the cell's own; all 0 for a missing cell or one not seen in training.
     Categorical {
         /// The categories in training, in the order of their texts.
         categories: Vec<String>,
+        /// Whether an input is 1 for all other texts: training had rare ones.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        other: bool,
         /// Whether a last input is 1 where the cell is missing.
         indicator: bool,
     },
     /// No input.
     Dropped {
-        /// The reason: `constant`, `empty` or `asked`.
+        /// The reason: `constant`, `empty`, `asked` or `text` (free text or identifiers).
         why: String,
     },
 }
@@ -75,7 +94,10 @@ impl ColumnKind {
     pub fn width(&self) -> usize {
         match self {
             ColumnKind::Numeric { indicator, .. } => 1 + usize::from(*indicator),
-            ColumnKind::Categorical { categories, indicator } => categories.len() + usize::from(*indicator),
+            ColumnKind::Time { cycles, indicator, .. } => 1 + 2 * cycles.len() + usize::from(*indicator),
+            ColumnKind::Categorical { categories, other, indicator } => {
+                categories.len() + usize::from(*other) + usize::from(*indicator)
+            }
             ColumnKind::Dropped { .. } => 0,
         }
     }
@@ -87,10 +109,11 @@ impl ColumnKind {
 }
 
 impl Schema {
-    /// Learns the preprocessing from these rows of a table, and no others.
+    /// Learns the preprocessing from these rows of a table. Statistics and categories are those of these rows, and no
+    /// others. How the cells of a column are written is found over all rows of the table, so that all of them can be read.
     ///
     /// # Errors
-    /// If a text column has more than [`MAX_CATEGORIES`] categories, or no column is left.
+    /// If no column is left.
     ///
     /// # Panics
     /// If a row is not below [`Table::rows`].
@@ -106,37 +129,50 @@ impl Schema {
         let mut dropped = table.dropped.iter().peekable();
         let (mut constant, mut empty) = (Vec::new(), Vec::new());
         let (mut missing_numbers, mut missing_texts) = ((0, 0), (0, 0));
-        for (name, column) in table.names.iter().zip(&table.columns) {
+        let mut decisions = Decisions::of(table);
+        for (at, (name, column)) in table.names.iter().zip(&table.columns).enumerate() {
             while let Some((_, name)) = dropped.next_if(|(at, _)| *at == columns.len()) {
                 columns.push(asked(name));
             }
-            let (kind, missing) = match column {
-                Column::Number(values) => fit_number(values, rows),
-                Column::Text { codes, names } => {
-                    let (kind, missing) = fit_text(codes, names, rows);
-                    if let ColumnKind::Categorical { categories, .. } = &kind {
-                        check_categories(name, categories, rows.len()).map_err(place)?;
+            let decision = decisions.take(at);
+            let (kind, missing) = match (column, &decision) {
+                (_, Some(decision)) => {
+                    let converted = convert(&decision.form, column, table.written.points.get(at));
+                    let (kind, missing) = fit_form(&decision.form, &converted.values, rows);
+                    match &kind {
+                        ColumnKind::Dropped { .. } => {}
+                        ColumnKind::Time { cycles, .. } => decisions.read(name, decision, cycles),
+                        _ => decisions.read(name, decision, &[]),
                     }
                     (kind, missing)
                 }
+                (Column::Number(values), None) => fit_number(values, rows),
+                (Column::Text { codes, names }, None) => {
+                    let forced = table.written.categorical.contains(name);
+                    let (choice, missing) = categories::choose(codes, names, rows, forced);
+                    decisions.chosen(name, &choice, rows.len() - missing);
+                    (of_texts(choice, missing), missing)
+                }
             };
-            match (&kind, column) {
-                (ColumnKind::Dropped { why }, _) if why == "empty" => empty.push(shown(name)),
-                (ColumnKind::Dropped { .. }, _) => constant.push(shown(name)),
-                (_, Column::Number(_)) => {
+            match &kind {
+                ColumnKind::Dropped { why } if why == "text" => {}
+                ColumnKind::Dropped { why } if why == "empty" => empty.push(shown(name)),
+                ColumnKind::Dropped { .. } => constant.push(shown(name)),
+                ColumnKind::Numeric { .. } | ColumnKind::Time { .. } => {
                     missing_numbers.0 += missing;
                     missing_numbers.1 += usize::from(missing > 0);
                 }
-                _ => {
+                ColumnKind::Categorical { .. } => {
                     missing_texts.0 += missing;
                     missing_texts.1 += usize::from(missing > 0);
                 }
             }
-            columns.push(SchemaColumn { name: name.clone(), kind });
+            let form = decision.map(|d| d.form).filter(|_| kind.width() > 0);
+            columns.push(SchemaColumn { name: name.clone(), form, kind });
         }
         columns.extend(dropped.map(|(_, name)| asked(name)));
 
-        let mut notices = Notices::new();
+        let mut notices = decisions.notices();
         if !constant.is_empty() {
             notices.push(format!("{} dropped: {}", count(constant.len(), "constant column"), list(&constant)));
         }
@@ -190,14 +226,22 @@ impl Schema {
     /// The names of the inputs: `petal width`, `color=red`, `age missing`.
     pub fn input_names(&self) -> Vec<String> {
         let mut names = Vec::with_capacity(self.width());
-        for SchemaColumn { name, kind } in &self.columns {
+        for SchemaColumn { name, kind, .. } in &self.columns {
             let indicator = match kind {
                 ColumnKind::Numeric { indicator, .. } => {
                     names.push(name.clone());
                     *indicator
                 }
-                ColumnKind::Categorical { categories, indicator } => {
+                ColumnKind::Time { cycles, indicator, .. } => {
+                    names.push(name.clone());
+                    let parts =
+                        |cycle: &Cycle| ["sine", "cosine"].map(|part| format!("{name} {} {part}", cycle.name()));
+                    names.extend(cycles.iter().flat_map(parts));
+                    *indicator
+                }
+                ColumnKind::Categorical { categories, other, indicator } => {
                     names.extend(categories.iter().map(|category| format!("{name}={category}")));
+                    names.extend(other.then(|| format!("{name} other")));
                     *indicator
                 }
                 ColumnKind::Dropped { .. } => false,
@@ -265,12 +309,26 @@ impl Schema {
             return Err(bad("the model has no input".into()));
         }
         let mut names = HashSet::new();
-        for SchemaColumn { name, kind } in &self.columns {
+        for SchemaColumn { name, form, kind } in &self.columns {
             if !names.insert(name) {
                 return Err(bad(format!("the model has two columns {}", quoted(name))));
             }
+            if let Some(form) = form {
+                form.validate().map_err(|why| bad(format!("the form of the column {}: {why}", quoted(name))))?;
+            }
+            let fits = match kind {
+                ColumnKind::Numeric { .. } => !matches!(form, Some(Form::Time(_))),
+                ColumnKind::Time { cycles, .. } => {
+                    let distinct = cycles.iter().enumerate().all(|(i, cycle)| !cycles[..i].contains(cycle));
+                    matches!(form, Some(Form::Time(_))) && distinct
+                }
+                ColumnKind::Categorical { .. } | ColumnKind::Dropped { .. } => form.is_none(),
+            };
+            if !fits {
+                return Err(bad(format!("the form of the column {} does not fit its kind", quoted(name))));
+            }
             match kind {
-                ColumnKind::Numeric { mean, std, .. } => {
+                ColumnKind::Numeric { mean, std, .. } | ColumnKind::Time { mean, std, .. } => {
                     if !mean.is_finite() || !std.is_finite() || *std <= 0.0 {
                         return Err(bad(format!("the statistics of the column {} are out of range", quoted(name))));
                     }
@@ -303,7 +361,7 @@ pub(crate) fn no_names() -> Error {
 }
 
 fn asked(name: &str) -> SchemaColumn {
-    SchemaColumn { name: name.to_owned(), kind: ColumnKind::Dropped { why: "asked".into() } }
+    SchemaColumn { name: name.to_owned(), form: None, kind: ColumnKind::Dropped { why: "asked".into() } }
 }
 
 fn dropped(why: &str) -> ColumnKind {
@@ -345,50 +403,35 @@ fn fit_number(values: &[f64], rows: &[usize]) -> (ColumnKind, usize) {
     (ColumnKind::Numeric { mean, std, indicator }, missing)
 }
 
-/// An error for texts that are probably not categories.
-fn check_categories(name: &str, categories: &[String], rows: usize) -> Result<()> {
-    let comma = |text: &String| {
-        text.matches(',').count() == 1
-            && matches!(number::parse(text.replace(',', ".").as_bytes()), number::Parsed::Number(_))
-    };
-    if !categories.is_empty() && categories.iter().all(comma) {
-        let message = format!("the numbers have decimal commas, such as {}", quoted(&categories[0]));
-        return Err(Error::data(message).at_column(shown(name)).hint("write numbers with a decimal point"));
+/// As [`fit_number`], with the cycles of times.
+fn fit_form(form: &Form, values: &[f64], rows: &[usize]) -> (ColumnKind, usize) {
+    match (form, fit_number(values, rows)) {
+        (Form::Time(form), (ColumnKind::Numeric { mean, std, indicator }, missing)) => {
+            let present = rows.iter().map(|&row| values[row]).filter(|v| !v.is_nan());
+            let cycles = Cycle::shown_by(*form, present);
+            (ColumnKind::Time { mean, std, cycles, indicator }, missing)
+        }
+        (_, fitted) => fitted,
     }
-    if categories.len() > MAX_CATEGORIES {
-        let message = format!(
-            "the column has {} different texts in {rows} rows: it looks like an identifier, not a category",
-            categories.len()
-        );
-        let hint = format!("leave it out by `drop` \"{}\"", shown(name));
-        return Err(Error::data(message).at_column(shown(name)).hint(hint));
-    }
-    Ok(())
 }
 
-fn fit_text(codes: &[u32], names: &[String], rows: &[usize]) -> (ColumnKind, usize) {
-    let mut seen = vec![false; names.len()];
-    let mut missing = 0;
-    for &row in rows {
-        match seen.get_mut(codes[row] as usize) {
-            Some(seen) => *seen = true,
-            None => missing += 1,
+/// What a column of texts becomes.
+fn of_texts(choice: Choice, missing: usize) -> ColumnKind {
+    match choice {
+        Choice::Empty => dropped("empty"),
+        Choice::Constant => dropped("constant"),
+        Choice::FreeText(_) => dropped("text"),
+        Choice::Keep(categories, others) => {
+            ColumnKind::Categorical { categories, other: others > 0, indicator: missing > 0 }
         }
     }
-    let mut categories: Vec<String> =
-        names.iter().zip(seen).filter(|(_, seen)| *seen).map(|(name, _)| name.clone()).collect();
-    categories.sort_unstable();
-    let kind = match categories.len() {
-        0 => dropped("empty"),
-        1 => dropped("constant"),
-        _ => ColumnKind::Categorical { categories, indicator: missing > 0 },
-    };
-    (kind, missing)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::column::MISSING;
+    use super::super::form::{Decimal, Group, NumberForm, Words};
+    use super::super::time::{DateOrder, TimeForm};
     use super::*;
 
     fn numbers(values: &[f64]) -> Table {
@@ -442,14 +485,24 @@ mod tests {
     #[test]
     fn an_identifier_is_not_a_category() {
         let names: Vec<String> = (0..=MAX_CATEGORIES).map(|i| format!("id{i}")).collect();
-        let codes = (0..names.len() as u32).collect();
-        let column = Column::Text { codes, names };
-        let table = Table::assemble(vec!["id".into()], vec![column], None, None);
-        let e = Schema::fit(&table, &all(&table)).unwrap_err();
-        assert_eq!(e.column(), Some("id"));
-        assert!(e.hint_text().unwrap().contains("`drop`"));
-        let few: Vec<usize> = (0..MAX_CATEGORIES).collect();
-        assert!(Schema::fit(&table, &few).is_ok());
+        let numbers: Vec<usize> = (0..names.len()).collect();
+        let build = |b: super::super::TableBuilder| b.column("n", &numbers).and_then(|b| b.build()).unwrap();
+        let table = build(Table::builder().column("id", &names).unwrap());
+        let (schema, notices) = Schema::fit(&table, &all(&table)).unwrap();
+        assert_eq!(schema.columns[0].kind, dropped("text"));
+        assert_eq!(
+            notices,
+            ["id: text (1001 different texts in 1001 cells); left out, `categorical` \"id\" makes categories of it"]
+        );
+        // On request they are categories, as many as there may be.
+        let table = build(Table::builder().categorical("id", &names).unwrap());
+        let (schema, notices) = Schema::fit(&table, &all(&table)).unwrap();
+        assert_eq!(schema.width(), MAX_CATEGORIES + 2);
+        assert_eq!(notices, ["id: 1000 categories; 1 rarer text is one category, other"]);
+        let x = schema.transform(&table, None).unwrap();
+        let ones = |row: usize| x[row * schema.width()..][..MAX_CATEGORIES + 1].iter().filter(|v| **v == 1.0).count();
+        assert!((0..table.rows()).all(|row| ones(row) == 1));
+        assert_eq!(schema.input_names()[MAX_CATEGORIES], "id other");
     }
 
     #[test]
@@ -467,12 +520,15 @@ mod tests {
     fn a_foreign_schema_is_checked() {
         let numeric = |name: &str, mean, std| SchemaColumn {
             name: name.into(),
+            form: None,
             kind: ColumnKind::Numeric { mean, std, indicator: false },
         };
         let texts = |categories: &[&str]| SchemaColumn {
             name: "t".into(),
+            form: None,
             kind: ColumnKind::Categorical {
                 categories: categories.iter().map(|&c| c.into()).collect(),
+                other: false,
                 indicator: false,
             },
         };
@@ -484,6 +540,37 @@ mod tests {
         };
         let good = numeric("a", 0.0, 1.0);
         assert!(schema(vec![good.clone()], Some(("y", 1))).validate().is_ok());
+        let number =
+            |decimal, group, unit: &str| Some(Form::Number(NumberForm { decimal, group, unit: Some(unit.to_owned()) }));
+        let when = |order, times, zone| Some(Form::Time(TimeForm { order, times, zone }));
+        let formed = |form, column: &SchemaColumn| SchemaColumn { form, ..column.clone() };
+        let timed = |form, cycles: &[Cycle]| SchemaColumn {
+            name: "d".into(),
+            form,
+            kind: ColumnKind::Time { mean: 0.0, std: 1.0, cycles: cycles.to_vec(), indicator: false },
+        };
+        let day = when(DateOrder::DayFirst, false, false);
+        for good in [
+            formed(number(Decimal::Comma, Some(Group::Point), "€"), &good),
+            formed(Some(Form::Boolean(Words::YesNo)), &good),
+            timed(day.clone(), &[Cycle::DayOfWeek, Cycle::DayOfYear]),
+        ] {
+            schema(vec![good], None).validate().unwrap();
+        }
+        for bad in [
+            formed(number(Decimal::Comma, Some(Group::Comma), "%"), &good),
+            formed(number(Decimal::Point, None, "parsec"), &good),
+            formed(day.clone(), &good),
+            formed(day.clone(), &texts(&["x", "y"])),
+            timed(None, &[]),
+            timed(Some(Form::Boolean(Words::TF)), &[]),
+            timed(day, &[Cycle::DayOfWeek, Cycle::DayOfWeek]),
+            timed(when(DateOrder::Clock, false, false), &[]),
+            timed(when(DateOrder::YearFirst, false, true), &[]),
+        ] {
+            let e = schema(vec![bad], None).validate().unwrap_err();
+            assert!(e.hint_text().is_some(), "{e}");
+        }
         for bad in [
             schema(vec![], None),
             schema(vec![good.clone(), good.clone()], None),

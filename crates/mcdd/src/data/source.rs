@@ -32,6 +32,8 @@ pub struct Source {
     names: Vec<String>,
     named: bool,
     kind: Kind,
+    /// That of separated text.
+    separator: Option<u8>,
     rows: Box<dyn RowSource>,
     /// The encoding of a text that is not UTF-8, once it is known.
     foreign: Foreign,
@@ -87,7 +89,7 @@ impl Source {
     }
 
     fn new(file: Arc<Path>, names: Vec<String>, named: bool, kind: Kind, rows: Box<dyn RowSource>) -> Source {
-        Source { file, names, named, kind, rows, foreign: Foreign::default() }
+        Source { file, names, named, kind, separator: None, rows, foreign: Foreign::default() }
     }
 
     /// Reads the header.
@@ -138,7 +140,9 @@ impl Source {
                     Source::new(file, vec!["label".to_owned()], false, Kind::Libsvm, Box::new(rows))
                 } else {
                     let opened = delimited::open(input, skip, options)?;
-                    Source::new(file, opened.names, opened.named, Kind::Columns, Box::new(opened.rows))
+                    let columns = Kind::Columns;
+                    let source = Source::new(file, opened.names, opened.named, columns, Box::new(opened.rows));
+                    Source { separator: Some(opened.separator), ..source }
                 };
                 return Ok(Source { foreign, ..source });
             }
@@ -208,6 +212,11 @@ impl Source {
     /// Whether the file has column names; else columns are matched by position.
     pub fn named(&self) -> bool {
         self.named
+    }
+
+    /// The separator of separated text.
+    pub(crate) fn separator(&self) -> Option<u8> {
+        self.separator
     }
 
     /// The file's path; `-` is stdin.

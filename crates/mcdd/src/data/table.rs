@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::column::{Column, ColumnBuilder, MISSING, Want};
 use super::labels::{self, Labels};
+use super::recognize::Points;
 use super::split::{self, Groups};
 use super::text::{Notices, count, positional_name, shown};
 use crate::error::{Error, Result};
@@ -40,6 +41,25 @@ pub struct Table {
     /// How many rows each file has; empty for a selection of rows.
     pub(super) file_rows: Vec<usize>,
     pub(super) notices: Notices,
+    pub(super) written: Written,
+}
+
+/// How the cells were written and asked for. It helps to read columns whose texts leave two readings, and is no part of what
+/// makes two tables equal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Written {
+    /// The separator of a text file.
+    pub separator: Option<u8>,
+    /// The points of the numbers of each column.
+    pub points: Vec<Points>,
+    /// The names of the columns that are categories because the caller asked for it.
+    pub categorical: Vec<String>,
+}
+
+impl PartialEq for Written {
+    fn eq(&self, _: &Written) -> bool {
+        true
+    }
 }
 
 impl Table {
@@ -91,6 +111,7 @@ impl Table {
             files: Vec::new(),
             file_rows: Vec::new(),
             notices: Notices::new(),
+            written: Written::default(),
         })
     }
 
@@ -113,6 +134,7 @@ impl Table {
             files: Vec::new(),
             file_rows: Vec::new(),
             notices: Notices::new(),
+            written: Written::default(),
         }
     }
 
@@ -214,6 +236,11 @@ impl Table {
             files: self.files.clone(),
             file_rows: Vec::new(),
             notices: Notices::new(),
+            written: Written {
+                separator: self.written.separator,
+                points: self.written.points.iter().map(|points| points.select(rows)).collect(),
+                categorical: self.written.categorical.clone(),
+            },
         }
     }
 

@@ -1,8 +1,11 @@
 //! The network inputs of a table's rows.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
+use super::batch::Unseen;
 use super::column::{Column, MISSING};
+use super::convert::convert;
 use super::encode::{Encoder, Tally};
 use super::schema::{ColumnKind, Schema, SchemaColumn, no_names};
 use super::table::Table;
@@ -14,42 +17,60 @@ impl Schema {
     /// prediction does: by name, or by position where the training data had no names.
     ///
     /// # Errors
-    /// If a column is missing or holds text instead of numbers.
+    /// If a column is missing, or a cell of it is not written as in training.
     ///
     /// # Panics
     /// If a row is not below [`Table::rows`].
     pub fn transform(&self, table: &Table, rows: Option<&[usize]>) -> Result<Vec<f32>> {
+        self.transform_and_list(table, rows).map(|(x, _)| x)
+    }
+
+    /// As [`Schema::transform`], with the cells that hold a category not seen in training, in the order of the rows.
+    ///
+    /// # Errors
+    /// As [`Schema::transform`].
+    ///
+    /// # Panics
+    /// If a row is not below [`Table::rows`].
+    pub fn transform_and_list(&self, table: &Table, rows: Option<&[usize]>) -> Result<(Vec<f32>, Vec<Unseen>)> {
         /// Rows of the output that are worked on together, so that they stay in the cache.
         const CHUNK: usize = 256;
         self.check_reads_tables()?;
         let width = self.width();
         let mut encoders = Vec::with_capacity(self.columns.len());
         let mut offset = 0;
-        for (column, at) in self.columns.iter().zip(self.bind_table(table)?) {
-            if let Some(cells) = at.map(|at| &table.columns[at]) {
-                if let (ColumnKind::Numeric { .. }, Column::Text { codes, names }) = (&column.kind, cells) {
-                    return Err(text_for_number(table, column, codes, names));
-                }
-                encoders.push((Encoder::new(&column.kind, offset, width), cells));
+        for (index, (column, at)) in self.columns.iter().zip(self.bind_table(table)?).enumerate() {
+            if let Some(at) = at {
+                let cells = match (&column.kind, &table.columns[at]) {
+                    _ if column.form.is_some() => Cow::Owned(in_form(table, at, column, rows)?),
+                    (ColumnKind::Numeric { .. }, Column::Text { codes, names }) => {
+                        return Err(text_for_number(table, column, codes, names));
+                    }
+                    (_, cells) => Cow::Borrowed(cells),
+                };
+                encoders.push((index, Encoder::new(&column.kind, offset, width), cells, Tally::default()));
             }
             offset += column.kind.width();
         }
         let count = rows.map_or(table.rows(), <[usize]>::len);
         let mut out = vec![0.0f32; count * width];
-        let mut tally = Tally::default();
+        let mut unseen = Vec::new();
         for (chunk, out) in out.chunks_mut(CHUNK * width.max(1)).enumerate() {
             let range = chunk * CHUNK..chunk * CHUNK + out.len() / width;
-            for (encoder, cells) in &encoders {
+            for (column, encoder, cells, tally) in &mut encoders {
                 match rows {
                     Some(rows) => {
                         let rows = rows[range.clone()].iter().copied();
-                        encoder.write(cells, rows, out, &mut tally);
+                        encoder.write(cells, rows, out, tally);
                     }
-                    None => encoder.write(cells, range.clone(), out, &mut tally),
+                    None => encoder.write(cells, range.clone(), out, tally),
                 }
+                let (column, from) = (*column, range.start);
+                unseen.extend(tally.cells.drain(..).map(|(row, text)| Unseen { row: from + row, column, text }));
             }
         }
-        Ok(out)
+        unseen.sort_by_key(|cell: &Unseen| (cell.row, cell.column));
+        Ok((out, unseen))
     }
 
     /// For each of the schema's columns the table's.
@@ -88,6 +109,27 @@ impl Schema {
         }
         Ok(full)
     }
+}
+
+/// A column of a table as numbers, read in the schema's form.
+fn in_form(table: &Table, at: usize, column: &SchemaColumn, rows: Option<&[usize]>) -> Result<Column> {
+    let Some(form) = &column.form else {
+        return Ok(table.columns[at].clone());
+    };
+    let converted = convert(form, &table.columns[at], table.written.points.get(at));
+    if !converted.refused.is_empty() {
+        let wanted: Option<HashSet<usize>> = rows.map(|rows| rows.iter().copied().collect());
+        let first = converted.refused.iter().find(|(row, _)| wanted.as_ref().is_none_or(|w| w.contains(row)));
+        if let Some((row, cell)) = first {
+            let error = form.refuse(cell).at_column(shown(&column.name));
+            // Lines of a file are not known any more.
+            return Err(match table.files().next() {
+                Some(file) => error.at_file(file),
+                None => error.at_row(*row as u64 + 1),
+            });
+        }
+    }
+    Ok(Column::Number(converted.values))
 }
 
 fn text_for_number(table: &Table, column: &SchemaColumn, codes: &[u32], names: &[String]) -> Error {

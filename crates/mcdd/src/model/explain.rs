@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{Model, Predictions};
 use crate::compute::pool::Pool;
+use crate::data::{ColumnKind, Unseen};
 use crate::error::{Error, Result};
 
 /// The largest number of values of class means; with more, only the mean of all rows is stored.
@@ -76,6 +77,9 @@ pub struct Contribution {
     pub deviations: Option<f64>,
     /// The gain in confidence if the column has its expected value.
     pub gain: f64,
+    /// About a category that training did not have: which it had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The columns that explain the confidence of a row.
@@ -98,11 +102,12 @@ impl Model {
         self.centers.is_some()
     }
 
-    /// Explains the prediction of one preprocessed row by the `most` columns that contribute most.
+    /// Explains the prediction of one preprocessed row by the `most` columns that contribute most. `unseen` are the
+    /// cells of the row that hold a category not seen in training, so that they can be named; it may be empty.
     ///
     /// # Errors
     /// If the row does not match the model, or the model was trained on images.
-    pub fn explain(&self, x: &[f32], most: usize, pool: &Pool) -> Result<Explanation> {
+    pub fn explain(&self, x: &[f32], unseen: &[Unseen], most: usize, pool: &Pool) -> Result<Explanation> {
         let centers = self.centers.as_ref().ok_or_else(|| {
             Error::format("the model has no means of its training rows, so it cannot explain predictions")
                 .hint("train it on a table")
@@ -129,15 +134,17 @@ impl Model {
             let (column, at) = &columns[i];
             let (own, mean) = (&x[at.clone()], &center[at.clone()]);
             // A missing cell has no distance from the mean.
-            let present = |indicator: bool| !indicator || own[1] <= 0.5;
-            let numeric =
-                matches!(column.kind, crate::data::ColumnKind::Numeric { indicator, .. } if present(indicator));
+            let numeric = matches!(column.kind, ColumnKind::Numeric { .. } | ColumnKind::Time { .. });
+            let numeric = numeric && !column.is_missing(own);
+            let is = |u: &&Unseen| self.schema().columns.get(u.column).is_some_and(|c| c.name == column.name);
+            let text = unseen.iter().find(is).map(|u| &u.text);
             Contribution {
                 column: column.name.clone(),
-                value: column.cell(own),
+                value: text.cloned().unwrap_or_else(|| column.cell(own)),
                 expected: column.usual(mean),
                 deviations: numeric.then(|| f64::from(own[0]) - f64::from(mean[0])),
                 gain: gains[i],
+                note: text.map(|text| column.not_among(text)),
             }
         };
         Ok(Explanation { class, columns: order.iter().take(most).map(contribution).collect() })
@@ -176,7 +183,7 @@ mod tests {
             for (i, column) in [(0, 1), (1, 4), (7, 2)] {
                 let mut row = inputs[i * 6..(i + 1) * 6].to_vec();
                 row[column] += 12.0;
-                let found = model.explain(&row, 3, &pool).unwrap();
+                let found = model.explain(&row, &[], 3, &pool).unwrap();
                 assert_eq!(found.columns.len(), 3);
                 let first = &found.columns[0];
                 assert_eq!(first.column, table.names[column], "{found:?}");
@@ -184,7 +191,9 @@ mod tests {
                 assert!(first.deviations.unwrap() > 8.0);
                 assert_eq!(found.class.is_some(), names);
             }
-            assert!(model.explain(&inputs[..12], 3, &pool).is_err() && model.explain(&[1.0], 3, &pool).is_err());
+            assert!(
+                model.explain(&inputs[..12], &[], 3, &pool).is_err() && model.explain(&[1.0], &[], 3, &pool).is_err()
+            );
         }
     }
 

@@ -176,26 +176,34 @@ fn pixels(table: &Table, rows: &[usize]) -> Box<dyn Iterator<Item = Content>> {
 fn features(schema: &Schema, table: &Table, rows: &[usize]) -> Result<Shown> {
     let x = schema.transform(table, Some(rows))?;
     let width = schema.width();
-    // Mean and deviation of each input, to restore its value.
-    let mut back: Vec<Option<(f64, f64)>> = Vec::with_capacity(width);
-    for column in &schema.columns {
-        let numeric = match column.kind {
-            ColumnKind::Numeric { mean, std, .. } => vec![Some((mean, std))],
-            _ => Vec::new(),
-        };
-        let others = column.kind.width() - numeric.len();
-        back.extend(numeric.into_iter().chain(std::iter::repeat_n(None, others)));
-    }
-    let cell = |z: f64, of: Option<(f64, f64)>| match of {
-        Some((mean, std)) => Cell::Number(without_noise(mean + z * std, std)),
-        None => Cell::Word(if z > 0.5 { "yes" } else { "no" }.into()),
+    // Numbers are shown as the table has them.
+    let cells = |x: &[f32]| -> Vec<Cell> {
+        let mut cells = Vec::with_capacity(width);
+        for (column, at) in schema.inputs() {
+            let x = &x[at];
+            let (first, rest) = match &column.kind {
+                ColumnKind::Numeric { mean, std, .. } => {
+                    let value = without_noise(mean + f64::from(x[0]) * std, *std);
+                    (vec![Cell::Number(value)], &x[1..])
+                }
+                ColumnKind::Time { cycles, .. } => {
+                    let (cyclic, rest) = x[1..].split_at(2 * cycles.len());
+                    let numbers = cyclic.iter().map(|&v| Cell::Number(without_noise(f64::from(v), 1.0)));
+                    (std::iter::once(Cell::Word(column.cell(x))).chain(numbers).collect(), rest)
+                }
+                ColumnKind::Categorical { .. } | ColumnKind::Dropped { .. } => (Vec::new(), x),
+            };
+            cells.extend(first);
+            cells.extend(rest.iter().map(|&z| Cell::Word(if z > 0.5 { "yes" } else { "no" }.into())));
+        }
+        cells
     };
     let rows: Vec<Content> = x
         .chunks_exact(width.max(1))
         .map(|x| {
             let z: Vec<f64> = x.iter().map(|&v| f64::from(v)).collect();
             let few = width <= MOST_CELLS;
-            let cells = if few { z.iter().zip(&back).map(|(&z, &b)| cell(z, b)).collect() } else { Vec::new() };
+            let cells = if few { cells(x) } else { Vec::new() };
             (z, cells)
         })
         .collect();

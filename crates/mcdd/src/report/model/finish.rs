@@ -297,11 +297,13 @@ fn explained(model: &Model, shown: &Shown, groups: Vec<Chosen>, pool: &Pool) -> 
             let (mut class, mut columns) = (None, Vec::new());
             if left > 0 && model.explains() {
                 left -= 1;
-                let found = model.explain(&shown.rows[point].x, COLUMNS, pool)?;
+                let row = &shown.rows[point];
+                let found = model.explain(&row.x, &row.unseen, COLUMNS, pool)?;
                 class = found.class.and_then(|c| model.classes().get(c as usize)).map(|c| name(c));
                 let shorter = |c: crate::model::Contribution| {
                     let deviations = c.deviations.map(|d| short(d, 4));
-                    (name(&c.column), name(&c.value), name(&c.expected), deviations, short(c.gain, 4))
+                    let value = c.note.as_ref().unwrap_or(&c.value);
+                    (name(&c.column), name(value), name(&c.expected), deviations, short(c.gain, 4))
                 };
                 // Columns without a gain do not explain anything.
                 columns = found.columns.into_iter().filter(|c| c.gain >= 0.0005).map(shorter).collect();

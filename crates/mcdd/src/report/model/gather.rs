@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::best::Lowest;
 use super::picture::Thumbnails;
 use super::positions::{Levels, Thresholds};
+use crate::data::Unseen;
 use crate::error::Result;
 use crate::model::{Model, Predictions};
 use crate::report::html::name;
@@ -38,12 +39,14 @@ pub struct Place<'a> {
     pub row: u64,
     /// The name of an image.
     pub file: Option<&'a str>,
+    /// Its cells that hold a category not seen in training.
+    pub unseen: &'a [Unseen],
 }
 
 impl Place<'_> {
     /// A row of a table.
     pub fn row(row: u64) -> Place<'static> {
-        Place { row, file: None }
+        Place { row, file: None, unseen: &[] }
     }
 }
 
@@ -61,6 +64,7 @@ pub(super) struct Row {
     pub p_value: f64,
     pub level: usize,
     pub x: Vec<f32>,
+    pub unseen: Vec<Unseen>,
 }
 
 /// An unknown set.
@@ -162,9 +166,9 @@ impl<'a> Gather<'a> {
         };
         let kept = || {
             let (x, label) = (x.to_vec(), label.map(name));
-            let Place { row, file } = at;
-            let file = file.map(name);
-            Row { set, row, file, truth, label, predicted, probability, confidence, p_value, level, x }
+            let Place { row, file, unseen } = at;
+            let (file, unseen) = (file.map(name), unseen.to_vec());
+            Row { set, row, file, truth, label, predicted, probability, confidence, p_value, level, x, unseen }
         };
         let classes = self.model.classes().len().min(MOST_CLASSES);
         // Rows without a label come after the classes and the sets, whose number is not yet known.

@@ -46,7 +46,7 @@ impl Thumbnails {
             values.push(match column.kind {
                 ColumnKind::Numeric { mean, std, .. } => Some((at, mean, std)),
                 ColumnKind::Dropped { .. } => None,
-                ColumnKind::Categorical { .. } => return None,
+                ColumnKind::Categorical { .. } | ColumnKind::Time { .. } => return None,
             });
             at += column.kind.width();
         }

@@ -2,7 +2,7 @@
 
 use super::{About, Gather, Place, Report, Side};
 use crate::compute::pool::Pool;
-use crate::data::{Batch, Images, Table};
+use crate::data::{Batch, Images, Table, Unseen};
 use crate::error::Result;
 use crate::model::{Model, Predictions};
 
@@ -15,16 +15,16 @@ pub enum TrainingData<'a> {
     Images(&'a Images),
 }
 
-/// The network's inputs of some rows.
-fn inputs(model: &Model, data: TrainingData, rows: &[usize]) -> Result<Vec<f32>> {
+/// The network's inputs of some rows, and the categories among them that are not in the schema.
+fn inputs(model: &Model, data: TrainingData, rows: &[usize]) -> Result<(Vec<f32>, Vec<Unseen>)> {
     match data {
-        TrainingData::Table(table) => model.schema().transform(table, Some(rows)),
+        TrainingData::Table(table) => model.schema().transform_and_list(table, Some(rows)),
         TrainingData::Images(images) => {
             let mut x = vec![0.0; rows.len() * images.shape().values()];
             if let Some(spec) = &model.schema().image {
                 spec.transform_into(&images.select(rows).pixels, &mut x);
             }
-            Ok(x)
+            Ok((x, Vec::new()))
         }
     }
 }
@@ -40,8 +40,8 @@ impl Report {
             TrainingData::Table(table) => model.out_of_fold(table, pool)?,
             TrainingData::Images(images) => model.out_of_fold_images(images, pool)?,
         };
-        let x = inputs(model, data, &rows)?;
-        Self::of_predictions(model, data, &rows, (&x, &predictions), About { on_calibration_rows: true, ..about }, pool)
+        let inputs = inputs(model, data, &rows)?;
+        Self::of_predictions(model, data, &rows, (&inputs, &predictions), About { on_calibration_rows: true, ..about }, pool)
     }
 
     /// The report on some rows of the data, by their numbers there. Their classes must be those of the model.
@@ -49,17 +49,17 @@ impl Report {
     /// # Errors
     /// If the data do not match the model.
     pub fn of_rows(model: &Model, data: TrainingData, rows: &[usize], about: About, pool: &Pool) -> Result<Report> {
-        let x = inputs(model, data, rows)?;
+        let inputs = inputs(model, data, rows)?;
         let mut predictions = Predictions::default();
-        model.predict_rows(&x, &mut predictions, pool)?;
-        Self::of_predictions(model, data, rows, (&x, &predictions), about, pool)
+        model.predict_rows(&inputs.0, &mut predictions, pool)?;
+        Self::of_predictions(model, data, rows, (&inputs, &predictions), about, pool)
     }
 
     fn of_predictions(
         model: &Model,
         data: TrainingData,
         rows: &[usize],
-        (x, predictions): (&[f32], &Predictions),
+        ((x, unseen), predictions): (&(Vec<f32>, Vec<Unseen>), &Predictions),
         about: About,
         pool: &Pool,
     ) -> Result<Report> {
@@ -75,7 +75,7 @@ impl Report {
                 TrainingData::Table(table) => table.files().nth(1).map(|_| table.row_name(row)),
                 TrainingData::Images(images) => Some(images.name(row)),
             };
-            let at = Place { row: row as u64 + 1, file: file.as_deref() };
+            let at = Place { row: row as u64 + 1, file: file.as_deref(), unseen: Unseen::of_row(unseen, i) };
             gather.add(Side::Known(class), at, x, name, predictions, i);
         }
         gather.finish(about, pool)
@@ -97,9 +97,9 @@ impl Report {
         let mut gather = Gather::new(model, model.settings().tpr, ood.len(), seed)?;
         let mut predictions = Predictions::default();
         let batch = |table: &Table| -> Result<Batch> {
-            let x = model.schema().transform(table, None)?;
+            let (x, unseen_cells) = model.schema().transform_and_list(table, None)?;
             let labels = (0..table.rows()).map(|i| table.label_name(i).map(str::to_owned)).collect();
-            Ok(Batch { rows: table.rows(), x, labels: Some(labels), ..Batch::default() })
+            Ok(Batch { rows: table.rows(), x, labels: Some(labels), unseen_cells, ..Batch::default() })
         };
         let rows = batch(known)?;
         model.predict_rows(&rows.x, &mut predictions, pool)?;
@@ -114,6 +114,11 @@ impl Report {
     }
 }
 
+/// The place of a row of a batch, except for its number.
+fn place(batch: &Batch, i: usize) -> Place<'_> {
+    Place { row: 0, file: batch.names.get(i).map(String::as_str), unseen: Unseen::of_row(&batch.unseen_cells, i) }
+}
+
 impl Gather<'_> {
     /// Adds a batch of in-distribution rows, numbered on from the batch before. Rows with a label that is not a class of the
     /// model go to an unknown set of their own; `name` is what the set calls the source.
@@ -126,7 +131,7 @@ impl Gather<'_> {
                 Some(None) => Side::Unknown(self.foreign_set(name)),
                 class => Side::Known(class.flatten()),
             };
-            let at = Place { row: self.known_rows, file: batch.names.get(i).map(String::as_str) };
+            let at = Place { row: self.known_rows, ..place(batch, i) };
             self.add(side, at, x, label, predictions, i);
         }
     }
@@ -136,7 +141,7 @@ impl Gather<'_> {
         for (i, x) in batch.x.chunks_exact(self.model.schema().width()).enumerate() {
             self.sets[set].rows += 1;
             let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
-            let at = Place { row: self.sets[set].rows, file: batch.names.get(i).map(String::as_str) };
+            let at = Place { row: self.sets[set].rows, ..place(batch, i) };
             self.add(Side::Unknown(set), at, x, label, predictions, i);
         }
     }
