@@ -129,6 +129,11 @@ impl Error {
         self
     }
 
+    /// What happened, without the place.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// The kind of the error.
     pub fn kind(&self) -> Kind {
         self.0.kind

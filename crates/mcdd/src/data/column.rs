@@ -126,6 +126,19 @@ pub(crate) enum Cells {
     Text(Texts),
 }
 
+/// How many places are remembered of cells that cannot be used.
+const PLACES: usize = 5;
+
+/// The cells of a column that could not be used, where reading goes on after them.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    pub count: usize,
+    /// The first errors.
+    pub first: Vec<Error>,
+    /// The first texts, with their files and rows: they may be the mistakes in a column of numbers.
+    pub texts: Vec<(Arc<Path>, u64, String)>,
+}
+
 /// A column that is being read.
 #[derive(Debug)]
 pub(crate) struct ColumnBuilder {
@@ -135,6 +148,10 @@ pub(crate) struct ColumnBuilder {
     file: Arc<Path>,
     /// Where an [`Want::Auto`] column turned out to be text, for the error when a number follows.
     first_text: Option<(Arc<Path>, u64, String)>,
+    /// The files and rows of the first labels that are missing.
+    pub unlabeled: Vec<(Arc<Path>, u64)>,
+    /// Cells that were passed over; none if they are errors.
+    pub refused: Option<Box<Refused>>,
 }
 
 impl ColumnBuilder {
@@ -145,7 +162,32 @@ impl ColumnBuilder {
             Want::Number | Want::Score | Want::Feature => Cells::Number(Vec::new()),
             Want::Text | Want::Label | Want::OptionalLabel => Cells::Text(Texts::default()),
         };
-        ColumnBuilder { cells, want, name: name.to_owned(), file, first_text: None }
+        let name = name.to_owned();
+        ColumnBuilder { cells, want, name, file, first_text: None, unlabeled: Vec::new(), refused: None }
+    }
+
+    /// Passes over cells that cannot be used from now on: they count as missing and are noted.
+    pub(crate) fn pass_over(&mut self) {
+        self.refused = Some(Box::default());
+    }
+
+    /// A cell that cannot be used: an error, unless such cells are passed over.
+    #[cold]
+    fn refuse(&mut self, error: Error) -> Result<()> {
+        let Some(refused) = &mut self.refused else {
+            return Err(error);
+        };
+        refused.count += 1;
+        if refused.first.len() < PLACES {
+            refused.first.push(error);
+        }
+        match &mut self.cells {
+            Cells::Skip => {}
+            Cells::Undecided(rows) => *rows += 1,
+            Cells::Number(values) => values.push(f64::NAN),
+            Cells::Text(texts) => texts.codes.push(MISSING),
+        }
+        Ok(())
     }
 
     /// The cells that follow are from this file.
@@ -189,6 +231,11 @@ impl ColumnBuilder {
     /// Appends a cell of a text file.
     #[inline]
     pub(crate) fn push(&mut self, cell: &[u8], row: u64) -> Result<()> {
+        self.take(cell, row).or_else(|error| self.refuse(error))
+    }
+
+    #[inline]
+    fn take(&mut self, cell: &[u8], row: u64) -> Result<()> {
         match &mut self.cells {
             Cells::Skip => Ok(()),
             Cells::Number(values) => match number::parse(cell) {
@@ -241,7 +288,7 @@ impl ColumnBuilder {
             Want::Skip => {}
             Want::Score | Want::Feature if value.is_nan() => return Err(self.missing_number(row)),
             Want::Score => {}
-            _ if value.is_infinite() => return Err(self.infinite(row)),
+            _ if value.is_infinite() => return self.refuse(self.infinite(row)),
             _ => {}
         }
         match &mut self.cells {
@@ -324,6 +371,9 @@ impl ColumnBuilder {
                         "fill in the label or remove the row; an empty cell, NA, N/A, NaN, null, None and ? count as missing",
                     ));
             }
+            if self.want == Want::OptionalLabel && self.unlabeled.len() < PLACES {
+                self.unlabeled.push((Arc::clone(&self.file), row));
+            }
             if let Cells::Text(texts) = &mut self.cells {
                 texts.codes.push(MISSING);
             }
@@ -333,6 +383,9 @@ impl ColumnBuilder {
             return Err(self.mixed(trimmed, row));
         }
         let text = self.utf8(trimmed, row)?.to_owned();
+        if let Some(refused) = self.refused.as_mut().filter(|refused| refused.texts.len() < PLACES) {
+            refused.texts.push((Arc::clone(&self.file), row, text.clone()));
+        }
         if let Cells::Text(texts) = &mut self.cells {
             let code = texts.add(cell, number::normal(&text));
             texts.codes.push(code);

@@ -6,6 +6,9 @@ use super::text::{list, quoted};
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
+/// The smallest number of rows of a class to train on: enough to learn from, with a chance of a calibration row.
+pub const MIN_CLASS_ROWS: usize = 5;
+
 /// The class of each row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
@@ -104,8 +107,13 @@ pub(super) fn class_number(classes: &[String], class: &str) -> Result<usize> {
     })
 }
 
-/// Checks that there are at least two classes, each with at least `least` rows.
-pub(super) fn check_classes(labels: Option<&Labels>, least: usize) -> Result<()> {
+/// Whether labels look like measured numbers: most of many values occur once.
+pub(super) fn look_like_numbers(classes: usize, rows: usize) -> bool {
+    classes * 2 > rows && classes > 20
+}
+
+/// Checks that there are at least two classes, each with at least `least` rows; `remedy` is what to do about small ones.
+pub(super) fn check_classes(labels: Option<&Labels>, least: usize, remedy: &str) -> Result<()> {
     let Some(labels) = labels else {
         return Err(Error::data("there are no labels").hint("give `label`, the column of the classes"));
     };
@@ -123,15 +131,14 @@ pub(super) fn check_classes(labels: Option<&Labels>, least: usize) -> Result<()>
     if small.is_empty() {
         return Ok(());
     }
-    let error = if classes.len() * 2 > rows && classes.len() > 20 {
-        Error::data(format!(
+    if look_like_numbers(classes.len(), rows) {
+        return Err(Error::data(format!(
             "the labels have {} different values in {rows} rows: they look like numbers, not classes",
             classes.len()
         ))
-    } else {
-        Error::data(format!("each class needs at least {least} rows; too few have: {}", list(&small)))
-    };
-    Err(error.hint("check `label`; add rows to these classes, or remove them"))
+        .hint("check `label`: it must be a column of classes"));
+    }
+    Err(Error::data(format!("each class needs at least {least} rows; too few have: {}", list(&small))).hint(remedy))
 }
 
 /// The rows of each class (all rows as one group without labels), each group in a random order that depends on

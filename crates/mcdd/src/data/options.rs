@@ -14,10 +14,19 @@ pub struct ReadOptions {
     pub header: Option<bool>,
     /// A text file's separator; a space stands for any run of spaces and tabs (default: found).
     pub separator: Option<u8>,
-    /// Columns that are categories even where their cells are numbers; names, or positions from 1.
+    /// Columns that are categories even where their cells are numbers. An entry is a name, a position from 1, a pattern
+    /// (`*` stands for any text, `?` for one character), or several of these, separated by commas; an entry that is the
+    /// name of a column as it stands is that column alone.
     pub categorical: Vec<String>,
-    /// Columns to leave out; names, or positions from 1.
+    /// Columns to leave out, given as those of `categorical`.
     pub drop: Vec<String>,
+    /// Columns to train on even if they look like an identifier, given as those of `categorical`.
+    pub keep: Vec<String>,
+    /// Whether rows without a label are left out and counted; in training they are an error otherwise. At prediction it
+    /// applies to files with labels.
+    pub skip_unlabeled: bool,
+    /// Classes with fewer rows than this are left out and named; 0 keeps all.
+    pub min_class: usize,
     /// Whether images that cannot be used are left out and counted, and not an error.
     pub skip_bad: bool,
 }

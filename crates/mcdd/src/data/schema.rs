@@ -65,7 +65,7 @@ pub enum ColumnKind {
     },
     /// No input.
     Dropped {
-        /// The reason: `constant`, `empty` or `asked`.
+        /// The reason: `constant`, `empty`, `identifier` or `asked`.
         why: String,
     },
 }
@@ -90,6 +90,20 @@ impl Schema {
     /// # Panics
     /// If a row is not below [`Table::rows`].
     pub fn fit(table: &Table, rows: &[usize]) -> Result<(Schema, Notices)> {
+        Schema::fit_without(table, rows, &[])
+    }
+
+    /// As [`Schema::fit`], without some columns that are identifiers ([`Profile::left_out`]). At prediction they may be
+    /// there or not.
+    ///
+    /// [`Profile::left_out`]: super::profile::Profile::left_out
+    ///
+    /// # Errors
+    /// As [`Schema::fit`].
+    ///
+    /// # Panics
+    /// As [`Schema::fit`].
+    pub fn fit_without(table: &Table, rows: &[usize], identifiers: &[&str]) -> Result<(Schema, Notices)> {
         let place = |error: Error| match table.files().next() {
             Some(file) => error.at_file(file),
             None => error,
@@ -106,6 +120,7 @@ impl Schema {
                 columns.push(asked(name));
             }
             let (kind, missing) = match column {
+                _ if identifiers.contains(&name.as_str()) => (ColumnKind::Dropped { why: "identifier".into() }, 0),
                 Column::Number(values) => fit_number(values, rows),
                 Column::Text { codes, names } => {
                     let (kind, missing) = fit_text(codes, names, rows);
@@ -116,6 +131,7 @@ impl Schema {
                 }
             };
             match (&kind, column) {
+                (ColumnKind::Dropped { why }, _) if why == "identifier" => {}
                 (ColumnKind::Dropped { why }, _) if why == "empty" => empty.push(shown(name)),
                 (ColumnKind::Dropped { .. }, _) => constant.push(shown(name)),
                 (_, Column::Number(_)) => {

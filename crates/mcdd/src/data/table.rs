@@ -18,6 +18,19 @@ pub struct LabelColumn {
     pub position: Option<usize>,
 }
 
+/// What reading left out of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    /// The number of rows without a label.
+    pub unlabeled: usize,
+    /// The files and rows of the first of them.
+    pub first: Vec<(Arc<Path>, u64)>,
+    /// The number of rows that a class needs.
+    pub least: usize,
+    /// Classes with fewer rows, and their numbers of rows.
+    pub classes: Vec<(String, usize)>,
+}
+
 /// Columns of numbers and categories, with a label for each row where there are labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
@@ -31,6 +44,9 @@ pub struct Table {
     pub labels: Option<Labels>,
     /// Columns left out by [`ReadOptions::drop`]: the position among the feature columns, and the name.
     pub(crate) dropped: Vec<(usize, String)>,
+    /// Columns to train on even if they look like an identifier.
+    pub(super) kept: Vec<String>,
+    pub(super) left_out: LeftOut,
     pub(crate) label_column: Option<LabelColumn>,
     pub(super) rows: usize,
     pub(super) files: Vec<Arc<Path>>,
@@ -80,6 +96,8 @@ impl Table {
                 .collect(),
             labels,
             dropped: Vec::new(),
+            kept: Vec::new(),
+            left_out: LeftOut::default(),
             label_column: None,
             rows,
             files: Vec::new(),
@@ -100,6 +118,8 @@ impl Table {
             columns,
             labels,
             dropped: Vec::new(),
+            kept: Vec::new(),
+            left_out: LeftOut::default(),
             label_column,
             files: Vec::new(),
         }
@@ -147,7 +167,10 @@ impl Table {
                 None => error,
             }
         };
-        labels::check_classes(self.labels.as_ref(), rows).map_err(place)
+        let remedy = format!(
+            "leave these classes out by `min_class={rows}`, or add rows to them; if they are no classes, check `label`"
+        );
+        labels::check_classes(self.labels.as_ref(), rows, &remedy).map_err(place)
     }
 
     /// The rows with these indices, in this order; the classes stay.
@@ -170,6 +193,8 @@ impl Table {
                 .collect(),
             labels: self.labels.as_ref().map(|labels| labels.select(rows)),
             dropped: self.dropped.clone(),
+            kept: self.kept.clone(),
+            left_out: self.left_out.clone(),
             label_column: self.label_column.clone(),
             rows: rows.len(),
             files: self.files.clone(),

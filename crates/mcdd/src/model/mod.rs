@@ -33,6 +33,7 @@ mod score_scale;
 mod scorer;
 mod stored;
 
+pub use crate::data::MIN_CLASS_ROWS;
 pub use calibration::{Calibration, Threshold};
 pub use explain::{Contribution, Explanation};
 pub use predict::{PredictBuffers, Predictions};
@@ -49,6 +50,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::compute::pool::Pool;
+use crate::data::profile::Profile;
 use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
 use crate::detector::On;
 use crate::error::{Error, Result};
@@ -75,9 +77,6 @@ fn check_size(graph: &Graph, head: &[ParamSpec]) -> Result<()> {
 fn clip_limit(graph: &Graph, settings: &Settings) -> Option<f32> {
     graph.clip().filter(|_| settings.detector.on() != On::Inputs)
 }
-
-/// The smallest number of rows of a class: enough to train on, with a chance of a calibration row.
-pub const MIN_CLASS_ROWS: usize = 5;
 
 /// One network with its head.
 struct ModelMember {
@@ -127,7 +126,7 @@ pub struct Model {
 pub struct FitResult {
     /// The model.
     pub model: Model,
-    /// Notices about the data, such as columns that were dropped.
+    /// Notices about the data: what was left out, and what is worth a look.
     pub notices: Notices,
     /// Whether the callback stopped training early.
     pub interrupted: bool,
@@ -192,7 +191,9 @@ impl Model {
         }
         let (train_rows, calibration_rows) =
             check_split(table.split_rows(settings.calibration_fraction, settings.seed)?)?;
-        let (schema, notices) = Schema::fit(table, &train_rows)?;
+        let profile = Profile::of(table);
+        let (schema, preprocessing) = Schema::fit_without(table, &train_rows, &profile.left_out())?;
+        let notices = [profile.notices(), preprocessing, profile.warnings()].concat();
         let x = schema.transform(table, Some(&train_rows))?;
         let calibration_x = schema.transform(table, Some(&calibration_rows))?;
         // Labels that are not used are 0.
@@ -212,6 +213,7 @@ impl Model {
         let mut fitted = Self::fit_input(input, settings, run)?;
         let model = &mut fitted.model;
         model.findings.extend(doctor::one_cell(&x, &model.schema.input_names()));
+        model.findings.extend(profile.warnings());
         Ok(fitted)
     }
 
@@ -333,6 +335,7 @@ impl Model {
         let named = if labeled { &classes[..] } else { &[] };
         let mut findings =
             doctor::examine(&members, &settings.head, &latents, calibration.y(), &calibrated, named, settings.tpr);
+        findings.extend(doctor::chance(&predicted.class, calibration.y(), named));
         findings.extend(stopped);
         let settings = Settings { members: members.len(), ..settings.clone() };
         let model = Model {

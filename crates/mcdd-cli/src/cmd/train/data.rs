@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use mcdd::data::{Augment, ImageOptions, Images, ReadOptions, Table};
+use mcdd::error::Kind;
 use mcdd::report::model::TrainingData;
 use mcdd::train::OrOff;
 
@@ -130,13 +131,9 @@ impl Data {
 impl Args {
     /// Checks the options of reading before anything is read.
     pub(super) fn check_reading(&self) -> mcdd::Result<()> {
-        let given = [
-            ("drop", !self.columns.drop.is_empty()),
-            ("categorical", !self.columns.categorical.is_empty()),
-            ("header", self.reading.header.is_some()),
-            ("separator", self.reading.separator.is_some()),
-        ];
-        if let (true, Some((name, _))) = (self.images.wanted(), given.iter().find(|(_, given)| *given)) {
+        let given = [("header", self.reading.header.is_some()), ("separator", self.reading.separator.is_some())];
+        let given = self.columns.given().or_else(|| Some(given.iter().find(|(_, given)| *given)?.0));
+        if let (true, Some(name)) = (self.images.wanted(), given) {
             return Err(mcdd::Error::setting(format!("`{name}` is for tables"))
                 .hint(format!("leave out `{name}`, or the `net` for images")));
         }
@@ -158,6 +155,16 @@ impl Args {
                 .at_file(folder)
                 .hint("give files; for images add `net=resnet20`"));
         }
-        Table::read(&self.data, &reading).map(Data::Table)
+        Table::read(&self.data, &reading).map(Data::Table).map_err(with_check)
+    }
+}
+
+/// An error about a table, with the command that finds all of them.
+pub(super) fn with_check(error: mcdd::Error) -> mcdd::Error {
+    match error.hint_text().map(str::to_owned) {
+        Some(hint) if error.kind() == Kind::Data => {
+            error.hint(format!("{hint}; mcdd check lists all problems at once"))
+        }
+        _ => error,
     }
 }

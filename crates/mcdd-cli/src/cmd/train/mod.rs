@@ -25,6 +25,7 @@ Examples:
   mcdd train shuttle.trn --label last                  space-separated, no header
   mcdd train batch*.dat -o gas.mcdd                    several \"label index:value\" files
   mcdd train train-images-idx3-ubyte.gz                the file of labels is found next to it
+  mcdd train people.csv --label churn --skip-unlabeled --min-class 5 --drop 'name,addr_*'
   mcdd train flowers.csv --preset fast                 one network instead of five
   mcdd train big.parquet --checkpoint run1 --resume    continue an interrupted run
   mcdd train flowers.csv --report flowers.html         also write a report on the calibration rows
@@ -249,16 +250,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Data::Images(images) => Model::fit_images_from(images, &settings, args.images.init.as_deref(), &run),
     };
     progress.finish();
-    let fitted = fitted?;
+    let mut fitted = match data {
+        Data::Table(_) => fitted.map_err(data::with_check)?,
+        Data::Images(_) => fitted?,
+    };
     fitted.model.save(&args.output)?;
     if !args.running.quiet {
-        fitted.model.findings().iter().for_each(|f| ui::warning(f));
+        // Those about the data were printed before training.
+        let new = |finding: &&String| !fitted.notices.contains(finding);
+        fitted.model.findings().iter().filter(new).for_each(|f| ui::warning(f));
         summary(&fitted.model, &args.output, start.elapsed().as_secs_f64());
         if fitted.interrupted && args.checkpoint.is_some() {
             ui::note("run the same command with --resume to continue from the checkpoints");
         }
     }
     if args.reporting.wanted() {
+        fitted.notices.retain(|notice| !fitted.model.findings().contains(notice));
         report_calibration_rows(&args, &data, &fitted.model, fitted.notices)?;
     }
     Ok(ExitCode::SUCCESS)
