@@ -6,8 +6,10 @@ use help::{Lab, stderr, stdout, table};
 
 /// A number from 0 to 1 that is the same in every run.
 fn noise(i: usize, j: usize) -> f64 {
-    let bits = (i as u64 * 0x9E37_79B9 + j as u64 * 0x85EB_CA6B + 1).wrapping_mul(0x2545_F491_4F6C_DD1D);
-    (bits >> 40) as f64 / (1 << 24) as f64
+    let mut bits = (i as u64 * 64 + j as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((bits ^ (bits >> 31)) >> 40) as f64 / (1 << 24) as f64
 }
 
 /// A table as a business has it: an identifier, names, texts among numbers, rows without a label, a rare class.
@@ -121,10 +123,20 @@ fn what_no_option_helps_is_said_too() {
     lab.fails(&["check", "ragged.csv", "--drop", "y"], "no column \"y\"");
     lab.fails(&["check", "."], "folder");
     // A table without problems.
-    let row = |i: usize| format!("{:.4},{:.4},{}", noise(i, 1), noise(i, 2) + (i % 2) as f64, i % 2);
+    let row = |i: usize| format!("{:.4},{:.4},{}", noise(i, 1), noise(i, 2) + (i % 2) as f64 * 0.4, i % 2);
     lab.write("good.csv", &table(200, row, "x,y2,label"));
     let text = stdout(&lab.ok(&["check", "good.csv"]));
     assert!(text.contains("No problem was found") && text.contains("  mcdd train good.csv -o good.mcdd"), "{text}");
+}
+
+#[test]
+fn a_column_that_cannot_be_used_is_left_out_by_the_printed_command() {
+    let lab = Lab::new();
+    let row = |i: usize| format!("{:.2};{},{};{}", noise(i, 1) * 9.0, i % 50, i % 10, ["a", "b"][i % 2]);
+    lab.write("comma.csv", &table(200, row, "x;weight;kind"));
+    let mut args = printed(&stdout(&lab.ok(&["check", "comma.csv"])));
+    args.extend(FAST.map(str::to_owned));
+    lab.ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[test]

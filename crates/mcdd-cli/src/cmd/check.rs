@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use mcdd::data::profile::{Action, Finding};
+use mcdd::data::profile::{Action, Finding, Problem};
 use mcdd::data::{Check, Setting};
 
 use crate::options::{Columns, Reading};
@@ -96,6 +96,7 @@ fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::E
         }
         for finding in found {
             let names = match &finding.columns[..] {
+                [] if finding.problem == Problem::NoLabel => "label".to_owned(),
                 [] => "rows".to_owned(),
                 [one] => ui::short(one, NAMES),
                 [one, rest @ ..] => format!("{} and {} more", ui::short(one, NAMES), rest.len()),

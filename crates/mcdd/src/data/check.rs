@@ -374,8 +374,7 @@ impl Checker<'_> {
                 self.ready = false;
                 break profile;
             };
-            let name = table.names.remove(at);
-            let column = table.columns.remove(at);
+            let (name, column) = table.take_column(at);
             let problem = match column {
                 Column::Text { names, .. } if names.len() > MAX_CATEGORIES => Problem::ManyTexts,
                 _ => Problem::Unreadable,

@@ -80,7 +80,7 @@ fn unknown(wanted: &str, names: &[String]) -> Error {
         (String::new(), format!("similar names are {}", near.join(", ")))
     };
     let what = if wanted.contains(['*', '?']) { "no column matches" } else { "there is no column" };
-    Error::data(format!("{what} {}{message}", quoted(wanted))).at_column(wanted).hint(hint)
+    Error::setting(format!("{what} {}{message}", quoted(wanted))).at_column(wanted).hint(hint)
 }
 
 /// The names most similar to a text: those that need few edits, or of which it is a part.

@@ -69,7 +69,7 @@ fn name_of(name: &str, at: usize) -> Name {
     if camel { Name::Id } else { Name::Other }
 }
 
-/// The columns that are identifiers, and why. Never all of them: one column at least is left to train on.
+/// The columns that are identifiers, and why.
 pub(super) fn find(table: &Table) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
     // One column without a name is an index; several are a table without names.
@@ -90,7 +90,7 @@ pub(super) fn find(table: &Table) -> Vec<(usize, &'static str)> {
         };
         found.extend(why.map(|why| (at, why)));
     }
-    if found.len() == table.columns.len() { Vec::new() } else { found }
+    found
 }
 
 /// The position of a feature column in the file, where a column without a name has its number from.

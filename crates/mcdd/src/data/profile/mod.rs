@@ -47,17 +47,12 @@ pub struct Profile {
 impl Profile {
     /// Looks at the columns, the rows and the labels of a table.
     pub fn of(table: &Table) -> Profile {
-        let mut findings = Vec::new();
-        let identifiers = identifier::find(table);
-        for &(at, why) in &identifiers {
-            let name = table.names[at].as_str();
-            let remedy = format!("left out; `keep` {} trains on it", quoted(shown(name)));
-            findings.push(Finding::new(Problem::Identifier, Action::Automatic, &[name], why, remedy));
-        }
-        // Columns that are left out or the same in all rows tell nothing about the others.
+        // Columns that are the same in all rows, or left out, tell nothing about the others.
         let mut used = vec![true; table.columns.len()];
-        identifiers.iter().for_each(|&(at, _)| used[at] = false);
-        columns::one_value(table, &mut used, &mut findings);
+        let mut same = Vec::new();
+        columns::one_value(table, &mut used, &mut same);
+        let mut findings = identifiers(table, &mut used);
+        findings.append(&mut same);
         leak::find(table, &used, &mut findings);
         columns::nearly_constant(table, &used, &mut findings);
         columns::many_texts(table, &used, &mut findings);
@@ -70,14 +65,17 @@ impl Profile {
 
     /// The columns that are left out of training: identifiers.
     pub fn left_out(&self) -> Vec<&str> {
-        let identifiers = self.findings.iter().filter(|f| f.problem == Problem::Identifier);
-        identifiers.flat_map(|f| &f.columns).map(String::as_str).collect()
+        self.identifiers().flat_map(|f| &f.columns).map(String::as_str).collect()
+    }
+
+    fn identifiers(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|f| f.problem == Problem::Identifier && f.action == Action::Automatic)
     }
 
     /// What is done to the data before training: rows and columns that are left out.
     pub fn notices(&self) -> Notices {
         let mut notices = self.reading.clone();
-        let identifiers: Vec<&Finding> = self.findings.iter().filter(|f| f.problem == Problem::Identifier).collect();
+        let identifiers: Vec<&Finding> = self.identifiers().collect();
         if !identifiers.is_empty() {
             let named: Vec<String> = identifiers
                 .iter()
@@ -96,6 +94,23 @@ impl Profile {
     pub fn warnings(&self) -> Vec<String> {
         self.findings.iter().filter(|f| f.action == Action::Look).map(Finding::sentence).collect()
     }
+}
+
+/// Finds identifiers; they are no longer used, unless there is nothing else.
+fn identifiers(table: &Table, used: &mut [bool]) -> Vec<Finding> {
+    let found: Vec<(usize, &str)> = identifier::find(table).into_iter().filter(|&(at, _)| used[at]).collect();
+    if !found.is_empty() && found.len() == used.iter().filter(|used| **used).count() {
+        let names: Vec<&str> = found.iter().map(|&(at, _)| table.names[at].as_str()).collect();
+        let remedy = "it is trained on, because there is no other; a model of it says nothing about new rows";
+        return vec![Finding::new(Problem::Identifier, Action::Look, &names, found[0].1, remedy)];
+    }
+    let left_out = |&(at, why): &(usize, &str)| {
+        let name = table.names[at].as_str();
+        let remedy = format!("left out; `keep` {} trains on it", quoted(shown(name)));
+        Finding::new(Problem::Identifier, Action::Automatic, &[name], why, remedy)
+    };
+    found.iter().for_each(|&(at, _)| used[at] = false);
+    found.iter().map(left_out).collect()
 }
 
 /// A class is small beside the largest if it has less than one of this many rows.

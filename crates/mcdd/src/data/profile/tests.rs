@@ -122,7 +122,9 @@ fn a_column_is_kept_if_it_is_asked_for_or_nothing_else_is_there() {
     assert!(Profile::of(&read(&options)).left_out().is_empty());
     assert_eq!(Profile::of(&read(&ReadOptions::default())).left_out(), ["id"]);
     let only = Table::builder().column("id", counted(40)).unwrap().build().unwrap();
-    assert!(Profile::of(&only).left_out().is_empty());
+    assert!(Profile::of(&only).left_out().is_empty() && Profile::of(&only).warnings().len() == 1);
+    let with_constant = Table::builder().column("id", counted(40)).unwrap().column("one", [1; 40]).unwrap();
+    assert!(Profile::of(&with_constant.build().unwrap()).left_out().is_empty());
 }
 
 fn problems(table: &Table) -> Vec<Problem> {
