@@ -17,7 +17,7 @@ fn people(lab: &Lab) {
     let label = |i: usize| match i {
         _ if i % 50 == 7 => "",
         11 | 100 => "maybe",
-        _ if i % 3 == 0 => "yes",
+        _ if i.is_multiple_of(3) => "yes",
         _ => "no",
     };
     let age = |i: usize| if i == 20 || i == 90 { "unknown".to_owned() } else { (18 + i * 7 % 60).to_string() };

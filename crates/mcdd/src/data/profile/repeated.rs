@@ -81,7 +81,7 @@ pub(super) fn columns(table: &Table, used: &[bool], findings: &mut Vec<Finding>)
     }
 }
 
-/// Rows with the cells of another row, and among them those with another label.
+/// Rows with the cells of another row: with its label too, or with another one.
 pub(super) fn rows(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
     let rows = table.rows();
     if !used.contains(&true) {
@@ -102,10 +102,11 @@ pub(super) fn rows(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
     order.sort_unstable_by_key(|&row| (hashes[row], row));
     let (mut copies, mut contradictory) = (0, 0);
     for group in order.chunk_by(|&a, &b| hashes[a] == hashes[b]) {
-        copies += group.len() - 1;
-        if group.iter().any(|&row| table.label(row) != table.label(group[0])) {
-            contradictory += group.len();
-        }
+        let mut labels: Vec<Option<u32>> = group.iter().map(|&row| table.label(row)).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        copies += group.len() - labels.len();
+        contradictory += if labels.len() > 1 { group.len() } else { 0 };
     }
     let percent = |n: usize| format!("{:.1}%", 100.0 * n as f64 / rows.max(1) as f64);
     if copies >= 5 && copies * 100 >= rows {

@@ -181,6 +181,7 @@ fn copies_contradictions_and_sizes_are_found() {
         labels.codes[400..410].iter_mut().for_each(|code| *code = (*code + 1) % 4);
     }
     let wrong = Profile::of(&wrong);
+    assert_eq!(wrong.findings[0].count, Some(30));
     assert_eq!((wrong.findings[1].problem, wrong.findings[1].count), (Problem::Contradictions, Some(20)));
 
     let few: Vec<usize> = (0..400).filter(|i| i % 4 != 3 || *i == 3).collect();
