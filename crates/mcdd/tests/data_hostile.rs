@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
-use mcdd::data::{Batch, Label, ReadOptions, Schema, Table};
+use mcdd::data::{Batch, Check, Label, ReadOptions, Schema, Table};
 use proptest::prelude::*;
 
 fn options(label: Label) -> ReadOptions {
@@ -136,12 +136,16 @@ fn anything(path: &Path, schemas: &[Schema]) {
             separator: Some(separator),
             categorical: vec!["1".into()],
             drop: vec!["2".into()],
+            keep: vec!["1".into()],
+            skip_unlabeled: separator != b',',
+            min_class: usize::from(separator == b' ') * 2,
             skip_bad: false,
         };
         if let Ok(table) = Table::read(&[path.to_owned()], &options) {
             let rows: Vec<usize> = (0..table.rows()).collect();
             let _ = Schema::fit(&table, &rows);
         }
+        let _ = Check::files(&[path.to_owned()], &options);
     }
 }
 

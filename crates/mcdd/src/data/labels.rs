@@ -118,6 +118,9 @@ pub(super) fn check_classes(labels: Option<&Labels>, least: usize, remedy: &str)
         return Err(Error::data("there are no labels").hint("give `label`, the column of the classes"));
     };
     let (classes, rows) = (&labels.names, labels.codes.len());
+    if classes.is_empty() {
+        return Err(Error::data("no class is left").hint("lower `min_class`, or check `label`"));
+    }
     if classes.len() < 2 {
         return Err(Error::data(format!("there is one class only ({}), and at least two are needed", list(classes)))
             .hint("check `label`, or add rows of other classes"));

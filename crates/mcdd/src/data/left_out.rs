@@ -178,6 +178,15 @@ mod tests {
     }
 
     #[test]
+    fn no_class_is_left() {
+        let options = ReadOptions { skip_unlabeled: true, min_class: 99, ..ReadOptions::default() };
+        let table = read(&options).unwrap();
+        assert_eq!((table.rows(), table.classes().len()), (0, 0));
+        let e = table.check_classes(5).unwrap_err();
+        assert!(e.to_string().contains("no class is left") && e.hint_text().unwrap().contains("`min_class`"), "{e}");
+    }
+
+    #[test]
     fn tables_from_memory_can_skip_unlabeled_rows_too() {
         let start = || Table::builder().column("x", [1, 2, 3]).unwrap();
         assert!(start().labels([Some("a"), None, Some("b")]).is_err());

@@ -104,7 +104,8 @@ impl Reading {
                 None => {
                     let reading = reading.insert(Reading::new(&source, label, side.as_deref(), options)?);
                     if pass_over {
-                        reading.columns.iter_mut().for_each(ColumnBuilder::pass_over);
+                        let features = reading.columns.iter_mut().filter(|c| c.want != Want::OptionalLabel);
+                        features.for_each(ColumnBuilder::pass_over);
                     }
                     reading
                 }
