@@ -98,7 +98,7 @@ pub(super) fn similar<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
             let folded = fold(name);
             let edits = strsim::damerau_levenshtein(&wanted, &folded);
             let part =
-                wanted.len() >= 3 && !folded.is_empty() && (folded.contains(&wanted) || wanted.contains(&folded));
+                wanted.len() >= 2 && !folded.is_empty() && (folded.contains(&wanted) || wanted.contains(&folded));
             let close = edits <= 1 + wanted.chars().count() / 4 && edits < wanted.chars().count();
             (part || close).then_some((edits, name.as_str()))
         })
