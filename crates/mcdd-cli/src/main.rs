@@ -18,6 +18,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 const EXAMPLES: &str = "\
 Examples:
   mcdd demo                                     a demonstration on built-in data
+  mcdd check flowers.csv                        what is wrong with a table, and how to train on it
   mcdd train flowers.csv --label species -o flowers.mcdd
   mcdd predict flowers.mcdd new.csv             a class or \"unknown\" for each row
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html
@@ -42,6 +43,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Check(cmd::check::Args),
     Train(Box<cmd::train::Args>),
     Predict(cmd::predict::Args),
     Evaluate(cmd::evaluate::Args),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
     ui::name_settings_by(called(&command, &matches));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     let result = match cli.command {
+        Command::Check(args) => cmd::check::run(args),
         Command::Train(args) => cmd::train::run(*args),
         Command::Predict(args) => cmd::predict::run(args),
         Command::Evaluate(args) => cmd::evaluate::run(args),
@@ -147,7 +150,7 @@ mod tests {
         let settings = "preset method detector nu sigma hidden latent batch_norm clip members epochs steps batch lr \
             optimizer momentum weight_decay schedule step_at step_factor select patience \
             calibration_fraction per_class tpr seed net augment warmup init freeze image_size channels label header \
-            separator sheet skip_bad categorical drop group checkpoint resume";
+            separator sheet skip_bad categorical drop group keep skip_unlabeled min_class checkpoint resume";
         for setting in settings.split(' ') {
             assert_eq!(train.rename(setting), Some(format!("--{}", setting.replace('_', "-"))));
         }

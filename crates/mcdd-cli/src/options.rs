@@ -34,33 +34,62 @@ pub struct Reading {
     pub skip_bad: bool,
 }
 
-/// Options for single columns of a training table.
+/// Options for the columns and rows of a training table.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Reading")]
 pub struct Columns {
-    /// Make categories of a column, whatever its cells are (numbers, dates, free text); may be repeated
-    #[arg(long, value_name = "COLUMN")]
+    /// Make categories of columns, whatever their cells are (numbers, dates, free text): names or numbers from 1, separated
+    /// by commas, or patterns such as 'code_*'; may be repeated
+    #[arg(long, value_name = "COLUMNS")]
     pub categorical: Vec<String>,
 
-    /// Ignore a column; may be repeated
-    #[arg(long, value_name = "COLUMN")]
+    /// Ignore columns, given in the same way
+    #[arg(long, value_name = "COLUMNS")]
     pub drop: Vec<String>,
 
     /// Column that says which rows belong together, such as a patient or a machine: they are never divided between
     /// training and calibration or test rows. It is not a feature. Equal rows always belong together
     #[arg(long, value_name = "COLUMN")]
     pub group: Option<String>,
+
+    /// Train on columns even if they look like identifiers, given in the same way
+    #[arg(long, value_name = "COLUMNS")]
+    pub keep: Vec<String>,
+
+    /// Leave out rows without a label, and report their number
+    #[arg(long, visible_alias = "skip-unlabelled")]
+    pub skip_unlabeled: bool,
+
+    /// Leave out classes with fewer than N rows, and name them
+    #[arg(long, value_name = "N")]
+    pub min_class: Option<usize>,
 }
 
 impl Columns {
-    /// The library's options of reading, with these columns.
+    /// The library's options of reading, with these columns and rows.
     pub fn of(&self, reading: &Reading) -> ReadOptions {
         ReadOptions {
             categorical: self.categorical.clone(),
             drop: self.drop.clone(),
             group: self.group.clone(),
+            keep: self.keep.clone(),
+            skip_unlabeled: self.skip_unlabeled,
+            min_class: self.min_class.unwrap_or(0),
             ..reading.options()
         }
+    }
+
+    /// The first of these options that is given, by its name in the library.
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("drop", !self.drop.is_empty()),
+            ("categorical", !self.categorical.is_empty()),
+            ("group", self.group.is_some()),
+            ("keep", !self.keep.is_empty()),
+            ("skip_unlabeled", self.skip_unlabeled),
+            ("min_class", self.min_class.is_some()),
+        ];
+        all.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 }
 
@@ -158,11 +187,9 @@ pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading, columns
         && let Some(set) = sets::find(name)
     {
         let given = reading.label.is_some() || reading.header.is_some() || reading.separator.is_some();
-        if given || reading.sheet.is_some() || !columns.categorical.is_empty() || !columns.drop.is_empty() {
+        if given || reading.sheet.is_some() || columns.given().is_some() {
             return Err(mcdd::Error::setting(format!("{} is a data set whose files and labels are known", set.name))
-                .hint(
-                    "leave out `label`, `header`, `separator`, `sheet`, `categorical` and `drop`; a file of this name is ./NAME",
-                ));
+                .hint("leave out the options of reading; a file of this name is ./NAME"));
         }
         let loaded = match data_folder(folder) {
             Some(folder) => set.read(&folder),

@@ -59,6 +59,11 @@ fn rename(setting: &str) -> Option<String> {
     OPTIONS.get()?.rename(setting)
 }
 
+/// A message of the library, with settings named by the options of the command.
+pub fn with_options(text: &str) -> String {
+    rename_settings(text, rename)
+}
+
 /// How hints of the library refer to what `mcdd methods` prints.
 const LIST_OF_METHODS: &str = "see the list of methods";
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, DictionaryArray, Float64Array, RecordBatch, StringArray, types::Int32Type};
 use arrow_ipc::CompressionType;
-use mcdd::data::{Batch, Label, PassThrough, ReadOptions, Schema, Table};
+use mcdd::data::{Batch, Check, Label, PassThrough, ReadOptions, Schema, Table};
 use proptest::prelude::*;
 
 fn options(label: Label) -> ReadOptions {
@@ -165,12 +165,16 @@ fn anything(path: &Path, schemas: &[Schema]) {
             categorical: vec!["1".into()],
             drop: vec!["2".into()],
             group: Some("3".into()),
+            keep: vec!["1".into()],
+            skip_unlabeled: separator != b',',
+            min_class: usize::from(separator == b' ') * 2,
             ..ReadOptions::default()
         };
         if let Ok(table) = Table::read(&[path.to_owned()], &options) {
             let rows: Vec<usize> = (0..table.rows()).collect();
             let _ = Schema::fit(&table, &rows);
         }
+        let _ = Check::files(&[path.to_owned()], &options);
     }
 }
 

@@ -63,6 +63,10 @@ pub struct Args {
     #[command(flatten)]
     reporting: Reporting,
 
+    /// Leave out rows of DATA without a label, and report their number
+    #[arg(long, visible_alias = "skip-unlabelled", help_heading = "Reading")]
+    skip_unlabeled: bool,
+
     #[command(flatten)]
     reading: Reading,
 
@@ -86,14 +90,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let names = file_names(&paths);
     let evaluator = Evaluator::new(model.classes(), threshold);
     let mut files = Files { model: &model, pool: &pool, evaluator, gather, notices: Vec::new() };
-    let options = args.reading.options();
+    let options = ReadOptions { skip_unlabeled: args.skip_unlabeled, ..args.reading.options() };
     files
         .evaluator
         .name_foreign(format!("rows of {} with a label that is not a class of the model", args.data.display()));
     files.known(&args.data, &names[0], &options, args.running.quiet)?;
     files.evaluator.check().map_err(|e| e.at_file(&args.data))?;
     // The labels of these rows are not used, but a label column must be recognized as one.
-    let options = stream::without_labels(&model, ReadOptions { label: Label::Auto, ..options });
+    let options = stream::without_labels(&model, ReadOptions { label: Label::Auto, skip_unlabeled: false, ..options });
     for (path, name) in args.ood.iter().zip(&names[1..]) {
         files.ood(path, name, &options, args.running.quiet)?;
     }

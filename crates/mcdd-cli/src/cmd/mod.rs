@@ -1,6 +1,7 @@
 //! One file or folder a subcommand.
 
 pub mod bench;
+pub mod check;
 pub mod completions;
 pub mod datasets;
 pub mod demo;

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::cell::Cell;
 use super::column::{Column, ColumnBuilder, Want};
-use super::labels::Labels;
 use super::recognize::Points;
 use super::table::{LabelColumn, Table, Written};
 use super::text::{count, positional_name, quoted};
@@ -31,8 +30,9 @@ use crate::error::{Error, Result};
 pub struct TableBuilder {
     names: Vec<String>,
     columns: Vec<Column>,
-    labels: Option<(LabelColumn, Labels)>,
+    labels: Option<(LabelColumn, Column)>,
     groups: Option<Vec<u32>>,
+    skip_unlabeled: bool,
     rows: Option<usize>,
     written: Written,
 }
@@ -93,11 +93,17 @@ impl TableBuilder {
         if self.labels.is_some() {
             return Err(Error::data("the labels are given twice").hint("give one label for each row"));
         }
-        let (name, column, _) = self.read(name.into(), Want::Label, values)?;
-        // The builder refuses missing labels, so that every label has a code.
-        let labels = Labels::sorted(column).ok_or_else(|| Error::data("a label is missing"))?;
-        self.labels = Some((LabelColumn { name, position: Some(self.columns.len()) }, labels));
+        let want = if self.skip_unlabeled { Want::OptionalLabel } else { Want::Label };
+        let (name, column, _) = self.read(name.into(), want, values)?;
+        self.labels = Some((LabelColumn { name, position: Some(self.columns.len()) }, column));
         Ok(self)
+    }
+
+    /// Leaves rows without a label out, and counts them ([`Table::notices`]); to be called before the labels are set.
+    #[must_use]
+    pub fn skip_unlabeled(mut self) -> Self {
+        self.skip_unlabeled = true;
+        self
     }
 
     /// Sets a group for each row, texts or integers. Rows of one group are never divided between training and calibration
@@ -113,7 +119,7 @@ impl TableBuilder {
     /// The table.
     ///
     /// # Errors
-    /// If there are no columns or no rows.
+    /// If there are no columns or no rows, or no row has a label.
     pub fn build(self) -> Result<Table> {
         if self.columns.is_empty() {
             return Err(Error::data("the table has no columns").hint("give at least one column beside the labels"));
@@ -122,8 +128,12 @@ impl TableBuilder {
             return Err(Error::data("the table has no rows").hint("give at least one row"));
         }
         let (label, labels) = self.labels.unzip();
-        let table = Table::assemble(self.names, self.columns, labels, label);
-        Ok(Table { groups: self.groups, written: self.written, ..table })
+        let table = Table::assemble(self.names, self.columns, None, label);
+        let table = Table { groups: self.groups, written: self.written, ..table };
+        match labels {
+            Some(labels) => table.with_labels(labels, Vec::new(), self.skip_unlabeled),
+            None => Ok(table),
+        }
     }
 
     fn append<'a, C: Into<Cell<'a>>>(

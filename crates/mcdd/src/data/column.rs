@@ -143,6 +143,19 @@ pub(crate) enum Cells {
     Text(Texts),
 }
 
+/// How many places are remembered of cells that cannot be used.
+const PLACES: usize = 5;
+
+/// The cells of a column that could not be used, where reading goes on after them.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    pub count: usize,
+    /// The first errors.
+    pub first: Vec<Error>,
+    /// The first texts, with their files and rows: they may be the mistakes in a column of numbers.
+    pub texts: Vec<(Arc<Path>, Row, String)>,
+}
+
 /// A column that is being read.
 #[derive(Debug)]
 pub(crate) struct ColumnBuilder {
@@ -155,6 +168,10 @@ pub(crate) struct ColumnBuilder {
     name: String,
     file: Arc<Path>,
     auto: AutoTexts,
+    /// The files and rows of the first labels that are missing.
+    pub unlabeled: Vec<(Arc<Path>, Row)>,
+    /// Cells that were passed over; none if they are errors.
+    pub refused: Option<Box<Refused>>,
     /// Its cells as they are in the file, if they are passed through to the output.
     pub kept: Option<Kept>,
 }
@@ -182,12 +199,47 @@ impl ColumnBuilder {
         };
         // Where the form is known, the points do not matter.
         let points = Points { decimal: want != Want::Auto, grouped: Vec::new() };
-        ColumnBuilder { cells, want, form: None, points, name: name.to_owned(), file, auto: AutoTexts::default(), kept: None }
+        ColumnBuilder {
+            cells,
+            want,
+            form: None,
+            points,
+            name: name.to_owned(),
+            file,
+            auto: AutoTexts::default(),
+            unlabeled: Vec::new(),
+            refused: None,
+            kept: None,
+        }
     }
 
     /// A column of numbers in this form.
     pub(crate) fn in_form(name: &str, form: Option<Form>, file: Arc<Path>) -> Self {
         ColumnBuilder { form, ..ColumnBuilder::new(name, Want::Number, file) }
+    }
+
+    /// Passes over cells that cannot be used from now on: they count as missing and are noted.
+    pub(crate) fn pass_over(&mut self) {
+        self.refused = Some(Box::default());
+    }
+
+    /// A cell that cannot be used: an error, unless such cells are passed over.
+    #[cold]
+    fn refuse(&mut self, error: Error) -> Result<()> {
+        let Some(refused) = &mut self.refused else {
+            return Err(error);
+        };
+        refused.count += 1;
+        if refused.first.len() < PLACES {
+            refused.first.push(error);
+        }
+        match &mut self.cells {
+            Cells::Skip => {}
+            Cells::Undecided(rows) => *rows += 1,
+            Cells::Number(values) => values.push(f64::NAN),
+            Cells::Text(texts) => texts.codes.push(MISSING),
+        }
+        Ok(())
     }
 
     /// The cells that follow are from this file.
@@ -259,6 +311,11 @@ impl ColumnBuilder {
             let text = self.utf8(cell, row)?;
             return self.record(Cell::Text(text), |column| column.push(cell, row));
         }
+        self.take(cell, row).or_else(|error| self.refuse(error))
+    }
+
+    #[inline]
+    fn take(&mut self, cell: &[u8], row: Row) -> Result<()> {
         match &mut self.cells {
             Cells::Skip => Ok(()),
             Cells::Number(values) if self.form.is_some() => {
@@ -335,7 +392,7 @@ impl ColumnBuilder {
             Want::Skip => {}
             Want::Score | Want::Feature if value.is_nan() => return Err(self.missing_number(row)),
             Want::Score => {}
-            _ if value.is_infinite() => return Err(self.infinite(row)),
+            _ if value.is_infinite() => return self.refuse(self.infinite(row)),
             _ => {}
         }
         match &mut self.cells {
@@ -461,6 +518,9 @@ impl ColumnBuilder {
                         "fill in the label or remove the row; an empty cell, NA, N/A, NaN, null, None and ? count as missing",
                     ));
             }
+            if self.want == Want::OptionalLabel && self.unlabeled.len() < PLACES {
+                self.unlabeled.push((Arc::clone(&self.file), row));
+            }
             if let Cells::Text(texts) = &mut self.cells {
                 texts.codes.push(MISSING);
             }
@@ -477,6 +537,9 @@ impl ColumnBuilder {
             if self.auto.plain && self.auto.word.is_some() {
                 return Err(self.mixed(trimmed, row));
             }
+        }
+        if let Some(refused) = self.refused.as_mut().filter(|refused| refused.texts.len() < PLACES) {
+            refused.texts.push((Arc::clone(&self.file), row, text.clone()));
         }
         if let Cells::Text(texts) = &mut self.cells {
             let known = texts.names.len();
@@ -522,7 +585,11 @@ impl ColumnBuilder {
         }
         let all: usize = counts.iter().sum();
         let others: usize = found.others.iter().map(|&i| counts[i]).sum();
-        let Some(&first) = found.others.iter().find(|&&i| self.auto.rows.get(i).is_none_or(|row| row.number > 0)).or(found.others.first())
+        let Some(&first) = found
+            .others
+            .iter()
+            .find(|&&i| self.auto.rows.get(i).is_none_or(|row| row.number > 0))
+            .or(found.others.first())
         else {
             return Ok(());
         };

@@ -5,6 +5,9 @@ use super::number;
 use super::text::{list, quoted};
 use crate::error::{Error, Result};
 
+/// The smallest number of rows of a class to train on: enough to learn from, with a chance of a calibration row.
+pub const MIN_CLASS_ROWS: usize = 5;
+
 /// The class of each row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
@@ -103,12 +106,20 @@ pub(super) fn class_number(classes: &[String], class: &str) -> Result<usize> {
     })
 }
 
-/// Checks that there are at least two classes, each with at least `least` rows.
-pub(super) fn check_classes(labels: Option<&Labels>, least: usize) -> Result<()> {
+/// Whether labels look like measured numbers: most of many values occur once.
+pub(super) fn look_like_numbers(classes: usize, rows: usize) -> bool {
+    classes * 2 > rows && classes > 20
+}
+
+/// Checks that there are at least two classes, each with at least `least` rows; `remedy` is what to do about small ones.
+pub(super) fn check_classes(labels: Option<&Labels>, least: usize, remedy: &str) -> Result<()> {
     let Some(labels) = labels else {
         return Err(Error::data("there are no labels").hint("give `label`, the column of the classes"));
     };
     let (classes, rows) = (&labels.names, labels.codes.len());
+    if classes.is_empty() {
+        return Err(Error::data("no class is left").hint("lower `min_class`, or check `label`"));
+    }
     if classes.len() < 2 {
         return Err(Error::data(format!("there is one class only ({}), and at least two are needed", list(classes)))
             .hint("check `label`, or add rows of other classes"));
@@ -122,13 +133,12 @@ pub(super) fn check_classes(labels: Option<&Labels>, least: usize) -> Result<()>
     if small.is_empty() {
         return Ok(());
     }
-    let error = if classes.len() * 2 > rows && classes.len() > 20 {
-        Error::data(format!(
+    if look_like_numbers(classes.len(), rows) {
+        return Err(Error::data(format!(
             "the labels have {} different values in {rows} rows: they look like numbers, not classes",
             classes.len()
         ))
-    } else {
-        Error::data(format!("each class needs at least {least} rows; too few have: {}", list(&small)))
-    };
-    Err(error.hint("check `label`; add rows to these classes, or remove them"))
+        .hint("check `label`: it must be a column of classes"));
+    }
+    Err(Error::data(format!("each class needs at least {least} rows; too few have: {}", list(&small))).hint(remedy))
 }

@@ -95,12 +95,15 @@ mod batches;
 mod builder;
 mod categories;
 mod cell;
+mod check;
 mod column;
+mod column_list;
 mod convert;
 mod decide;
 mod decode;
 mod delimited;
 mod digits;
+mod divide;
 mod encode;
 mod encoding;
 #[cfg(feature = "excel")]
@@ -115,6 +118,7 @@ mod ipc;
 mod json_lines;
 mod kept;
 mod labels;
+mod left_out;
 mod libsvm;
 mod lines;
 mod lzw;
@@ -128,6 +132,7 @@ mod options;
 mod parquet;
 #[cfg(feature = "images")]
 mod pixels;
+pub mod profile;
 mod read;
 mod reader;
 mod recognize;
@@ -150,6 +155,7 @@ pub use batch::{BadImage, Batch, Unseen};
 pub use builder::TableBuilder;
 pub use categories::MAX_CATEGORIES;
 pub use cell::Cell;
+pub use check::{Check, Setting};
 pub use column::{Column, MISSING};
 pub use digits::digits;
 pub use form::{Decimal, Form, Group, NumberForm, Words};
@@ -157,7 +163,7 @@ pub use images::{Augment, ImageShape, ImageSpec, Images, Loader, Loading, Prepar
 #[cfg(feature = "images")]
 pub use images::{ImageBatch, ImageOptions, ImageReader};
 pub use kept::{Kept, KeptCell, KeptField, KeptType, PassThrough};
-pub use labels::Labels;
+pub use labels::{Labels, MIN_CLASS_ROWS};
 pub use matrix::{MatrixReader, labels};
 pub use options::{Label, Part, ReadOptions};
 #[cfg(feature = "images")]

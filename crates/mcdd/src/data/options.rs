@@ -18,14 +18,23 @@ pub struct ReadOptions {
     pub separator: Option<u8>,
     /// The worksheet of an Excel file: its name, or its position from 1 (default: the first).
     pub sheet: Option<String>,
-    /// Columns that are categories even where their cells are numbers, dates or free text; names, or positions from 1.
+    /// Columns that are categories even where their cells are numbers, dates or free text. An entry is a name, a position
+    /// from 1, a pattern (`*` stands for any text, `?` for one character), or several of these, separated by commas; an entry
+    /// that is the name of a column as it stands is that column alone.
     pub categorical: Vec<String>,
-    /// Columns to leave out; names, or positions from 1.
+    /// Columns to leave out, given as those of `categorical`.
     pub drop: Vec<String>,
     /// A column, by name or position from 1, whose equal cells mark rows that belong together, such as those of one
     /// patient or machine. Such rows are never divided between training and calibration or test rows. It is not a
     /// feature.
     pub group: Option<String>,
+    /// Columns to train on even if they look like an identifier, given as those of `categorical`.
+    pub keep: Vec<String>,
+    /// Whether rows without a label are left out and counted; in training they are an error otherwise. At prediction it
+    /// applies to files with labels.
+    pub skip_unlabeled: bool,
+    /// Classes with fewer rows than this are left out and named; 0 keeps all.
+    pub min_class: usize,
     /// Whether images that cannot be used are left out and reported with their reasons, and not an error.
     pub skip_bad: bool,
     /// Columns that prediction passes through to its output, whether the model uses them or not; for tables.

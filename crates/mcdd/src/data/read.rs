@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::column::{ColumnBuilder, Want};
+use super::column_list;
 use super::input::Input;
-use super::labels::Labels;
 use super::libsvm;
 use super::options::{Label, ReadOptions};
 use super::source::{LabelAt, Side, Source};
-use super::table::{LabelColumn, Table, Written};
-use super::text::{Notices, count, list, quoted, shown};
+use super::table::{LabelColumn, LeftOut, Table, Written};
+use super::text::{Notices, count, list};
 use crate::error::{Error, Result};
 
 impl Table {
@@ -22,7 +22,7 @@ impl Table {
     /// If a file cannot be read or used, or no labels are found, unless [`Label::None`] is given.
     pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Table> {
         let mut sources = paths.iter().map(|path| Source::open(path, options));
-        Table::from_sources(&mut sources, options)
+        Reading::of(&mut sources, options, false)?.finish(options)
     }
 
     /// Reads a stream: any format but Parquet, NPZ and Excel, each also gzipped. `name` stands for it in errors.
@@ -43,10 +43,44 @@ impl Table {
     }
 
     pub(super) fn from_source(source: Source, options: &ReadOptions) -> Result<Table> {
-        Table::from_sources(&mut std::iter::once(Ok(source)), options)
+        Reading::of(&mut std::iter::once(Ok(source)), options, false)?.finish(options)
     }
+}
 
-    fn from_sources(sources: &mut dyn Iterator<Item = Result<Source>>, options: &ReadOptions) -> Result<Table> {
+/// How many rows are read at a time.
+const BLOCK: usize = 4096;
+
+/// The state of [`Table::read`] between files.
+pub(crate) struct Reading {
+    names: Vec<String>,
+    named: bool,
+    /// In the order of the first file.
+    pub(super) columns: Vec<ColumnBuilder>,
+    /// The labels' builder, where they stand apart.
+    pub side: Vec<ColumnBuilder>,
+    kept: Vec<String>,
+    label: Option<usize>,
+    label_column: Option<LabelColumn>,
+    /// The column of groups.
+    group: Option<usize>,
+    rows: usize,
+    files: Vec<Arc<Path>>,
+    file_rows: Vec<usize>,
+    notices: Notices,
+    /// That of the first file.
+    separator: Option<u8>,
+}
+
+impl Reading {
+    /// Reads all rows of all sources. `pass_over`: cells that cannot be used are no error but noted in their column.
+    ///
+    /// # Errors
+    /// As [`Table::read`].
+    pub(super) fn of(
+        sources: &mut dyn Iterator<Item = Result<Source>>,
+        options: &ReadOptions,
+        pass_over: bool,
+    ) -> Result<Reading> {
         let mut reading: Option<Reading> = None;
         // A file of labels covers all files of features.
         let mut shared: Option<Side> = None;
@@ -76,7 +110,14 @@ impl Table {
             let side = own.as_mut().or(shared.as_mut());
             let reading = match &mut reading {
                 Some(reading) => reading,
-                None => reading.insert(Reading::new(&source, label, side.as_deref(), options)?),
+                None => {
+                    let reading = reading.insert(Reading::new(&source, label, side.as_deref(), options)?);
+                    if pass_over {
+                        let features = reading.columns.iter_mut().filter(|c| c.want != Want::OptionalLabel);
+                        features.for_each(ColumnBuilder::pass_over);
+                    }
+                    reading
+                }
             };
             reading.file(&mut source, label, side)?;
             if let Some(side) = &mut own {
@@ -89,48 +130,19 @@ impl Table {
         if let Some(side) = &mut shared {
             side.at_end(&mut reading.side)?;
         }
-        reading.finish(options)
+        Ok(reading)
     }
-}
 
-/// How many rows are read at a time.
-const BLOCK: usize = 4096;
-
-/// The state of [`Table::read`] between files.
-pub(crate) struct Reading {
-    names: Vec<String>,
-    named: bool,
-    /// In the order of the first file.
-    columns: Vec<ColumnBuilder>,
-    /// The labels' builder, where they stand apart.
-    pub side: Vec<ColumnBuilder>,
-    label: Option<usize>,
-    label_column: Option<LabelColumn>,
-    /// The column of groups.
-    group: Option<usize>,
-    rows: usize,
-    files: Vec<Arc<Path>>,
-    file_rows: Vec<usize>,
-    notices: Notices,
-    /// That of the first file.
-    separator: Option<u8>,
-}
-
-impl Reading {
-    pub(super) fn new(
-        source: &Source,
-        label: Option<usize>,
-        side: Option<&Side>,
-        options: &ReadOptions,
-    ) -> Result<Reading> {
+    fn new(source: &Source, label: Option<usize>, side: Option<&Side>, options: &ReadOptions) -> Result<Reading> {
         let names = source.names().to_vec();
         let mut wants = vec![Want::Auto; names.len()];
+        let find = |list: &[String]| column_list::find(list, &names).map_err(|e| e.at_file(source.path()));
+        let mut kept = Vec::new();
         if !source.grows() {
             for (list, want) in [(&options.categorical, Want::Text), (&options.drop, Want::Skip)] {
-                for wanted in list {
-                    wants[find_column(source, wanted)?] = want;
-                }
+                find(list)?.into_iter().for_each(|at| wants[at] = want);
             }
+            kept.extend(find(&options.keep)?.into_iter().map(|at| names[at].clone()));
         } else if let Some(first) = options.categorical.first() {
             return Err(Error::data("the `label index:value` form has no categories")
                 .at_file(source.path())
@@ -144,7 +156,10 @@ impl Reading {
                     .at_column(name)
                     .hint("leave out `group`"));
             }
-            Some(name) => Some(find_column(source, name)?),
+            Some(name) => match find(std::slice::from_ref(name))?[..] {
+                [at] => Some(at),
+                _ => return Err(Error::setting("`group` is more than one column").hint("give one column")),
+            },
             None => None,
         };
         if let Some(at) = group {
@@ -154,7 +169,7 @@ impl Reading {
             wants[at] = Want::Text;
         }
         if let Some(at) = label {
-            wants[at] = Want::Label;
+            wants[at] = Want::OptionalLabel;
         } else if source.grows() {
             wants[0] = Want::Skip;
         }
@@ -167,9 +182,10 @@ impl Reading {
         Ok(Reading {
             columns: names.iter().zip(wants).map(build).collect(),
             side: side
-                .map(|side| ColumnBuilder::new(&side.name, Want::Label, Arc::clone(&side.file)))
+                .map(|side| ColumnBuilder::new(&side.name, Want::OptionalLabel, Arc::clone(&side.file)))
                 .into_iter()
                 .collect(),
+            kept,
             names,
             named: source.named(),
             label,
@@ -184,12 +200,7 @@ impl Reading {
     }
 
     /// Appends a file's rows.
-    pub(super) fn file(
-        &mut self,
-        source: &mut Source,
-        label: Option<usize>,
-        mut side: Option<&mut Side>,
-    ) -> Result<()> {
+    fn file(&mut self, source: &mut Source, label: Option<usize>, mut side: Option<&mut Side>) -> Result<()> {
         let order = self.order(source, label, side.is_some())?;
         let mut columns: Vec<ColumnBuilder> = if source.grows() {
             std::mem::take(&mut self.columns)
@@ -303,22 +314,20 @@ impl Reading {
     pub(super) fn finish(mut self, options: &ReadOptions) -> Result<Table> {
         let growing = self.is_growing();
         let file = self.files.first().cloned();
+        let place = |error: Error| match &file {
+            Some(file) => error.at_file(file),
+            None => error,
+        };
         if growing {
-            // The names of this form are known only now.
-            for wanted in &options.drop {
-                let name = format!("column {}", shown(wanted));
-                match self.names.iter().position(|n| *n == name) {
-                    Some(at) => self.columns[at] = ColumnBuilder::new(&name, Want::Skip, Path::new("").into()),
-                    None => {
-                        let error = Error::data(format!("there is no feature {} to drop", quoted(wanted)))
-                            .at_column(wanted)
-                            .hint(format!("the features are 1 to {}", self.names.len() - 1));
-                        return Err(match file {
-                            Some(file) => error.at_file(&file),
-                            None => error,
-                        });
-                    }
-                }
+            // The names of this form are known only now; the first is the label.
+            let features = &self.names[1..];
+            self.kept = column_list::find(&options.keep, features)
+                .map_err(place)?
+                .into_iter()
+                .map(|at| features[at].clone())
+                .collect();
+            for at in column_list::find(&options.drop, features).map_err(place)? {
+                self.columns[at + 1] = ColumnBuilder::new(&self.names[at + 1], Want::Skip, Path::new("").into());
             }
         }
         let mut table = Table {
@@ -327,6 +336,8 @@ impl Reading {
             columns: Vec::new(),
             labels: None,
             dropped: Vec::new(),
+            kept: self.kept,
+            left_out: LeftOut::default(),
             label_column: self.label_column,
             groups: None,
             rows: self.rows,
@@ -335,10 +346,10 @@ impl Reading {
             notices: self.notices,
             written: Written { separator: self.separator, ..Written::default() },
         };
-        let mut position = 0;
+        let (mut position, mut labels) = (0, self.side.pop());
         for (at, (name, column)) in self.names.into_iter().zip(self.columns).enumerate() {
             if Some(at) == self.label {
-                table.labels = column.finish().and_then(Labels::sorted);
+                labels = Some(column);
                 continue;
             }
             if growing && at == 0 {
@@ -363,33 +374,17 @@ impl Reading {
             }
             position += 1;
         }
-        if let Some(column) = self.side.pop() {
-            table.labels = column.finish().and_then(Labels::sorted);
-        }
         if table.columns.is_empty() {
-            let error =
-                Error::data("there is no column besides the label").hint("check `label`, `drop` and `separator`");
-            return Err(match file {
-                Some(file) => error.at_file(&file),
-                None => error,
-            });
+            return Err(place(
+                Error::data("there is no column besides the label").hint("check `label`, `drop` and `separator`"),
+            ));
         }
-        Ok(table)
+        if let Some(mut builder) = labels {
+            let first = std::mem::take(&mut builder.unlabeled);
+            if let Some(column) = builder.finish() {
+                table = table.with_labels(column, first, options.skip_unlabeled)?;
+            }
+        }
+        Ok(if options.min_class > 0 { table.without_small_classes(options.min_class) } else { table })
     }
-}
-
-/// The position of a column that an option names: by its name, else by its position from 1.
-fn find_column(source: &Source, wanted: &str) -> Result<usize> {
-    let names = source.names();
-    let by_name = || names.iter().position(|name| name == wanted);
-    let by_position = || {
-        let at = shown(wanted).parse::<usize>().ok()?.checked_sub(1)?;
-        (at < names.len()).then_some(at)
-    };
-    by_name().or_else(by_position).ok_or_else(|| {
-        Error::data(format!("there is no column {}; the columns are: {}", quoted(wanted), list(names)))
-            .at_file(source.path())
-            .at_column(wanted)
-            .hint("give a name as it is in the file, or a position from 1")
-    })
 }

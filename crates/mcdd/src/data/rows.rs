@@ -31,6 +31,9 @@ pub struct TableReader {
     kept: Vec<usize>,
     rows: u64,
     done: bool,
+    /// Whether rows without a label are left out, and how many there were.
+    skip_unlabeled: bool,
+    unlabeled: usize,
 }
 
 impl TableReader {
@@ -128,6 +131,8 @@ impl TableReader {
             kept,
             rows: 0,
             done: false,
+            skip_unlabeled: options.skip_unlabeled,
+            unlabeled: 0,
         })
     }
 
@@ -149,6 +154,35 @@ impl TableReader {
     }
 
     pub(crate) fn next(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
+        while self.block(max_rows, out)? {
+            if self.skip_unlabeled {
+                self.leave_out_unlabeled(out);
+            }
+            if out.rows > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes the rows without a label from a block.
+    fn leave_out_unlabeled(&mut self, out: &mut Batch) {
+        let Some(labels) = out.labels.as_mut().filter(|labels| labels.iter().any(Option::is_none)) else {
+            return;
+        };
+        let width = self.schema.width();
+        let mut kept = 0;
+        for row in (0..labels.len()).filter(|&row| labels[row].is_some()) {
+            out.x.copy_within(row * width..(row + 1) * width, kept * width);
+            kept += 1;
+        }
+        out.x.truncate(kept * width);
+        labels.retain(Option::is_some);
+        self.unlabeled += out.rows - kept;
+        out.rows = kept;
+    }
+
+    fn block(&mut self, max_rows: usize, out: &mut Batch) -> Result<bool> {
         out.rows = 0;
         out.x.clear();
         out.missing = 0;
@@ -229,6 +263,9 @@ impl TableReader {
         let mut notices = self.source.notices();
         if self.done && self.rows == 0 {
             notices.push(format!("{} has no rows", self.source.shown()));
+        }
+        if self.unlabeled > 0 {
+            notices.push(format!("{} without a label left out", count(self.unlabeled, "row")));
         }
         if !self.extra.is_empty() {
             notices.push(format!("{} ignored: {}", count(self.extra.len(), "extra column"), list(&self.extra)));

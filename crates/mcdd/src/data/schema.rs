@@ -84,7 +84,7 @@ pub enum ColumnKind {
     },
     /// No input.
     Dropped {
-        /// The reason: `constant`, `empty`, `asked` or `text` (free text or identifiers).
+        /// The reason: `constant`, `empty`, `identifier`, `asked` or `text` (free text).
         why: String,
     },
 }
@@ -118,6 +118,20 @@ impl Schema {
     /// # Panics
     /// If a row is not below [`Table::rows`].
     pub fn fit(table: &Table, rows: &[usize]) -> Result<(Schema, Notices)> {
+        Schema::fit_without(table, rows, &[])
+    }
+
+    /// As [`Schema::fit`], without some columns that are identifiers ([`Profile::left_out`]). At prediction they may be
+    /// there or not.
+    ///
+    /// [`Profile::left_out`]: super::profile::Profile::left_out
+    ///
+    /// # Errors
+    /// As [`Schema::fit`].
+    ///
+    /// # Panics
+    /// As [`Schema::fit`].
+    pub fn fit_without(table: &Table, rows: &[usize], identifiers: &[&str]) -> Result<(Schema, Notices)> {
         let place = |error: Error| match table.files().next() {
             Some(file) => error.at_file(file),
             None => error,
@@ -136,6 +150,7 @@ impl Schema {
             }
             let decision = decisions.take(at);
             let (kind, missing) = match (column, &decision) {
+                _ if identifiers.contains(&name.as_str()) => (ColumnKind::Dropped { why: "identifier".into() }, 0),
                 (_, Some(decision)) => {
                     let converted = convert(&decision.form, column, table.written.points.get(at));
                     let (kind, missing) = fit_form(&decision.form, &converted.values, rows);
@@ -155,7 +170,7 @@ impl Schema {
                 }
             };
             match &kind {
-                ColumnKind::Dropped { why } if why == "text" => {}
+                ColumnKind::Dropped { why } if why == "text" || why == "identifier" => {}
                 ColumnKind::Dropped { why } if why == "empty" => empty.push(shown(name)),
                 ColumnKind::Dropped { .. } => constant.push(shown(name)),
                 ColumnKind::Numeric { .. } | ColumnKind::Time { .. } => {

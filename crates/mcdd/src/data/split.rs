@@ -65,7 +65,11 @@ impl Groups {
     }
 
     /// The rows of a table: equal rows, and rows of one named group, belong together.
-    pub(super) fn of_columns(columns: &[Column], rows: usize, named: Option<&[u32]>) -> Groups {
+    pub(super) fn of_columns<'a>(
+        columns: impl IntoIterator<Item = &'a Column>,
+        rows: usize,
+        named: Option<&[u32]>,
+    ) -> Groups {
         let mut keys = vec![0; rows];
         for column in columns {
             match column {

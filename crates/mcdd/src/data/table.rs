@@ -7,9 +7,8 @@ use std::sync::Arc;
 use super::column::{Column, ColumnBuilder, MISSING, Want};
 use super::labels::{self, Labels};
 use super::recognize::Points;
-use super::split::{self, Groups};
 use super::text::{Notices, count, positional_name, shown};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Row};
 
 /// The column that held the labels.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -18,6 +17,19 @@ pub struct LabelColumn {
     pub name: String,
     /// Its position among the file's columns, from 0; none where the labels were not in a column.
     pub position: Option<usize>,
+}
+
+/// What reading left out of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    /// The number of rows without a label.
+    pub unlabeled: usize,
+    /// The files and rows of the first of them.
+    pub first: Vec<(Arc<Path>, Row)>,
+    /// The number of rows that a class needs.
+    pub least: usize,
+    /// Classes with fewer rows, and their numbers of rows.
+    pub classes: Vec<(String, usize)>,
 }
 
 /// Columns of numbers and categories, with a label for each row where there are labels.
@@ -33,6 +45,9 @@ pub struct Table {
     pub labels: Option<Labels>,
     /// Columns left out by [`ReadOptions::drop`]: the position among the feature columns, and the name.
     pub(crate) dropped: Vec<(usize, String)>,
+    /// Columns to train on even if they look like an identifier.
+    pub(super) kept: Vec<String>,
+    pub(super) left_out: LeftOut,
     pub(crate) label_column: Option<LabelColumn>,
     /// Rows with equal numbers belong together: see [`ReadOptions::group`].
     pub(crate) groups: Option<Vec<u32>>,
@@ -105,6 +120,8 @@ impl Table {
                 .collect(),
             labels,
             dropped: Vec::new(),
+            kept: Vec::new(),
+            left_out: LeftOut::default(),
             label_column: None,
             groups: None,
             rows,
@@ -129,6 +146,8 @@ impl Table {
             columns,
             labels,
             dropped: Vec::new(),
+            kept: Vec::new(),
+            left_out: LeftOut::default(),
             label_column,
             groups: None,
             files: Vec::new(),
@@ -168,11 +187,6 @@ impl Table {
         self.files.iter().map(AsRef::as_ref)
     }
 
-    /// What the user should know about how the files were read.
-    pub fn notices(&self) -> &[String] {
-        &self.notices
-    }
-
     /// What a row is called: `row 3`, counted from 1 without the header; `b.csv, row 3` for a table of several files, counted
     /// within the file. The rows of a [selection](Table::select) are counted as they are in it.
     pub fn row_name(&self, row: usize) -> String {
@@ -207,7 +221,10 @@ impl Table {
                 None => error,
             }
         };
-        labels::check_classes(self.labels.as_ref(), rows).map_err(place)
+        let remedy = format!(
+            "leave these classes out by `min_class={rows}`, or add rows to them; if they are no classes, check `label`"
+        );
+        labels::check_classes(self.labels.as_ref(), rows, &remedy).map_err(place)
     }
 
     /// The rows with these indices, in this order; the classes stay.
@@ -230,12 +247,14 @@ impl Table {
                 .collect(),
             labels: self.labels.as_ref().map(|labels| labels.select(rows)),
             dropped: self.dropped.clone(),
+            kept: self.kept.clone(),
+            left_out: self.left_out.clone(),
             label_column: self.label_column.clone(),
             groups: self.groups.as_ref().map(|groups| rows.iter().map(|&r| groups[r]).collect()),
             rows: rows.len(),
             files: self.files.clone(),
             file_rows: Vec::new(),
-            notices: Notices::new(),
+            notices: self.notices.clone(),
             written: Written {
                 separator: self.written.separator,
                 points: self.written.points.iter().map(|points| points.select(rows)).collect(),
@@ -269,36 +288,6 @@ impl Table {
             labels.keep_classes(keep);
         }
         table
-    }
-
-    /// Rows that belong together: equal rows, and rows of one group ([`ReadOptions::group`](super::ReadOptions::group)).
-    pub(crate) fn groups(&self) -> Groups {
-        Groups::of_columns(&self.columns, self.rows, self.groups.as_deref())
-    }
-
-    /// Divides the rows at random, class by class, into parts of about `1 - fraction` and `fraction`; every class keeps
-    /// rows in the first part. Equal rows, and rows of one group, stay together. Rows keep their order.
-    ///
-    /// # Errors
-    /// If `fraction` is not between 0 and 1.
-    pub fn split(&self, fraction: f64, seed: u64) -> Result<(Table, Table)> {
-        let (first, second) = self.split_rows(fraction, seed)?;
-        Ok((self.select(&first), self.select(&second)))
-    }
-
-    /// The row indices of [`Table::split`].
-    ///
-    /// # Errors
-    /// If `fraction` is not between 0 and 1.
-    pub fn split_rows(&self, fraction: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
-        split::split_rows(self.labels.as_ref(), &self.groups(), fraction, seed)
-    }
-
-    /// Deals the rows into `k` folds at random, class by class. Equal rows, and rows of one group, stay together; if there
-    /// are none, folds differ by at most one row in size and in each class. A class whose rows would all be in one fold
-    /// is in none. Each fold is in ascending order.
-    pub fn folds(&self, k: usize, seed: u64) -> Vec<Vec<usize>> {
-        split::folds(self.labels.as_ref(), &self.groups(), k, seed, "folds")
     }
 
     /// Writes the table as CSV with a header; the labels are the last column, called `label` unless they had a
@@ -388,41 +377,6 @@ mod tests {
         let e = all.leave_out("d").unwrap_err();
         assert!(e.to_string().contains("a, b, c") && e.hint_text().is_some());
         assert!(table(3, &["1", "2"]).leave_out("2.0").is_ok());
-    }
-
-    #[test]
-    fn splits_are_stratified_and_repeatable() {
-        let all = table(90, &["a", "b", "a"]);
-        let (first, second) = all.split(0.2, 7).unwrap();
-        assert_eq!((first.class_sizes(), second.class_sizes()), (vec![48, 24], vec![12, 6]));
-        let mut union = [rows(&first), rows(&second)].concat();
-        union.sort_by(f64::total_cmp);
-        assert_eq!(union, rows(&all));
-        assert_eq!(all.split(0.2, 7).unwrap(), (first.clone(), second));
-        assert_ne!(all.split(0.2, 8).unwrap().0, first);
-        // A class of one row stays in the first part.
-        let (first, second) = table(3, &["a", "b", "a"]).split(0.9, 1).unwrap();
-        assert_eq!((first.class_sizes(), second.class_sizes()), (vec![1, 1], vec![1, 0]));
-        for fraction in [0.0, 1.0, -1.0, f64::NAN] {
-            assert!(all.split(fraction, 1).is_err());
-        }
-    }
-
-    #[test]
-    fn folds_are_stratified_and_repeatable() {
-        let all = table(31, &["a", "b", "c"]);
-        let folds = all.folds(4, 3);
-        assert_eq!(folds, all.folds(4, 3));
-        assert_ne!(folds, all.folds(4, 4));
-        let mut union = folds.concat();
-        union.sort_unstable();
-        assert_eq!(union, (0..31).collect::<Vec<_>>());
-        for fold in &folds {
-            assert!((7..=8).contains(&fold.len()));
-            let sizes = all.select(fold).class_sizes();
-            assert!(sizes.iter().all(|s| (2..=3).contains(s)), "{sizes:?}");
-        }
-        assert!(all.folds(0, 1).is_empty());
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl<'a> Evaluator<'a> {
         let labeled = self.outcomes.iter().filter(|(label, predicted)| label.is_some() && predicted.is_some()).count();
         if labeled > 0 && labeled < self.outcomes.len() {
             return Err(Error::data("some rows have a label and some have none")
-                .hint("fill in the labels, or set `label` to none"));
+                .hint("leave the others out by `skip_unlabeled`, fill in the labels, or set `label` to none"));
         }
         Ok(())
     }

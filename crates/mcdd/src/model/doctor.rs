@@ -78,6 +78,30 @@ pub(super) fn one_cell(x: &[f32], names: &[String]) -> Option<String> {
     (!columns.is_empty()).then(|| format!("{what} {}", some(&columns)))
 }
 
+/// An accuracy on the calibration rows that predicting the largest class for every row would reach too, up to chance: below
+/// the upper end of the 95% interval of that many such predictions.
+pub(super) fn chance(predicted: &[u32], y: &[u32], classes: &[String]) -> Option<String> {
+    let rows = predicted.len().min(y.len());
+    if rows == 0 || classes.len() < 2 {
+        return None;
+    }
+    let mut sizes = vec![0usize; classes.len()];
+    y.iter().for_each(|&y| sizes[y as usize] += 1);
+    let (largest, size) = sizes.iter().enumerate().max_by_key(|(_, size)| **size)?;
+    let right = predicted.iter().zip(y).filter(|(c, y)| c == y).count();
+    let (accuracy, base) = (right as f64 / rows as f64, *size as f64 / rows as f64);
+    let limit = base + 1.645 * (base * (1.0 - base) / rows as f64).sqrt();
+    (accuracy < 1.0 && accuracy <= limit).then(|| {
+        format!(
+            "the validation accuracy of {:.1}% is not clearly above the {:.1}% that predicting {} for every row gives: the columns \
+             may say little about the classes, or the labels may be wrong",
+            100.0 * accuracy,
+            100.0 * base,
+            classes[largest]
+        )
+    })
+}
+
 /// Learned sigmas that are at their lower limit.
 fn sigma_limit(config: &HeadConfig, head: &dyn Head) -> Option<String> {
     let log_sigma = head.log_sigma()?;
@@ -141,6 +165,25 @@ fn ties(calibration: &Calibration) -> Option<String> {
 mod tests {
     use super::*;
     use crate::seed::Stream;
+
+    #[test]
+    fn an_accuracy_at_chance_level_is_found() {
+        let classes = ["a", "b", "c", "d"].map(String::from);
+        let y: Vec<u32> = (0..200).map(|i| i % 4).collect();
+        let right =
+            |n: usize| (0..200).map(|i| if (i as usize) < n { i % 4 } else { (i + 1) % 4 }).collect::<Vec<u32>>();
+        // 28.6% of four equal classes is chance, 40% is not.
+        assert!(chance(&right(57), &y, &classes).unwrap().contains("28.5%"));
+        assert!(chance(&right(80), &y, &classes).is_none());
+        assert!(chance(&[], &[], &classes).is_none());
+        // 96% where nearly all rows are of one class.
+        let y: Vec<u32> = (0..200).map(|i| u32::from(i % 20 == 0)).collect();
+        let mut guess = vec![0; 200];
+        guess[0] = 1;
+        guess[20] = 1;
+        assert!(chance(&guess, &y, &classes).unwrap().contains("95.0% that predicting a"));
+        assert!(chance(&y, &y, &classes).is_none());
+    }
 
     #[test]
     fn dead_features_ties_and_close_means_are_found() {

@@ -35,6 +35,7 @@ mod score_scale;
 mod scorer;
 mod stored;
 
+pub use crate::data::MIN_CLASS_ROWS;
 pub use calibration::{Calibration, Threshold};
 pub use explain::{Contribution, Explanation};
 pub use predict::{PredictBuffers, Predictions};
@@ -52,6 +53,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::compute::pool::Pool;
+use crate::data::profile::Profile;
 use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
 use crate::detector::On;
 use crate::error::{Error, Result};
@@ -78,9 +80,6 @@ fn check_size(graph: &Graph, head: &[ParamSpec]) -> Result<()> {
 fn clip_limit(graph: &Graph, settings: &Settings) -> Option<f32> {
     graph.clip().filter(|_| settings.detector.on() != On::Inputs)
 }
-
-/// The smallest number of rows of a class: enough to train on, with a chance of a calibration row.
-pub const MIN_CLASS_ROWS: usize = 5;
 
 /// One network with its head.
 struct ModelMember {
@@ -134,7 +133,7 @@ pub struct Model {
 pub struct FitResult {
     /// The model.
     pub model: Model,
-    /// Notices about the data, such as columns that were dropped.
+    /// Notices about the data: what was left out, and what is worth a look.
     pub notices: Notices,
     /// Whether the callback stopped training early.
     pub interrupted: bool,
@@ -191,7 +190,9 @@ impl Model {
             table.check_classes(MIN_CLASS_ROWS)?;
         }
         let folds = Folds::of_table(table, settings)?;
-        let (schema, notices) = Schema::fit(table, &folds.preprocessing())?;
+        let profile = Profile::of(table);
+        let (schema, preprocessing) = Schema::fit_without(table, &folds.preprocessing(), &profile.left_out())?;
+        let notices = [profile.notices(), preprocessing, profile.warnings()].concat();
         let x = schema.transform(table, None)?;
         // Labels that are not used are 0.
         let label = |r: usize| table.label(r).filter(|_| labeled).unwrap_or(0);
@@ -209,6 +210,7 @@ impl Model {
         let mut fitted = Self::fit_input(input, settings, run)?;
         let model = &mut fitted.model;
         model.findings.extend(doctor::one_cell(&x, &model.schema.input_names()));
+        model.findings.extend(profile.warnings());
         Ok(fitted)
     }
 
@@ -357,6 +359,8 @@ impl Model {
         let named = if labeled { &classes[..] } else { &[] };
         let examined = doctor::Examined { members: &members, head: &settings.head, latents: &latents, labels: &labels };
         let mut findings = examined.findings(&calibrated, &all_labels, named, settings.tpr);
+        let classes_predicted: Vec<u32> = predicted.iter().flat_map(|p| p.class.iter().copied()).collect();
+        findings.extend(doctor::chance(&classes_predicted, &all_labels, named));
         findings.extend(stopped);
         let settings = Settings { members: members.len(), ..settings.clone() };
         let model = Model {

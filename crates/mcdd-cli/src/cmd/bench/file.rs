@@ -55,6 +55,9 @@ struct BenchFile {
     separator: Option<String>,
     categorical: Option<Words>,
     drop: Option<Words>,
+    keep: Option<Words>,
+    skip_unlabeled: Option<bool>,
+    min_class: Option<usize>,
     methods: Option<Words>,
     folds: Option<usize>,
     test_folds: Option<usize>,
@@ -122,7 +125,13 @@ impl Args {
         if let (None, Some(text)) = (self.reading.separator, &file.separator) {
             self.reading.separator = Some(options::separator(text).map_err(|e| wrong(format!("separator: {e}")))?);
         }
-        for (given, other) in [(&mut self.columns.categorical, file.categorical), (&mut self.columns.drop, file.drop)] {
+        self.columns.skip_unlabeled |= file.skip_unlabeled.unwrap_or(false);
+        self.columns.min_class = self.columns.min_class.or(file.min_class);
+        for (given, other) in [
+            (&mut self.columns.categorical, file.categorical),
+            (&mut self.columns.drop, file.drop),
+            (&mut self.columns.keep, file.keep),
+        ] {
             if given.is_empty() {
                 *given = other.map_or_else(Vec::new, Into::into);
             }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use mcdd::data::Table;
+use mcdd::data::profile::Profile;
 use mcdd::error::count;
 use mcdd::protocol::results::{About, Cell, Results};
 use mcdd::protocol::{Experiment, Grid, LeaveOneOut, Method, Outcome};
@@ -202,6 +203,10 @@ fn tables(args: &Args) -> anyhow::Result<ExitCode> {
     let Opened { table, title, short, coverage } =
         options::open(&args.data, args.data_dir.clone(), &args.reading, &args.columns)?;
     let about = About::new(&table, &title, coverage.as_ref())?;
+    if !args.quiet {
+        let profile = Profile::of(&table);
+        profile.notices().iter().chain(&profile.warnings()).for_each(|n| ui::note(n));
+    }
     execute(args, &about, args.table_grid(&table)?, &short)
 }
 

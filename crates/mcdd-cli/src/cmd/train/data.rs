@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use mcdd::compute::pool::Pool;
 use mcdd::data::{Augment, ImageOptions, Images, ReadOptions, Table};
-use mcdd::error::count;
+use mcdd::error::{Kind, count};
 use mcdd::evaluate::{Bootstrap, Evaluation};
 use mcdd::model::Model;
 use mcdd::report::model::TrainingData;
@@ -170,13 +170,12 @@ impl Args {
                 .hint("give `test` as a fraction between 0 and 1, e.g. 0.2"));
         }
         let given = [
-            ("drop", !self.columns.drop.is_empty()),
-            ("categorical", !self.columns.categorical.is_empty()),
             ("header", self.reading.header.is_some()),
             ("separator", self.reading.separator.is_some()),
             ("sheet", self.reading.sheet.is_some()),
         ];
-        if let (true, Some((name, _))) = (self.images.wanted(), given.iter().find(|(_, given)| *given)) {
+        let given = self.columns.given().or_else(|| Some(given.iter().find(|(_, given)| *given)?.0));
+        if let (true, Some(name)) = (self.images.wanted(), given) {
             return Err(mcdd::Error::setting(format!("`{name}` is for tables"))
                 .hint(format!("leave out `{name}`, or the `net` for images")));
         }
@@ -198,10 +197,16 @@ impl Args {
                 .at_file(folder)
                 .hint("give files; for images add `net=resnet20`"));
         }
-        let table = Table::read(&self.data, &reading)?;
-        if !self.running.quiet {
-            table.notices().iter().for_each(|n| ui::note(n));
+        Table::read(&self.data, &reading).map(Data::Table).map_err(with_check)
+    }
+}
+
+/// An error about a table, with the command that finds all of them.
+pub(super) fn with_check(error: mcdd::Error) -> mcdd::Error {
+    match error.hint_text().map(str::to_owned) {
+        Some(hint) if error.kind() == Kind::Data => {
+            error.hint(format!("{hint}; mcdd check lists all problems at once"))
         }
-        Ok(Data::Table(table))
+        _ => error,
     }
 }

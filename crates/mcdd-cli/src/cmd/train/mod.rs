@@ -28,6 +28,7 @@ Examples:
   mcdd train shuttle.trn --label last                  space-separated, no header
   mcdd train batch*.dat -o gas.mcdd                    several \"label index:value\" files
   mcdd train train-images-idx3-ubyte.gz                the file of labels is found next to it
+  mcdd train people.csv --label churn --skip-unlabeled --min-class 5 --drop 'name,addr_*'
   mcdd train flowers.csv --label species --preset fast    one network instead of five
   mcdd train big.parquet --checkpoint run2 --resume    continue an interrupted run
   mcdd train flowers.csv --label species --test 0.2    evaluate on a fifth of the rows
@@ -277,10 +278,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Data::Images(images) => Model::fit_images_from(images, &settings, args.images.init.as_deref(), &run),
     };
     progress.finish();
-    let fitted = fitted?;
+    let mut fitted = match data {
+        Data::Table(_) => fitted.map_err(data::with_check)?,
+        Data::Images(_) => fitted?,
+    };
     fitted.model.save(&args.output)?;
     if !args.running.quiet {
-        fitted.model.findings().iter().for_each(|f| ui::warning(f));
+        // Those about the data were printed before training.
+        let new = |finding: &&String| !fitted.notices.contains(finding);
+        fitted.model.findings().iter().filter(new).for_each(|f| ui::warning(f));
         summary(&fitted.model, &args.output, start.elapsed().as_secs_f64());
     }
     let pool = Pool::new(args.running.threads());
@@ -289,6 +295,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => None,
     };
     if args.reporting.wanted() {
+        fitted.notices.retain(|notice| !fitted.model.findings().contains(notice));
         let rows = args.test.map(|_| &test_rows[..]);
         let report = args.report(&data, rows, &fitted.model, fitted.notices, &pool)?;
         args.reporting.write(&report, args.running.quiet)?;

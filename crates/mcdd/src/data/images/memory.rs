@@ -116,7 +116,8 @@ impl Images {
     /// # Errors
     /// If there are fewer.
     pub fn check_classes(&self, rows: usize) -> Result<()> {
-        labels::check_classes(self.labels.as_ref(), rows).map_err(|error| match self.files.first() {
+        let remedy = "check `label`; add images to these classes, or remove them";
+        labels::check_classes(self.labels.as_ref(), rows, remedy).map_err(|error| match self.files.first() {
             Some(file) => error.at_file(file),
             None => error,
         })

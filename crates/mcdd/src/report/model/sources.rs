@@ -41,7 +41,14 @@ impl Report {
             TrainingData::Images(images) => model.out_of_fold_images(images, pool)?,
         };
         let inputs = inputs(model, data, &rows)?;
-        Self::of_predictions(model, data, &rows, (&inputs, &predictions), About { on_calibration_rows: true, ..about }, pool)
+        Self::of_predictions(
+            model,
+            data,
+            &rows,
+            (&inputs, &predictions),
+            About { on_calibration_rows: true, ..about },
+            pool,
+        )
     }
 
     /// The report on some rows of the data, by their numbers there. Their classes must be those of the model.

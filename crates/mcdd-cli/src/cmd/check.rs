@@ -1,0 +1,162 @@
+//! `mcdd check`: everything that is wrong with a table, and the command that trains on it.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use mcdd::data::profile::{Action, Finding, Problem};
+use mcdd::data::{Check, Setting};
+
+use crate::options::{Columns, Reading};
+use crate::report::quoted;
+use crate::ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcdd check flowers.csv                       also suggests the label column, if none is given
+  mcdd check people.csv --label churn
+  mcdd check people.csv --label churn --json
+
+It lists cells that cannot be read, missing labels, small classes, identifiers, columns that give the label away, copies and
+missing cells, says what is done about each, and prints the command that trains on the table. Nothing is trained or written.
+
+Exit codes: 0 training works, with the printed command; 2 it does not, or a file cannot be read.";
+
+/// Check a table before training: list all problems, and print the command that trains on it
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Files, as for mcdd train; several are concatenated
+    #[arg(required = true, value_name = "DATA")]
+    data: Vec<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    reading: Reading,
+
+    #[command(flatten)]
+    columns: Columns,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(folder) = args.data.iter().find(|p| p.is_dir()) {
+        return Err(mcdd::Error::data("is a folder, not a table")
+            .at_file(folder)
+            .hint("give the files of a table")
+            .into());
+    }
+    let check = Check::files(&args.data, &args.columns.of(&args.reading))?;
+    let command = command(&args, &check.settings);
+    let text = if args.json {
+        let mut value = serde_json::to_value(&check)?;
+        if let Some(fields) = value.as_object_mut() {
+            for finding in fields.get_mut("findings").and_then(|f| f.as_array_mut()).into_iter().flatten() {
+                if let Some(remedy) = finding.get_mut("remedy") {
+                    *remedy = remedy.as_str().map(ui::with_options).into();
+                }
+            }
+            fields.insert("command".into(), check.ready.then(|| command.clone()).into());
+        }
+        format!("{value:#}\n")
+    } else {
+        text(&args, &check, &command)?
+    };
+    ui::print(&text)?;
+    Ok(if check.ready { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+/// The width of the column of names.
+const NAMES: usize = 24;
+
+fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    let first = args.data.first().map_or(String::new(), |p| p.display().to_string());
+    let more = if args.data.len() > 1 { format!(" and {} more", args.data.len() - 1) } else { String::new() };
+    writeln!(out, "{}{more}: {} rows, {} feature columns", ui::plain(&first), check.rows, check.columns)?;
+    if let Some(label) = &check.label {
+        let mut classes: Vec<String> = check.classes.iter().take(12).map(|(c, n)| format!("{c} ({n})")).collect();
+        if check.classes.len() > classes.len() {
+            classes.push(format!("and {} more", check.classes.len() - classes.len()));
+        }
+        writeln!(out, "label {}: {}", ui::short(label, NAMES), ui::plain(&classes.join(", ")))?;
+    }
+    for (action, title) in [
+        (Action::Change, "Training is not possible:"),
+        (Action::Setting, "Training needs an option, which the command below has:"),
+        (Action::Automatic, "Done by itself:"),
+        (Action::Look, "Worth a look:"),
+    ] {
+        let found: Vec<&Finding> = check.findings.iter().filter(|f| f.action == action).collect();
+        if !found.is_empty() {
+            writeln!(out, "\n{title}")?;
+        }
+        for finding in found {
+            let names = match &finding.columns[..] {
+                [] if finding.problem == Problem::NoLabel => "label".to_owned(),
+                [] => "rows".to_owned(),
+                [one] => ui::short(one, NAMES),
+                [one, rest @ ..] => format!("{} and {} more", ui::short(one, NAMES), rest.len()),
+            };
+            writeln!(out, "  {names}: {}", ui::plain(&ui::with_options(&finding.what)))?;
+            if !finding.remedy.is_empty() {
+                writeln!(out, "      {}", ui::plain(&ui::with_options(&finding.remedy)))?;
+            }
+        }
+    }
+    if check.findings.is_empty() {
+        writeln!(out, "\nNo problem was found.")?;
+    }
+    if check.ready {
+        writeln!(out, "\nNext:\n  {command}")?;
+    }
+    Ok(out)
+}
+
+/// The command that trains on the table: the given options, and those that are needed besides.
+fn command(args: &Args, settings: &[Setting]) -> String {
+    let mut words = vec!["mcdd".to_owned(), "train".to_owned()];
+    words.extend(args.data.iter().map(|p| quoted(&p.to_string_lossy())));
+    let mut option = |name: &str, value: Option<&str>| {
+        let name = name.replace('_', "-");
+        words.push(match value {
+            None => format!("--{name}"),
+            // A value that begins with a dash would be taken for an option.
+            Some(value) if value.starts_with('-') => format!("--{name}={}", quoted(value)),
+            Some(value) => format!("--{name} {}", quoted(value)),
+        });
+    };
+    if let Some(label) = &args.reading.label {
+        option("label", Some(label));
+    }
+    if let Some(header) = args.reading.header {
+        option("header", Some(if header { "yes" } else { "no" }));
+    }
+    if let Some(separator) = args.reading.separator {
+        let name = match separator {
+            b'\t' => "tab".to_owned(),
+            b' ' => "space".to_owned(),
+            other => char::from(other).to_string(),
+        };
+        option("separator", Some(&name));
+    }
+    let columns = &args.columns;
+    for (name, list) in [("categorical", &columns.categorical), ("drop", &columns.drop), ("keep", &columns.keep)] {
+        list.iter().for_each(|value| option(name, Some(value)));
+    }
+    if columns.skip_unlabeled {
+        option("skip_unlabeled", None);
+    }
+    // A larger number that is needed replaces the given one.
+    if let Some(least) = columns.min_class.filter(|_| !settings.iter().any(|s| s.name == "min_class")) {
+        option("min_class", Some(&least.to_string()));
+    }
+    settings.iter().for_each(|setting| option(setting.name, setting.value.as_deref()));
+    let stem = args.data.first().and_then(|p| Path::new(p.file_name()?).to_str()?.split('.').next().map(str::to_owned));
+    let stem = stem.filter(|s| !s.is_empty() && s != "-").unwrap_or_else(|| "model".into());
+    words.push(format!("-o {}", quoted(&format!("{stem}.mcdd"))));
+    words.join(" ")
+}

@@ -1,0 +1,245 @@
+//! `mcdd check`, and what `train` does about identifiers, missing labels and small classes.
+
+mod help;
+
+use help::{Lab, stderr, stdout, table};
+
+/// A number from 0 to 1 that is the same in every run.
+fn noise(i: usize, j: usize) -> f64 {
+    let mut bits = (i as u64 * 64 + j as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((bits ^ (bits >> 31)) >> 40) as f64 / (1 << 24) as f64
+}
+
+/// A table as a business has it: an identifier, names, texts among numbers, rows without a label, a rare class.
+fn people(lab: &Lab) {
+    let label = |i: usize| match i {
+        _ if i % 50 == 7 => "",
+        11 | 100 => "maybe",
+        _ if i.is_multiple_of(3) => "yes",
+        _ => "no",
+    };
+    let age = |i: usize| if i == 20 || i == 90 { "unknown".to_owned() } else { (18 + i * 7 % 60).to_string() };
+    let row = |i: usize| {
+        let size = noise(i, 1) + if label(i) == "yes" { 2.0 } else { 0.0 };
+        format!("C{:05},{size:.3},{},{},{}", 10_000 + i, age(i), ["north", "south"][i % 2], label(i))
+    };
+    lab.write("people.csv", &table(200, row, "customer,size,age,region,churn"));
+}
+
+/// Options that make training fast.
+const FAST: [&str; 4] = ["--preset", "fast", "--epochs", "2"];
+
+/// The command that `check` printed, as arguments.
+fn printed(text: &str) -> Vec<String> {
+    let line = text.lines().map(str::trim).find(|l| l.starts_with("mcdd train")).unwrap_or_else(|| panic!("{text}"));
+    line.split_whitespace().skip(1).map(|w| w.trim_matches('\'').to_owned()).collect()
+}
+
+#[test]
+fn all_problems_at_once_and_the_command_that_works() {
+    let lab = Lab::new();
+    people(&lab);
+    // Without options training stops at the first problem.
+    let text = lab.fails(&["train", "people.csv", "--label", "churn"], "people.csv");
+    assert!(text.contains("mcdd check"), "{text}");
+
+    let text = stdout(&lab.ok(&["check", "people.csv"]));
+    for part in [
+        "194 rows",
+        "label churn: maybe (2), no (",
+        "no column is called label",
+        "4 rows have no label: rows 9, 59, 109, 159",
+        "--skip-unlabeled",
+        "1 class has fewer than 5 rows: maybe (2)",
+        "--min-class 5",
+        "customer: a code that differs in every row",
+        "--keep \"customer\"",
+        "rows 22, 92",
+        "\"unknown\" is not a number",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    let command = printed(&text);
+    let mut args: Vec<&str> = command.iter().map(String::as_str).collect();
+    assert!(
+        args.starts_with(&["train", "people.csv", "--label", "churn", "--skip-unlabeled", "--min-class", "5"]),
+        "{args:?}"
+    );
+    args.extend(FAST);
+    let trained = stderr(&lab.ok(&args));
+    assert!(trained.contains("4 rows without a label left out"), "{trained}");
+    assert!(trained.contains("1 class with fewer than 5 rows left out: maybe (2)"), "{trained}");
+    assert!(
+        trained.contains("1 identifier left out: customer (a code that differs in every row); --keep"),
+        "{trained}"
+    );
+    // The identifier may be there or not.
+    lab.ok(&["predict", "people.mcdd", "people.csv"]);
+    lab.write("new.csv", "region,size\nnorth,1.5\n");
+    assert_eq!(stdout(&lab.ok(&["predict", "people.mcdd", "new.csv"])).lines().count(), 2);
+    assert!(stdout(&lab.ok(&["inspect", "people.mcdd"])).contains("customer (identifier)"));
+    // The other spelling, and silence.
+    let quiet =
+        ["train", "people.csv", "--label", "churn", "--skip-unlabelled", "--min-class", "5", "--drop", "age", "-q"];
+    assert_eq!(stderr(&lab.ok(&[&quiet[..], &FAST].concat())), "");
+}
+
+#[test]
+fn the_json_has_the_same_findings() {
+    let lab = Lab::new();
+    people(&lab);
+    let found: serde_json::Value = serde_json::from_slice(&lab.ok(&["check", "people.csv", "--json"]).stdout).unwrap();
+    let problems: Vec<&str> =
+        found["findings"].as_array().unwrap().iter().map(|f| f["problem"].as_str().unwrap()).collect();
+    for problem in ["no_label", "missing_labels", "small_classes", "unreadable", "identifier"] {
+        assert!(problems.contains(&problem), "{problems:?}");
+    }
+    let unreadable = found["findings"].as_array().unwrap().iter().find(|f| f["problem"] == "unreadable").unwrap();
+    assert_eq!((unreadable["count"].as_u64(), unreadable["places"][0]["row"].as_u64()), (Some(2), Some(22)));
+    assert_eq!(unreadable["columns"][0], "age");
+    assert!(
+        found["ready"].as_bool().unwrap() && found["command"].as_str().unwrap().starts_with("mcdd train people.csv")
+    );
+}
+
+#[test]
+fn what_no_option_helps_is_said_too() {
+    let lab = Lab::new();
+    lab.write("numbers.csv", &table(60, |i| format!("{},{}", noise(i, 1), noise(i, 2)), "x,label"));
+    let out = lab.command(&["check", "numbers.csv"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(stdout(&out).contains("numbers, not classes") && !stdout(&out).contains("Next:"), "{}", stdout(&out));
+    lab.write("one.csv", &table(60, |i| format!("{},a", noise(i, 1)), "x,label"));
+    let out = lab.command(&["check", "one.csv"]).output().unwrap();
+    assert!(out.status.code() == Some(2) && stdout(&out).contains("one class only"), "{}", stdout(&out));
+    lab.write("none.csv", &table(60, |i| format!("{},{}", noise(i, 1), noise(i, 2)), "x,z"));
+    let out = lab.command(&["check", "none.csv"]).output().unwrap();
+    assert!(out.status.code() == Some(2) && stdout(&out).contains("--label"), "{}", stdout(&out));
+    lab.write("ragged.csv", "x,label\n1,a\n2\n");
+    lab.fails(&["check", "ragged.csv"], "row 3");
+    lab.fails(&["check", "nothing.csv"], "no such file");
+    lab.fails(&["check", "ragged.csv", "--drop", "y"], "no column \"y\"");
+    lab.fails(&["check", "."], "folder");
+    // A table without problems.
+    let row = |i: usize| format!("{:.4},{:.4},{}", noise(i, 1), noise(i, 2) + (i % 2) as f64 * 0.4, i % 2);
+    lab.write("good.csv", &table(200, row, "x,y2,label"));
+    let text = stdout(&lab.ok(&["check", "good.csv"]));
+    assert!(text.contains("No problem was found") && text.contains("  mcdd train good.csv -o good.mcdd"), "{text}");
+}
+
+#[test]
+fn a_column_that_cannot_be_used_is_left_out_by_the_printed_command() {
+    let lab = Lab::new();
+    let row = |i: usize| format!("{:.2};{},{};{}", noise(i, 1) * 9.0, i % 50, i % 10, ["a", "b"][i % 2]);
+    lab.write("comma.csv", &table(200, row, "x;weight;kind"));
+    let mut args = printed(&stdout(&lab.ok(&["check", "comma.csv"])));
+    args.extend(FAST.map(str::to_owned));
+    lab.ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
+fn standard_input_is_checked() {
+    let lab = Lab::new();
+    let text = table(60, |i| format!("{},{:.3},{}", i, noise(i, 1), ["a", "b", ""][i % 3]), "id,x,kind");
+    let out = lab.command(&["check", "-"]).write_stdin(text).output().unwrap();
+    assert!(out.status.success() && stdout(&out).contains("20 rows have no label"), "{}", stdout(&out));
+    assert!(stdout(&out).contains("--label kind --skip-unlabeled -o model.mcdd"), "{}", stdout(&out));
+}
+
+/// With the index of a data frame and sorted classes, the index would tell the class.
+#[test]
+fn a_row_counter_is_not_a_feature() {
+    let lab = Lab::new();
+    let class = |i: usize| ["ant", "bee", "cat"][i / 100];
+    let cells = |i: usize| format!("{:.3},{:.3}", noise(i, 1) + 0.3 * (i / 100) as f64, noise(i, 2));
+    lab.write("sorted.csv", &table(300, |i| format!("{i},{},{}", cells(i), class(i)), ",width,height,species"));
+    let other = |i: usize| format!("{},{},{}", 299 - i, cells(i), class(i));
+    lab.write("again.csv", &table(300, other, ",width,height,species"));
+    let train = |more: &[&str]| {
+        let first = ["train", "sorted.csv", "--label", "species", "-o", "m.mcdd", "--preset", "fast", "--epochs", "40"];
+        stderr(&lab.ok(&[&first, more].concat()))
+    };
+    let accuracy = |file: &str| {
+        let out = lab.ok(&["evaluate", "m.mcdd", file, "--json", "--bootstrap", "0"]);
+        let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        value["accuracy"]["value"].as_f64().unwrap()
+    };
+    let text = train(&[]);
+    assert!(text.contains("1 identifier left out: 1 (counts the rows); --keep trains on a column"), "{text}");
+    assert_eq!(accuracy("sorted.csv"), accuracy("again.csv"));
+    let text = train(&["--keep", "1"]);
+    assert!(!text.contains("left out"), "{text}");
+    assert!(accuracy("sorted.csv") > accuracy("again.csv") + 0.2);
+}
+
+#[test]
+fn lists_and_patterns_of_columns() {
+    let lab = Lab::new();
+    let row = |i: usize| format!("{i},n{},s{},t{},{:.3},{}", i % 9, i % 7, i % 5, noise(i, 1), i % 2);
+    lab.write("a.csv", &table(60, row, "key,name,addr_street,addr_town,x,label"));
+    let train =
+        |drop: &[&str]| lab.command(&[&["train", "a.csv", "-o", "m.mcdd"], drop, &FAST[..]].concat()).output().unwrap();
+    for drop in [
+        &["--drop", "key,name", "--drop", "addr_*"][..],
+        &["--drop", "1,2,addr_????,addr_street"],
+        &["--drop", "*_*,key,name"],
+    ] {
+        assert!(train(drop).status.success(), "{}", stderr(&train(drop)));
+        let columns = stdout(&lab.ok(&["inspect", "m.mcdd"]));
+        assert!(
+            columns.contains("dropped      4: key (asked), name (asked), addr_street (asked), addr_town (asked)"),
+            "{columns}"
+        );
+    }
+    let text = lab.fails(&["train", "a.csv", "--drop", "key,nmae"], "there is no column \"nmae\"");
+    assert!(text.contains("similar names are \"name\""), "{text}");
+    lab.fails(&["train", "a.csv", "--keep", "zip_*"], "no column matches \"zip_*\"");
+    lab.fails(&["train", "a.csv", "--categorical", "addr"], "there is no column \"addr\"");
+}
+
+#[test]
+fn chance_and_leaks_are_found_in_training() {
+    let lab = Lab::new();
+    let row = |i: usize| {
+        format!("{:.4},{:.4},{}", noise(i, 1), noise(i, 2), ["w", "x", "y", "z"][(noise(i, 3) * 4.0) as usize])
+    };
+    lab.write("chance.csv", &table(600, row, "a,b,class"));
+    let text = stderr(&lab.ok(&[&["train", "chance.csv", "-o", "m.mcdd"], &FAST[..]].concat()));
+    assert!(text.contains("warning: the validation accuracy of") && text.contains("not clearly above"), "{text}");
+    assert!(stdout(&lab.ok(&["inspect", "m.mcdd"])).contains("warning      the validation accuracy of"));
+
+    let row =
+        |i: usize| format!("{:.4},{:.4},{},{}", noise(i, 1), noise(i, 2), i * 7 % 3 * 10, ["w", "x", "y"][i * 7 % 3]);
+    lab.write("leak.csv", &table(600, row, "a,b,code,class"));
+    let text = stderr(&lab.ok(&[&["train", "leak.csv", "-o", "m.mcdd"], &FAST[..]].concat()));
+    let leak = "column code: alone predicts the class of 100.0% of the rows";
+    // Once, and before training.
+    assert_eq!(text.matches(leak).count(), 1, "{text}");
+    assert!(text.find(leak) < text.find("epoch 1 of"), "{text}");
+    assert!(text.contains("leave it out by --drop \"code\""), "{text}");
+    assert!(stdout(&lab.ok(&["inspect", "m.mcdd"])).contains(leak));
+}
+
+#[test]
+fn rows_without_a_label_can_be_left_out_of_evaluation_and_benchmarks() {
+    let lab = Lab::new();
+    let row = |i: usize| {
+        let class = (i * 13 + i / 7) % 3;
+        let label = if i % 20 == 3 { "" } else { ["a", "b", "c"][class] };
+        format!("{:.3},{:.3},{label}", noise(i, 1) + class as f64, noise(i, 2) - class as f64)
+    };
+    lab.write("a.csv", &table(240, row, "x,z,label"));
+    lab.fails(&["train", "a.csv"], "12 labels are missing: rows 5, 25, 45, 65, 85, …");
+    lab.ok(&[&["train", "a.csv", "--skip-unlabeled", "-o", "m.mcdd"], &FAST[..]].concat());
+    let text = lab.fails(&["evaluate", "m.mcdd", "a.csv"], "some rows have a label and some have none");
+    assert!(text.contains("--skip-unlabeled"), "{text}");
+    let out = lab.ok(&["evaluate", "m.mcdd", "a.csv", "--skip-unlabeled"]);
+    assert!(stdout(&out).contains("(228 rows)"), "{}", stdout(&out));
+    assert!(stderr(&out).contains("12 rows without a label left out"), "{}", stderr(&out));
+    lab.fails(&["bench", "a.csv", "--methods", "fast", "--epochs", "1", "--test-folds", "1"], "12 labels are missing");
+    let bench = ["bench", "a.csv", "--methods", "fast", "--epochs", "1", "--test-folds", "1", "--skip-unlabelled"];
+    let text = stderr(&lab.ok(&bench));
+    assert!(text.contains("12 rows without a label left out"), "{text}");
+}
