@@ -107,7 +107,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             command: report::command(),
             notices: files.notices,
         };
-        args.reporting.write(&gather.finish(about, &pool)?, args.running.quiet)?;
+        args.reporting.write(&gather.finish(about, &found, &pool)?, args.running.quiet)?;
     }
     ui::print(&text)?;
     Ok(ExitCode::SUCCESS)
