@@ -100,6 +100,11 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// `1 row`, `2 rows`.
+pub fn rows(n: usize) -> String {
+    format!("{n} row{}", if n == 1 { "" } else { "s" })
+}
+
 /// A name or a cell in a table of text: without control characters, and cut after `max` characters.
 pub fn short(text: &str, max: usize) -> String {
     let mut out: String = plain(text).chars().take(max).collect();

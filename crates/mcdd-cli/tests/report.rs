@@ -62,7 +62,7 @@ fn evaluate_writes_a_page_and_figures() {
     assert_eq!(report["rows"], 50);
     let used = &report["positions"][report["used"].as_u64().unwrap() as usize];
     assert!(
-        plain.contains(&format!("kept as known %                  {}", used["kept"].as_str().unwrap())),
+        plain.contains(&format!("kept as known %                    {}", used["kept"].as_str().unwrap())),
         "{used} {plain}"
     );
     // The column that is out of range comes first.
@@ -189,7 +189,7 @@ fn text_json_and_report_have_the_same_numbers() {
             let of_page = &report["sets"][i];
             assert_eq!(of_page["rows"], set["rows"]);
             assert_eq!(used["rejected"][i], percent(&set["rejected"]));
-            assert!(blocks[i].contains(&format!("rejected as unknown %            {}\n", percent(&set["rejected"]))));
+            assert!(blocks[i].contains(&format!("rejected as unknown %              {}\n", percent(&set["rejected"]))));
             let metrics = set["metrics"].as_object().unwrap();
             assert_eq!(of_page["metrics"].as_array().unwrap().len(), metrics.len() + 1);
             for metric in metrics.values() {
@@ -198,7 +198,7 @@ fn text_json_and_report_have_the_same_numbers() {
                 let found = of_page["metrics"].as_array().unwrap().iter().find(|m| m["name"] == title).unwrap();
                 let [printed, page] = both(metric, &found["percent"]);
                 assert_eq!(printed, page, "{title}");
-                let start = format!("  {:<32} {printed}\n", format!("{name} %, positive: {positive}"));
+                let start = format!("  {:<34} {printed}\n", format!("{name} %, positive: {positive}"));
                 assert!(blocks[i].contains(&start), "{start}: {}", blocks[i]);
             }
             let ties = of_page["metrics"].as_array().unwrap().iter().find(|m| m["name"] == "Tied pairs").unwrap();

@@ -1,8 +1,11 @@
 // Tables that are sorted by a column.
 
 const compare = new Intl.Collator('en', { numeric: true }).compare;
-/** The number at the start of a cell; NaN if there is none. */
-const cellNumber = cell => Number.parseFloat(cell.textContent.replaceAll(',', '').replaceAll('−', '-'));
+/** The number at the start of a cell; null if there is none. */
+function cellNumber(cell) {
+  const found = cell.textContent.replaceAll(',', '').replaceAll('−', '-').match(/^-?\d+(\.\d+)?(e-?\d+)?/);
+  return found && Number(found[0]);
+}
 
 /**
  * Puts a button into each header cell. It sorts the rows of the body by its column, then in the other direction, then as they
@@ -15,7 +18,7 @@ function sortable(table, status) {
     const sign = direction === 'ascending' ? 1 : -1;
     if (i === 0) return [...original].sort((a, b) => sign * compare(a.cells[0].textContent, b.cells[0].textContent));
     return original.map(row => [cellNumber(row.cells[i]), row]).sort(([a], [b]) =>
-      Number.isNaN(a) || Number.isNaN(b) ? Number.isNaN(a) - Number.isNaN(b) : sign * (a - b)).map(([, row]) => row);
+      a === null || b === null ? (a === null) - (b === null) : sign * (a - b)).map(([, row]) => row);
   }
   heads.forEach((head, i) => {
     const button = document.createElement('button');

@@ -1,4 +1,11 @@
-//! What the metrics mean, in plain words.
+//! What the metrics mean, in plain words, and numbers of rows.
+
+use crate::data::sets::thousands;
+
+/// `1 row`, `1,234 rows`.
+pub(super) fn rows(n: usize) -> String {
+    format!("{} row{}", thousands(n), if n == 1 { "" } else { "s" })
+}
 
 /// A sentence about a metric, by its key in [`crate::metrics::Row`].
 pub(super) fn meaning(key: &str) -> &'static str {
@@ -35,6 +42,11 @@ pub(super) fn meaning(key: &str) -> &'static str {
 mod tests {
     use super::*;
     use crate::metrics::detection;
+
+    #[test]
+    fn one_row_is_singular() {
+        assert_eq!([0, 1, 1234].map(rows), ["0 rows", "1 row", "1,234 rows"]);
+    }
 
     #[test]
     fn every_metric_has_a_meaning() {

@@ -17,6 +17,7 @@ use crate::head::Loop;
 use crate::model::Model;
 use crate::report::figure::{self, Sphere, View};
 use crate::report::html::name;
+use crate::report::words;
 
 /// Columns that explain a row.
 const COLUMNS: usize = 5;
@@ -169,13 +170,12 @@ impl Gather<'_> {
                 continue;
             }
             let taken = set.levels.up_to(self.thresholds.used).0;
-            let (all, few) = (thousands(set.levels.rows), thousands(taken));
+            let all = words::rows(set.levels.rows);
+            let few = format!("{} {}", thousands(taken), if taken == 1 { "is" } else { "are" });
             let rows: Vec<usize> = set.nearest.into_items().map(|r| shown.add(r)).collect();
             groups.push(Chosen {
                 title: format!("Unknown rows that look most known: {}", set.name),
-                note: format!(
-                    "The most confident of {all} rows; {few} are accepted as known at the threshold of this report."
-                ),
+                note: format!("The most confident of {all}; {few} accepted as known at the threshold of this report."),
                 rows,
             });
         }
@@ -183,7 +183,7 @@ impl Gather<'_> {
             let wrong = self.right.iter().filter(|r| !**r).count();
             groups.push(Chosen {
                 title: "Most confident mistakes".into(),
-                note: format!("{} of {} rows are misclassified.", thousands(wrong), thousands(self.right.len())),
+                note: format!("Misclassified: {} of {}.", thousands(wrong), words::rows(self.right.len())),
                 rows: self.mistakes.into_items().map(|r| shown.add(r)).collect(),
             });
         }
@@ -381,8 +381,8 @@ fn settings(model: &Model) -> Vec<(String, String)> {
     let mut all = vec![
         ("mcdd".into(), env!("CARGO_PKG_VERSION").into()),
         ("model made by".into(), format!("mcdd {}", name(model.version()))),
-        ("trained on".into(), format!("{} rows", thousands(model.training_rows()))),
-        ("calibrated on".into(), format!("{} calibration rows", thousands(model.calibration().scores().len()))),
+        ("trained on".into(), words::rows(model.training_rows())),
+        ("calibrated on".into(), words::rows(model.calibration().scores().len())),
         ("networks".into(), model.members().to_string()),
     ];
     if let Ok(Value::Object(mut fields)) = serde_json::to_value(model.settings()) {

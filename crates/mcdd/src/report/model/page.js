@@ -67,7 +67,7 @@ function tiles() {
     tile('right', ['of kept known rows correct'], () => now().right === null ? '–' : now().right + '%',
       () => of(now().counts[1], now().counts[0]));
     const value = el('b', { id: 'accuracy' }, R.accuracy.value + '%'), interval = interval95(R.accuracy);
-    $('tiles').append(el('div', { class: 'tile' }, value, el('span', null, 'accuracy if nothing is rejected'),
+    $('tiles').append(el('div', { class: 'tile' }, value, el('span', null, 'accuracy without rejection'),
       interval && el('small', null, `95% interval ${interval}`)));
   }
 }

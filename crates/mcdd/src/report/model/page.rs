@@ -1,10 +1,10 @@
 //! The report as one self-contained HTML page. Nothing is loaded, and all names are escaped.
 
 use super::Report;
-use crate::data::sets::thousands;
 use crate::error::{Error, Result};
 use crate::report::html::html;
 use crate::report::page::{Page, TABLES};
+use crate::report::words::rows;
 
 const STYLE: &str = include_str!("page.css");
 /// Charts, the scatter plot, tables, and the script of the page.
@@ -38,7 +38,6 @@ impl Report {
 
     /// A sentence about the data.
     fn data(&self) -> String {
-        let rows = |n: usize| format!("{} row{}", thousands(n), if n == 1 { "" } else { "s" });
         let mut out = format!("Known: {} ({})", self.about.data, rows(self.rows));
         for set in self.sets.iter().take(5) {
             out.push_str(&format!("; unknown: {} ({})", set.name, rows(set.rows)));
