@@ -226,8 +226,8 @@ function worth() {
   $('plane-note').textContent = `${R.plane.caption} Drawn: ${rowsOf(R.points.length)}.`;
   const explained = R.groups.some(g => g.rows.some(r => r.columns.length));
   const against = R.classifies ? 'in the predicted class' : 'in training';
-  $('worth-note').textContent = explained ? `Below a row: the columns that would add most to its confidence if they were as usual ${against}; +/− in standard deviations of all training rows. mcdd explain prints the same.`
-    : R.picture && R.picture[2] === 3 ? 'Images have no columns to explain them by.' : '';
+  $('worth-note').textContent = 'The p-value is the fraction of known rows whose confidence is as low or lower. ' + (explained ? `Below a row: the columns that would add most to its confidence if they were as usual ${against}; +/− in standard deviations of all training rows. mcdd explain prints the same.`
+    : R.picture && R.picture[2] === 3 ? 'Images have no columns to explain them by.' : '');
   for (const group of R.groups) {
     const cards = el('div', { class: 'cards' });
     for (const row of group.rows) {
