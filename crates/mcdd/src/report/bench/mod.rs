@@ -2,7 +2,7 @@
 //!
 //! Numbers are in percent. A class's number is the mean over folds (and seeds), with the standard deviation over them. The
 //! mean over classes has the standard deviation of the folds' means. All outputs depend on the cells alone, not on the
-//! order in which they were computed.
+//! order in which they were computed; of many methods the page shows those first that were asked for.
 
 mod figures;
 mod files;

@@ -56,7 +56,7 @@ pub fn page(study: &Study, others: &[(String, Vec<u8>)]) -> String {
     let why =
         if study.asked.is_empty() { "the best by AUROC" } else { "the best by AUROC, and those that were asked for" };
     let mut body = format!("<main data-first={few} data-all={all} data-why=\"{why}\">\n{}", summary(study));
-    if let [_, ..] = &failures[..] {
+    if !failures.is_empty() {
         let cells = if failures.len() == 1 { "cell" } else { "cells" };
         let _ =
             writeln!(body, "<p class=warn>{} {cells} failed; <a href=\"#failed\">see below</a>.</p>", failures.len());
