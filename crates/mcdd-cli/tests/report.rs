@@ -136,7 +136,7 @@ fn text_json_and_report_have_the_same_numbers() {
     let lab = trained();
     // Wrong labels, labels of no class, 32 rows of a class (fractions that end in 5), and two unknown sets.
     let row = |i: usize| match i {
-        _ if i % 9 == 0 => row(i).replace("odd", "even"),
+        _ if i.is_multiple_of(9) => row(i).replace("odd", "even"),
         _ if i % 10 == 1 => row(i).replace("odd", "prime"),
         _ => row(i),
     };
