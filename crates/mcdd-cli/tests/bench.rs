@@ -68,13 +68,16 @@ fn a_table_is_tested_and_everything_written() {
     }
     assert_eq!(timeless(&results), timeless(&fs::read_to_string(lab.path("again/results.jsonl")).unwrap()));
 
-    // More methods in the same folder: no cell is computed again, and a figure in the folder is included in the page.
-    lab.ok(&["figure", "bars", "again", "-o", "again/mine.svg"]);
+    // More methods in the same folder: no cell is computed again, and a figure in the folder is included in the page, but not a
+    // chart that the page has anyway.
+    lab.ok(&["figure", "bars", "again", "-o", "again/bars.svg"]);
+    lab.ok(&["figure", "bars", "again", "--methods", "fast,deep-mcdd", "-o", "again/mine.svg"]);
     let more = lab.ok(&["bench", "study.toml", "--methods", "gda,fast", "--test-folds", "1"]);
     assert!(stderr(&more).contains("4 of 8 cells are done") && stdout(&more).contains("1 of 3"), "{}", stderr(&more));
     assert_eq!(fs::read_to_string(lab.path("again/results.jsonl")).unwrap().lines().count(), 41);
     let page = fs::read_to_string(lab.path("again/index.html")).unwrap();
     assert!(page.contains("<img alt=\"mine\" src=\"data:image/svg+xml;base64,"), "{page}");
+    assert_eq!((page.matches("<img ").count(), page.matches("<figure").count()), (1, 2));
 }
 
 #[test]

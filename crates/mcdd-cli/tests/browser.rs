@@ -1,4 +1,4 @@
-//! The report in headless Chromium. Without a browser the tests print a message and do nothing.
+//! The report and the page of a benchmark in headless Chromium. Without a browser the tests print a message and do nothing.
 
 mod help;
 
@@ -24,16 +24,19 @@ fn browser() -> Option<PathBuf> {
     found
 }
 
-/// A window.
+/// A window, and the width of a frame in it that shows the page.
 #[derive(Clone, Copy)]
 struct Window {
     width: u32,
     dark: bool,
+    frame: Option<u32>,
 }
 
-const WIDE: Window = Window { width: 1200, dark: false };
+const WIDE: Window = Window { width: 1200, dark: false, frame: None };
 /// The narrowest window of the browser; the page has its layout for phones below 640.
-const PHONE: Window = Window { width: 500, dark: true };
+const PHONE: Window = Window { width: 500, dark: true, frame: None };
+/// The width of a phone.
+const NARROW: Window = Window { width: 600, dark: false, frame: Some(375) };
 
 /// The document of a page, and the messages of the browser console.
 fn open(browser: &Path, lab: &Lab, page: &str, window: Window) -> (String, Vec<String>) {
@@ -73,7 +76,22 @@ fn run(browser: &Path, lab: &Lab, page: &str, window: Window, script: &str) -> V
         "<pre id=result></pre>\n<script>{{ const out = {{}}; const plain = {plain};\ntry {{ {script} }} catch (e) {{ out.error = String(e.stack); }}\n\
          document.getElementById('result').textContent = plain(JSON.stringify(out)); }}</script>\n</body>"
     );
-    lab.write("copy.html", &format!("{head}{}", rest.replace("</body>", &more)));
+    let copy = format!("{head}{}", rest.replace("</body>", &more));
+    match window.frame {
+        None => lab.write("copy.html", &copy),
+        Some(width) => {
+            // A file in a frame is of another origin; it sends its result.
+            let sent =
+                copy.replace("document.getElementById('result').textContent = plain(", "parent.postMessage(plain(");
+            lab.write("inner.html", &sent.replace("(JSON.stringify(out));", "(JSON.stringify(out)), '*');"));
+            let script = "onmessage = e => { document.getElementById('result').textContent = e.data; };";
+            let whole = format!(
+                "<!doctype html><meta charset=utf-8><pre id=result></pre><script>{script}</script>\
+                 <iframe width={width} height=700 src=inner.html></iframe>"
+            );
+            lab.write("copy.html", &whole);
+        }
+    }
     let (dom, complaints) = open(browser, lab, "copy.html", window);
     assert!(complaints.is_empty(), "{complaints:?}");
     let (_, result) = dom.split_once("<pre id=\"result\">").unwrap();
@@ -274,4 +292,189 @@ fn models_without_classes_and_small_numbers_fit_a_phone() {
     let rows: Vec<&str> = out["rows"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(rows.len() == 3 && rows[0].starts_with("known rows") && rows[1].starts_with("a/x.csv"), "{rows:?}");
     assert_eq!(out["names"].to_string(), "[\"a/x.csv\",\"b/x.csv\"]");
+}
+
+const CONTENTS: &str = "
+  const links = [...document.querySelectorAll('.contents a')];
+  out.links = links.map(a => a.textContent);
+  out.headings = [...document.querySelectorAll('section:not([hidden]) h2')].map(h => h.textContent);
+  const bar = document.querySelector('.slider');
+  out.gaps = links.map(a => {
+    a.click();
+    // The numbers of the bar appear when the tiles are out of sight.
+    const summary = document.getElementById('summary');
+    if (summary) summary.hidden = false;
+    const heading = document.querySelector(a.getAttribute('href') + ' h2').getBoundingClientRect();
+    const bottom = bar ? bar.getBoundingClientRect().bottom : 0;
+    return [heading.top - bottom, window.innerHeight - heading.bottom];
+  });
+  out.wide = document.documentElement.scrollWidth <= window.innerWidth;
+";
+
+/// Every section is linked, and no heading lands below the bar at the top or out of sight.
+fn check_contents(out: &Value) {
+    assert!(out["links"].as_array().unwrap().len() > 5 && out["links"] == out["headings"], "{out}");
+    for gap in out["gaps"].as_array().unwrap() {
+        assert!(gap[0].as_f64().unwrap() >= 0.0 && gap[1].as_f64().unwrap() >= 0.0, "{out}");
+    }
+    assert!(out["wide"] == true, "wider than the window");
+}
+
+const CLASSES: &str = "
+  const table = document.querySelector('#classes table');
+  const cells = () => [...table.tBodies[0].rows].map(r => [...r.cells].map(c => c.textContent));
+  const positions = JSON.parse(document.getElementById('data').textContent).positions;
+  const input = document.getElementById('tpr');
+  out.head = [...table.tHead.rows[0].cells].map(c => c.textContent);
+  out.classes = [input.valueAsNumber, 5, 60].map(i => {
+    input.value = i;
+    input.dispatchEvent(new Event('input', { bubbles: true }));
+    return [positions[i].tpr, cells()];
+  });
+  const metrics = [...document.querySelectorAll('#detection tbody tr')].map(r => [...r.cells].map(c => c.textContent));
+  out.metrics = metrics;
+  out.accuracy = document.getElementById('accuracy').parentNode.textContent;
+  const button = table.tHead.rows[0].cells[2].querySelector('button');
+  button.click();
+  out.sorted = cells().map(c => Number.parseFloat(c[2]));
+  out.order = table.tHead.rows[0].cells[2].getAttribute('aria-sort');
+";
+
+#[test]
+fn the_page_has_the_classes_and_intervals_that_evaluate_prints() {
+    let Some(browser) = browser() else { return };
+    let lab = Lab::new();
+    lab.model();
+    let evaluate = ["evaluate", "m.mcdd", "test.csv", "--ood", "ood.csv", "--bootstrap", "40", "--quiet"];
+    let text = stdout(&lab.ok(&[&evaluate[..], &["--report", "r.html"]].concat()));
+    let out = run(&browser, &lab, "r.html", WIDE, CLASSES);
+    let line = |text: &str, start: &str| -> Vec<String> {
+        let found =
+            text.lines().find(|l| l.trim_start().starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"));
+        found.trim_start()[start.len()..].split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(out["head"][2], "recall");
+    let mut rows = 0;
+    for position in out["classes"].as_array().unwrap() {
+        let tpr = position[0].as_str().unwrap();
+        let printed = stdout(&lab.ok(&[&evaluate[..], &["--tpr", tpr]].concat()));
+        for class in position[1].as_array().unwrap() {
+            let cells: Vec<String> =
+                (0..5).map(|i| class[i].as_str().unwrap().trim_end_matches('%').to_owned()).collect();
+            assert_eq!(line(&printed, &format!("{} ", cells[0])), cells[1..], "--tpr {tpr}: {printed}");
+            rows += 1;
+        }
+    }
+    assert_eq!(rows, 3 * 9);
+    for metric in out["metrics"].as_array().unwrap() {
+        let (name, value) = (metric[0].as_str().unwrap(), metric[1].as_str().unwrap());
+        let start = match name.split_once(',') {
+            Some((name, rest)) => format!("{name} %,{rest}"),
+            None => "tied pairs %".to_owned(),
+        };
+        assert_eq!(line(&text, &start).join(" "), value, "{text}");
+    }
+    let accuracy = line(&text, "accuracy %");
+    let tile = out["accuracy"].as_str().unwrap();
+    assert!(tile.starts_with(&format!("{}%", accuracy[0])) && tile.ends_with(&accuracy[1..].join(" ")), "{tile}");
+    let sorted: Vec<f64> = out["sorted"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+    assert!(sorted.len() == 9 && sorted.windows(2).all(|w| w[0] >= w[1]) && out["order"] == "descending", "{sorted:?}");
+
+    for window in [WIDE, PHONE, NARROW] {
+        check_contents(&run(&browser, &lab, "r.html", window, CONTENTS));
+    }
+}
+
+const BENCH: &str = "
+  const means = document.querySelector('#means table'), head = means.tHead.rows[0].cells;
+  const names = table => [...table.tBodies[0].rows].map(r => r.cells[0].textContent);
+  const seen = list => [...list].filter(e => e.getClientRects().length);
+  const column = i => seen(means.tBodies[0].rows).map(r => Number.parseFloat(r.cells[i].textContent));
+  out.rows = names(means);
+  out.shown = seen(means.tBodies[0].rows).map(r => r.cells[0].textContent);
+  out.columns = seen(document.querySelector('#auroc table').tHead.rows[0].cells).length;
+  const fold = document.querySelector('#auroc .fold button');
+  out.folded = [fold.textContent, fold.getAttribute('aria-expanded')];
+  const at = fold.getBoundingClientRect().top;
+  fold.click();
+  out.moved = Math.abs(fold.getBoundingClientRect().top - at);
+  out.unfolded = [fold.textContent, fold.getAttribute('aria-expanded'), seen(means.tBodies[0].rows).length,
+    seen(document.querySelector('#auroc table').tHead.rows[0].cells).length];
+  const button = head[4].querySelector('button');
+  out.button = [button.tabIndex, button.textContent, head[4].getAttribute('aria-sort')];
+  const press = () => { button.click(); return [head[4].getAttribute('aria-sort'), column(4), document.getElementById('order').textContent]; };
+  out.pressed = [press(), press(), press()];
+  out.after = names(means);
+  head[0].querySelector('button').click();
+  out.byName = names(means);
+  const auroc = document.querySelector('#auroc table');
+  auroc.tHead.rows[0].cells[1].querySelector('button').click();
+  out.last = auroc.rows[auroc.rows.length - 1].cells[0].textContent;
+  fold.click();
+  out.again = seen(means.tBodies[0].rows).length;
+  out.legend = [...document.querySelectorAll('figure svg text')].map(t => t.textContent);
+  out.hacked = window.hacked ?? null;
+";
+
+#[test]
+fn the_page_of_a_benchmark_sorts_and_folds() {
+    let Some(browser) = browser() else { return };
+    let lab = Lab::new();
+    let hostile = "<img src=x onerror=window.hacked=1>";
+    let names = ["x", hostile, "z\u{202e}z", &"long".repeat(400)];
+    let row = |i: usize| {
+        let c = i % 4;
+        let noise = |k: usize| ((i * 37 + k * 11) % 101) as f64 / 50.0;
+        format!("{},{},{}", c as f64 + noise(1), noise(2) - c as f64, names[c])
+    };
+    lab.write("t.csv", &table(120, row, "a,b,kind"));
+    let many: Vec<String> = (1..=14).map(|k| format!("gda+knn:k={k}")).chain(["gda".into()]).collect();
+    let bench = |methods: &str| {
+        lab.ok(&["bench", "t.csv", "--label", "kind", "--folds", "2", "--methods", methods, "-o", "out", "-q"])
+    };
+    let text = stdout(&bench(&many.join(",")));
+    // The same folder again: only gda was asked for.
+    bench("gda");
+    let (_, complaints) = open(&browser, &lab, "out/index.html", WIDE);
+    assert!(complaints.is_empty(), "{complaints:?}");
+    let out = run(&browser, &lab, "out/index.html", WIDE, BENCH);
+    let list =
+        |v: &Value| -> Vec<String> { v.as_array().unwrap().iter().map(|t| t.as_str().unwrap().to_owned()).collect() };
+    let rows = list(&out["rows"]);
+    let shown = list(&out["shown"]);
+    assert!(rows.len() == 15 && shown.len() == 10 && shown.contains(&"gda".to_owned()), "{out}");
+    assert_eq!(out["columns"], 11);
+    assert_eq!((&out["folded"][0], &out["folded"][1]), (&"Show all 15 methods".into(), &"false".into()));
+    assert_eq!(
+        (&out["unfolded"][1], &out["unfolded"][2], &out["unfolded"][3]),
+        (&"true".into(), &15.into(), &16.into())
+    );
+    assert!(out["moved"].as_f64().unwrap() < 2.0 && out["again"] == 10, "{out}");
+    // A button that the keyboard reaches; highest first, lowest first, then as before.
+    assert_eq!((&out["button"][0], &out["button"][1], &out["button"][2]), (&0.into(), &"AUROC".into(), &"none".into()));
+    let column = |i: usize| -> Vec<f64> {
+        out["pressed"][i][1].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
+    };
+    assert!(out["pressed"][0][0] == "descending" && column(0).windows(2).all(|w| w[0] >= w[1]), "{out}");
+    assert!(out["pressed"][1][0] == "ascending" && column(1).windows(2).all(|w| w[0] <= w[1]), "{out}");
+    assert!(out["pressed"][2][0] == "none" && out["pressed"][0][2] == "Sorted by AUROC, descending.", "{out}");
+    assert_eq!(list(&out["after"]), rows);
+    assert_eq!(list(&out["byName"])[1..4], ["gda+knn:k=1", "gda+knn:k=2", "gda+knn:k=3"]);
+    assert_eq!(out["last"], "mean");
+    // One spelling: in the terminal, the tables and the legend.
+    let legend = list(&out["legend"]);
+    for name in &shown {
+        assert!(legend.contains(name) && text.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}");
+    }
+    assert!(out["hacked"].is_null());
+    // The same numbers in the terminal.
+    let line = text.lines().find(|l| l.starts_with(&format!("{} ", rows[0]))).unwrap();
+    let auroc: f64 = line.split_whitespace().nth(4).unwrap().parse().unwrap();
+    assert_eq!(column(2)[0], auroc, "{line}");
+
+    for window in [WIDE, PHONE, NARROW] {
+        let out = run(&browser, &lab, "out/index.html", window, CONTENTS);
+        check_contents(&out);
+        assert_eq!(out["links"][0], "Mean over the classes");
+    }
 }

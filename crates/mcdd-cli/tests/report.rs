@@ -62,7 +62,7 @@ fn evaluate_writes_a_page_and_figures() {
     assert_eq!(report["rows"], 50);
     let used = &report["positions"][report["used"].as_u64().unwrap() as usize];
     assert!(
-        plain.contains(&format!("kept as known %                  {}", used["kept"].as_str().unwrap())),
+        plain.contains(&format!("kept as known %                    {}", used["kept"].as_str().unwrap())),
         "{used} {plain}"
     );
     // The column that is out of range comes first.
@@ -111,6 +111,118 @@ fn evaluate_lists_the_classes() {
     lab.ok(&["train", "many.csv", "-o", "many.mcdd", "--preset", "fast", "--epochs", "2", "-q"]);
     let text = stdout(&lab.ok(&["evaluate", "many.mcdd", "many.csv", "--bootstrap", "0"]));
     assert!(text.contains("(20 of 30 classes, those with the lowest recall; --json lists all)"), "{text}");
+}
+
+/// A fraction as it is printed.
+fn percent(fraction: &Value) -> String {
+    format!("{:.2}", 100.0 * fraction.as_f64().unwrap())
+}
+
+/// The same as a text of the report; `null` stays.
+fn shown(fraction: &Value) -> Value {
+    if fraction.is_null() { Value::Null } else { percent(fraction).into() }
+}
+
+/// A value with its interval, of the JSON, as the text prints it; and the same of the report.
+fn both(json: &Value, report: &Value) -> [String; 2] {
+    let [low, high] = ["low", "high"].map(|end| percent(&json["interval95"][end]));
+    let printed = |v: &Value| v.as_str().unwrap().to_owned();
+    let [a, b] = [0, 1].map(|i| printed(&report["interval95"][i]));
+    [format!("{}  [{low}, {high}]", percent(&json["value"])), format!("{}  [{a}, {b}]", printed(&report["value"]))]
+}
+
+#[test]
+fn text_json_and_report_have_the_same_numbers() {
+    let lab = trained();
+    // Wrong labels, labels of no class, 32 rows of a class (fractions that end in 5), and two unknown sets.
+    let row = |i: usize| match i {
+        _ if i.is_multiple_of(9) => row(i).replace("odd", "even"),
+        _ if i % 10 == 1 => row(i).replace("odd", "prime"),
+        _ => row(i),
+    };
+    lab.write("test.csv", &table(64, row, HEADER));
+    lab.write("far.csv", &table(16, |i| format!("500,{i},0,0,red,even"), HEADER));
+    lab.write("near.csv", &table(32, |i| format!("100,{},0,0,red,even", i as f64 / 8.0), HEADER));
+    let run = ["evaluate", "m.mcdd", "test.csv", "--ood", "far.csv", "near.csv", "--bootstrap", "60", "-q"];
+    for tpr in ["0.95", "0.6"] {
+        let run = [&run[..], &["--tpr", tpr, "--report", "r.html"]].concat();
+        let text = stdout(&lab.ok(&run));
+        let json: Value = serde_json::from_str(&stdout(&lab.ok(&[&run[..], &["--json"]].concat()))).unwrap();
+        let report = data(&lab, "r.html");
+        let line = |start: &str| {
+            let found = text.lines().find(|l| l.trim_start().starts_with(start));
+            found.unwrap_or_else(|| panic!("{start}: {text}")).trim_start()[start.len()..].trim().to_owned()
+        };
+        assert_eq!(json["rows"], report["rows"]);
+        let [printed, page] = both(&json["accuracy"], &report["accuracy"]);
+        assert_eq!((line("accuracy %"), &printed), (page, &printed));
+        let used = &report["positions"][report["used"].as_u64().unwrap() as usize];
+        assert_eq!(used["kept"], percent(&json["kept"]));
+        assert!(line("kept as known %").starts_with(&percent(&json["kept"])));
+        assert_eq!(used["right"], percent(&json["accuracy_among_kept"]));
+        assert_eq!(line("accuracy among those kept %"), percent(&json["accuracy_among_kept"]));
+        assert_eq!(used["set_for"], percent(&json["threshold"]["tpr"]));
+
+        let classes = json["classes"].as_array().unwrap();
+        assert_eq!(classes.len(), 2);
+        for (i, class) in classes.iter().enumerate() {
+            let name = class["name"].as_str().unwrap();
+            let of_page = &report["classes"][i];
+            assert_eq!((&of_page["name"], &of_page["rows"]), (&class["name"], &class["rows"]));
+            assert_eq!(
+                (&of_page["recall"], &of_page["precision"]),
+                (&shown(&class["recall"]), &shown(&class["precision"]))
+            );
+            let all = report["counts"].as_array().unwrap().iter().map(|c| [0, 1, 2, 3].map(|k| c[k].as_u64().unwrap()));
+            let kept: u64 =
+                all.filter(|c| c[0] == i as u64 && c[2] <= report["used"].as_u64().unwrap()).map(|c| c[3]).sum();
+            assert_eq!(percent(&(kept as f64 / class["rows"].as_f64().unwrap()).into()), percent(&class["kept"]));
+            let cells = ["recall", "precision", "kept"].map(|key| percent(&class[key])).join(" ");
+            let words = line(&format!("{name} ")).split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words, format!("{} {cells}", class["rows"]));
+        }
+
+        let sets = json["ood"].as_array().unwrap();
+        assert_eq!((sets.len(), report["sets"].as_array().unwrap().len()), (3, 3));
+        let blocks: Vec<&str> = text.split("\nout-of-distribution: ").skip(1).collect();
+        for (i, set) in sets.iter().enumerate() {
+            let of_page = &report["sets"][i];
+            assert_eq!(of_page["rows"], set["rows"]);
+            assert_eq!(used["rejected"][i], percent(&set["rejected"]));
+            assert!(blocks[i].contains(&format!("rejected as unknown %              {}\n", percent(&set["rejected"]))));
+            let metrics = set["metrics"].as_object().unwrap();
+            assert_eq!(of_page["metrics"].as_array().unwrap().len(), metrics.len() + 1);
+            for metric in metrics.values() {
+                let (name, positive) = (metric["name"].as_str().unwrap(), metric["positive"].as_str().unwrap());
+                let title = format!("{name}, positive: {positive}");
+                let found = of_page["metrics"].as_array().unwrap().iter().find(|m| m["name"] == title).unwrap();
+                let [printed, page] = both(metric, &found["percent"]);
+                assert_eq!(printed, page, "{title}");
+                let start = format!("  {:<34} {printed}\n", format!("{name} %, positive: {positive}"));
+                assert!(blocks[i].contains(&start), "{start}: {}", blocks[i]);
+            }
+            let ties = of_page["metrics"].as_array().unwrap().iter().find(|m| m["name"] == "Tied pairs").unwrap();
+            assert_eq!(ties["percent"]["value"], percent(&set["tie_share"]));
+        }
+    }
+}
+
+#[test]
+fn a_small_table_has_one_story() {
+    let lab = Lab::new();
+    lab.write("small.csv", &table(110, row, HEADER));
+    lab.ok(&["train", "small.csv", "-o", "m.mcdd", "--preset", "fast", "--epochs", "5", "-q", "--report", "t.html"]);
+    let report = data(&lab, "t.html");
+    let used = &report["positions"][report["used"].as_u64().unwrap() as usize];
+    let [kept, expected] = ["kept", "set_for"].map(|key| used[key].as_str().unwrap());
+    let rows = report["calibration_rows"].as_u64().unwrap();
+    let sentence = used["sentence"].as_str().unwrap();
+    let start = format!("Expected to keep {expected}% of new known rows. Keeps {kept}% of the {rows} calibration rows");
+    assert!(sentence.starts_with(&start), "{sentence}");
+    assert_ne!(kept, expected);
+    // Nowhere else is a fraction of known rows named without these words.
+    let page = std::fs::read_to_string(lab.path("t.html")).unwrap();
+    assert!(!page.contains(&format!("Keeps {kept}% of known rows")) && page.contains("is not a measurement"));
 }
 
 #[test]

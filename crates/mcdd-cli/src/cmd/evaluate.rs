@@ -115,7 +115,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             command: report::command(),
             notices: files.notices,
         };
-        args.reporting.write(&gather.finish(about, &pool)?, args.running.quiet)?;
+        args.reporting.write(&gather.finish(about, &found, &pool)?, args.running.quiet)?;
     }
     ui::print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -180,33 +180,33 @@ pub(super) fn text(found: &Evaluation, data: &str, classifies: bool) -> Result<S
     };
     writeln!(out, "in-distribution: {data} ({})", count(found.rows, "row"))?;
     match found.accuracy {
-        Some(a) => writeln!(out, "  accuracy %                       {}", with(a.value, a.interval95))?,
+        Some(a) => writeln!(out, "  accuracy %                         {}", with(a.value, a.interval95))?,
         None => {
             let why = if classifies { "no labels" } else { "the method does not classify" };
-            writeln!(out, "  accuracy %                       n/a ({why})")?;
+            writeln!(out, "  accuracy %                         n/a ({why})")?;
         }
     }
     writeln!(
         out,
-        "  kept as known %                  {}  (threshold {:.4}, set for {}%)",
+        "  kept as known %                    {}  (threshold {:.4}, set for {}%)",
         percent(found.kept),
         found.threshold.confidence,
         percent(found.threshold.tpr)
     )?;
     if let Some(a) = found.accuracy_among_kept {
-        writeln!(out, "  accuracy among those kept %      {}", percent(a))?;
+        writeln!(out, "  accuracy among those kept %        {}", percent(a))?;
     }
     if found.accuracy.is_some() {
         classes(&mut out, &found.classes)?;
     }
     for set in &found.ood {
         writeln!(out, "\nout-of-distribution: {} ({})", set.name, count(set.rows, "row"))?;
-        writeln!(out, "  rejected as unknown %            {}", percent(set.rejected))?;
+        writeln!(out, "  rejected as unknown %              {}", percent(set.rejected))?;
         for metric in set.metrics() {
             let name = format!("{} %, positive: {}", metric.name, metric.positive);
-            writeln!(out, "  {name:<32} {}", with(metric.value, metric.interval95))?;
+            writeln!(out, "  {name:<34} {}", with(metric.value, metric.interval95))?;
         }
-        writeln!(out, "  tied pairs %                     {}", percent(set.tie_fraction))?;
+        writeln!(out, "  tied pairs %                       {}", percent(set.tie_fraction))?;
     }
     if found.bootstrap.replicates > 0 {
         writeln!(out, "\n[low, high]: 95% bootstrap interval, {}", count(found.bootstrap.replicates, "replicate"))?;

@@ -113,6 +113,12 @@ impl Method {
         Ok(methods)
     }
 
+    /// The names in a list that are asked for one by one or in a small group, not by `all`.
+    pub fn asked_for(names: &[String]) -> Vec<String> {
+        let few: Vec<String> = names.iter().filter(|n| n.trim() != "all").cloned().collect();
+        Method::list(&few).unwrap_or_default().into_iter().map(|m| m.name).collect()
+    }
+
     /// Its position in tables: the order of the paper first, then other methods by name, then the presets.
     pub fn rank(name: &str) -> (usize, String) {
         let first = PAPER.iter().position(|p| *p == name);
@@ -198,6 +204,8 @@ mod tests {
         assert!(Method::list(&["default".into()]).unwrap().iter().all(Method::needs_classes));
         assert_eq!(list("deep-mcdd, paper,best").unwrap().len(), 9);
         assert!(list("").is_err() && list("paper,no").is_err());
+        assert_eq!(Method::asked_for(&["all".into(), " gda".into(), "best".into()]), ["gda", "best"]);
+        assert!(Method::asked_for(&["all".into()]).is_empty());
         let all = list("all").unwrap();
         for name in ["softmax+vim", "deep-mcdd+knn", "gda+lof", "gda", "protonet", "best"] {
             assert!(all.iter().any(|n| n == name), "{name} in {all:?}");

@@ -24,7 +24,9 @@ pub mod figure;
 mod html;
 mod latent;
 pub mod model;
+mod page;
 mod samples;
+mod words;
 
 use crate::head::HeadConfig;
 

@@ -152,7 +152,7 @@ fn note(model: &Model, labels: Option<&Labels>, predictions: &Predictions, thres
     let wrong = predicted.filter(|&s| name_of(labels, row).is_some_and(|label| label != s));
     let unknown = !threshold.known(predictions.confidence[row]);
     match (wrong, unknown) {
-        (Some(class), _) => format!("→ {class}{}", if unknown { ", unknown" } else { "" }),
+        (Some(class), _) => format!("{}→ {class}", if unknown { "unknown " } else { "" }),
         (None, true) => "unknown".into(),
         (None, false) => String::new(),
     }

@@ -56,8 +56,8 @@ Classes of fewer than 5 rows are used only as the class left out. A class that w
 fold is trained on with all its rows and is not tested. Both are reported in every output.
 
 In the folder: results.jsonl (every cell: settings, seed, seconds, version), table.md, table.csv, table.tex, index.html. \
-SVG figures that mcdd figure writes to the folder are included in index.html when the same command runs again; it does not \
-train again:
+SVG figures that mcdd figure writes to the folder are included in index.html when the same command runs again, except those \
+that the page already has; it does not train again:
   mcdd bench flowers.csv --label species -o study
   mcdd figure latent flowers.csv --label species --ood tulip -o study/latent
   mcdd bench flowers.csv --label species -o study
@@ -166,9 +166,13 @@ impl Args {
         Ok(())
     }
 
+    /// The methods as they were typed.
+    fn method_names(&self, classes: usize) -> Vec<String> {
+        self.methods.clone().unwrap_or_else(|| vec![Method::default_group(classes).to_owned()])
+    }
+
     fn table_grid<'a>(&self, table: &'a Table) -> mcdd::Result<Grid<LeaveOneOut<'a>>> {
-        let default = || vec![Method::default_group(table.classes().len()).to_owned()];
-        let mut methods = Method::list(&self.methods.clone().unwrap_or_else(default))?;
+        let mut methods = Method::list(&self.method_names(table.classes().len()))?;
         self.apply(&mut methods)?;
         let classes = match &self.ood {
             None => table.classes().to_vec(),
@@ -232,7 +236,8 @@ fn execute<E: Experiment>(args: &Args, about: &About, grid: Grid<E>, short: &str
         ui::warning("stopped before the first cell; nothing was written");
         return Ok(ExitCode::from(130));
     }
-    let study = Study::new(about, &cells);
+    let asked = Method::asked_for(&args.method_names(about.classes.len()));
+    let study = Study::new(about, &cells).asked_for(&asked);
     bench::write(&folder, &study)?;
     ui::print(&summary(&study))?;
     if !args.quiet {

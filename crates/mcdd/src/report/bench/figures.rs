@@ -3,21 +3,14 @@
 use super::{METRICS, Metric, Stat, Study, metric};
 use crate::error::{Error, Result};
 use crate::report::figure::{BarPanel, Figure, LinePanel, SERIES, Value, bars, lines};
-use crate::report::method_name;
 
 /// The metrics of detection that figures show.
 const SHOWN: [&str; 5] = ["tnr85", "tnr95", "auroc", "aupr_id", "detection_accuracy"];
-/// The number of colors.
-const MOST_BARS: usize = SERIES;
+/// The title of a bar chart of one study with the methods that are shown first.
+const TITLE: &str = "Detection of unknown classes";
 
 fn value(stat: Option<Stat>) -> Option<Value> {
     stat.map(|s| Value { mean: s.mean, deviation: s.std })
-}
-
-/// The name of a method as papers write it; pairs with a detector stay as typed.
-fn name(method: &str) -> String {
-    let (first, rest) = method.split_at(method.find(':').unwrap_or(method.len()));
-    format!("{}{rest}", method_name(first))
 }
 
 /// Bars of some methods, a panel for each study: means over the classes, with deviations over folds.
@@ -25,6 +18,11 @@ fn name(method: &str) -> String {
 /// # Errors
 /// If a study has none of the methods.
 pub fn comparison(title: &str, studies: &[Study], methods: &[&str]) -> Result<Figure> {
+    comparison_with(title, "", studies, methods)
+}
+
+/// The same, with a sentence before the caption.
+fn comparison_with(title: &str, about: &str, studies: &[Study], methods: &[&str]) -> Result<Figure> {
     let panel = |study: &Study| {
         let number = |method: &&str| SHOWN.iter().map(|key| value(study.mean(method, metric(key)))).collect::<Vec<_>>();
         let values: Vec<Vec<Option<Value>>> = methods.iter().map(number).collect();
@@ -46,8 +44,8 @@ pub fn comparison(title: &str, studies: &[Study], methods: &[&str]) -> Result<Fi
         })
     };
     let panels: Vec<BarPanel> = studies.iter().map(panel).collect::<Result<_>>()?;
-    let names: Vec<String> = methods.iter().map(|m| name(m)).collect();
-    bars(title, &caption(studies, "whiskers"), &names, &panels)
+    let names: Vec<String> = methods.iter().map(|m| (*m).to_owned()).collect();
+    bars(title, &format!("{about}{}", caption(studies, "whiskers")), &names, &panels)
 }
 
 /// The two comparisons of the paper: with methods that do not use classes, and with methods that measure distances.
@@ -61,7 +59,7 @@ const PAPER: [(&str, &str, [&str; 4]); 2] = [
 ];
 
 /// The bar charts of some studies, each with a name for its file: one of the given methods; without these the two of the
-/// paper if all studies have its methods, else one of the methods that all studies have.
+/// paper if all studies have its methods, else one of the methods that all studies have, or of the best of them.
 ///
 /// # Errors
 /// If a study has none of the methods.
@@ -70,9 +68,36 @@ pub fn comparisons(studies: &[Study], methods: Option<&[&str]>) -> Result<Vec<(&
     if methods.is_none() && PAPER.iter().all(|(_, _, methods)| methods.iter().all(all_have)) {
         return PAPER.iter().map(|(name, title, methods)| Ok((*name, comparison(title, studies, methods)?))).collect();
     }
-    let common = || studies.first().map_or(&[][..], |s| &s.methods).iter().copied().filter(|m| all_have(m));
-    let methods = methods.map_or_else(|| common().take(SERIES).collect(), <[&str]>::to_vec);
-    Ok(vec![("bars", comparison("Detection of unknown classes", studies, &methods)?)])
+    if let Some(methods) = methods {
+        return Ok(vec![("bars", comparison(&format!("{TITLE}, selected methods"), studies, methods)?)]);
+    }
+    if let [study] = studies {
+        return Ok(vec![("bars", shown_first(study)?)]);
+    }
+    let mut common = studies.first().map_or(Vec::new(), |s| s.methods.clone());
+    common.retain(all_have);
+    let title = format!("{TITLE} in {} data sets", studies.len());
+    Ok(vec![("bars", comparison(&title, studies, &best(studies, &common))?)])
+}
+
+/// The methods with the highest mean AUROC, as many as there are colors, in their order.
+fn best<'a>(studies: &[Study], methods: &[&'a str]) -> Vec<&'a str> {
+    let auroc = |m: &str| studies.iter().filter_map(|s| s.mean(m, metric("auroc"))).map(|s| s.mean).sum::<f64>();
+    let mut order: Vec<(f64, &str)> = methods.iter().map(|m| (auroc(m), *m)).collect();
+    order.sort_by(|a, b| b.0.total_cmp(&a.0));
+    order.truncate(SERIES);
+    methods.iter().copied().filter(|m| order.iter().any(|(_, kept)| kept == m)).collect()
+}
+
+/// The bars of the methods that a study shows first. Those with other values of nu have a figure of their own.
+fn shown_first(study: &Study) -> Result<Figure> {
+    let whole = |m: &&str| study.mean(m, metric("auroc")).is_some() && !m.starts_with("deep-mcdd:nu=");
+    let all = study.methods.iter().copied().filter(whole).count();
+    let first: Vec<&str> = study.shown_first().into_iter().filter(whole).collect();
+    let studies = std::slice::from_ref(study);
+    let first = best(studies, &first);
+    let about = if first.len() < all { format!("{} of {all} methods. ", first.len()) } else { String::new() };
+    comparison_with(TITLE, &about, studies, if first.is_empty() { &study.methods } else { &first })
 }
 
 /// A description of the data, and of whiskers or bands.
@@ -110,26 +135,15 @@ pub fn against_nu(study: &Study) -> Result<Figure> {
         values,
     };
     let names: Vec<String> = all.iter().map(|m| m.short.to_owned()).collect();
-    lines("Deep-MCDD against nu", &caption(std::slice::from_ref(study), "bands"), &names, &[panel])
+    lines("Metrics of deep-mcdd against nu", &caption(std::slice::from_ref(study), "bands"), &names, &[panel])
 }
 
-/// The figures of the page, as SVG.
-pub(super) fn figures(study: &Study) -> Vec<String> {
+/// The figures of the page.
+pub(super) fn figures(study: &Study) -> Vec<Figure> {
     let mut all = Vec::new();
     all.extend(against_nu(study).ok());
-    let whole = study.methods.iter().copied().filter(|m| study.mean(m, metric("auroc")).is_some());
-    let mut others: Vec<&str> = whole.filter(|m| !m.starts_with("deep-mcdd:nu=")).collect();
-    let mut title = "Detection of unknown classes".to_owned();
-    if others.len() > MOST_BARS {
-        let auroc = |m: &str| study.mean(m, metric("auroc")).map_or(0.0, |s| s.mean);
-        let mut best = others.clone();
-        best.sort_by(|a, b| auroc(b).total_cmp(&auroc(a)));
-        best.truncate(MOST_BARS);
-        title = format!("Detection of unknown classes, the best {MOST_BARS} of {} methods by AUROC", others.len());
-        others.retain(|m| best.contains(m));
+    if study.methods.iter().filter(|m| !m.starts_with("deep-mcdd:nu=")).count() > 1 {
+        all.extend(shown_first(study).ok());
     }
-    if others.len() > 1 {
-        all.extend(comparison(&title, std::slice::from_ref(study), &others).ok());
-    }
-    all.iter().map(Figure::svg).collect()
+    all
 }

@@ -2,7 +2,7 @@
 //!
 //! Numbers are in percent. A class's number is the mean over folds (and seeds), with the standard deviation over them. The
 //! mean over classes has the standard deviation of the folds' means. All outputs depend on the cells alone, not on the
-//! order in which they were computed.
+//! order in which they were computed; of many methods the page shows those first that were asked for.
 
 mod figures;
 mod files;
@@ -20,7 +20,13 @@ use serde_json::{Map, Value};
 
 use crate::protocol::results::{About, Cell};
 use crate::protocol::{Method, Scenario, images, published};
+use crate::report::figure::SERIES;
 use crate::train::Settings;
+
+/// The largest number of methods that are shown without folding: the number of colors.
+const FEW: usize = SERIES;
+/// The smallest number of the best methods that are shown first.
+const BEST: usize = 5;
 
 /// A metric; higher is better.
 pub struct Metric {
@@ -129,6 +135,8 @@ pub struct Study<'a> {
     changed: BTreeMap<&'a str, String>,
     /// By method and class.
     measured: BTreeMap<(&'a str, &'a str), Runs<'a>>,
+    /// Methods that are always shown first.
+    asked: BTreeSet<&'a str>,
 }
 
 impl<'a> Study<'a> {
@@ -153,7 +161,28 @@ impl<'a> Study<'a> {
             Some((*m, changes(cell)?))
         };
         let changed = methods.iter().filter_map(changes).collect();
-        Study { about, methods, classes, folds, seeds, cells, changed, measured }
+        Study { about, methods, classes, folds, seeds, cells, changed, measured, asked: BTreeSet::new() }
+    }
+
+    /// The same study, with methods that are shown first even if there are many and others are better.
+    pub fn asked_for(self, methods: &'a [String]) -> Study<'a> {
+        let asked = methods.iter().map(String::as_str).filter(|m| self.methods.contains(m)).collect();
+        Study { asked, ..self }
+    }
+
+    /// The methods that are shown first, in the order of the tables: all if they are few, else those that were asked for
+    /// and the best by AUROC.
+    pub fn shown_first(&self) -> Vec<&'a str> {
+        if self.methods.len() <= FEW {
+            return self.methods.clone();
+        }
+        let auroc = |m: &&'a str| Some((self.mean(m, metric("auroc"))?.mean, *m));
+        let mut best: Vec<(f64, &str)> =
+            self.methods.iter().filter(|m| self.complete(m) && !self.asked.contains(*m)).filter_map(auroc).collect();
+        best.sort_by(|a, b| b.0.total_cmp(&a.0));
+        best.truncate(FEW.saturating_sub(self.asked.len()).max(BEST));
+        let first = |m: &&'a str| self.asked.contains(m) || best.iter().any(|(_, b)| b == m);
+        self.methods.iter().copied().filter(first).collect()
     }
 
     /// The terms for tables, where classes are left out, or for images, where whole sets are unknown.
@@ -290,7 +319,7 @@ impl<'a> Study<'a> {
             some if some == self.folds => format!("{some} folds"),
             some => format!("{some} of {} folds", self.folds),
         };
-        let mut text = match self.about.net {
+        let text = match self.about.net {
             None => format!("{}. {classes} left out in turn, {folds}{seeds}", self.about.coverage),
             Some(_) => {
                 let sets = self.classes.len();
@@ -300,10 +329,18 @@ impl<'a> Study<'a> {
         };
         let mut changes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         self.changed.iter().for_each(|(method, what)| changes.entry(what).or_default().push(method));
-        for (what, methods) in changes {
-            text.push_str(&format!("; {}: {what}", methods.join(", ")));
+        // With many methods the largest group is not listed, if each method is in one.
+        let largest =
+            changes.values().map(Vec::len).max().filter(|n| *n > 3 && self.changed.len() == self.methods.len());
+        let (mut listed, mut others) = (String::new(), String::new());
+        for (what, methods) in &changes {
+            match largest == Some(methods.len()) && others.is_empty() {
+                true if changes.len() == 1 => others = format!("; all methods: {what}"),
+                true => others = format!("; all other methods: {what}"),
+                false => listed.push_str(&format!("; {}: {what}", methods.join(", "))),
+            }
         }
-        text
+        text + &listed + &others
     }
 
     /// Notices about small classes.

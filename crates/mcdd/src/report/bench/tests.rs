@@ -71,12 +71,17 @@ fn means_and_deviations_are_those_of_the_definition() {
     assert!(text.contains("without a&lt;, fold 1, seed 0: no &#124; &lt;luck&gt;"), "{text}");
     let page = page(&study, &[("latent <b>".into(), b"<svg/>".to_vec())]);
     assert!(page.contains("<img alt=\"latent &lt;b&gt;\" src=\"data:image/svg+xml;base64,PHN2Zy8+\">"), "{page}");
-    assert!(page.contains("<h1>A &amp; B</h1>") && page.contains("no | &lt;luck&gt;"), "{page}");
+    assert!(page.contains("<h1><bdi>A &amp; B</bdi></h1>") && page.contains("no | &lt;luck&gt;"), "{page}");
     assert!(
-        page.contains("<th>a&lt;</th><td>85.00<span class=std> of 1</span></td><td><b>85.00</b><span class=std> ± 7.07</span></td>"),
+        page.contains(">a&lt;</bdi></th><td>85.00<span class=std> of 1</span></td><td><b>85.00</b><span class=std> ± 7.07</span></td>"),
         "{page}"
     );
-    assert_eq!(page.matches("<figure><svg").count(), 1);
+    assert_eq!(page.matches("<figure class=wide><svg").count(), 1);
+    // Every link of the contents list leads to a section.
+    for id in page.split("<a href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert_eq!(page.matches(&format!("<section id={id}>")).count(), 1, "{id}");
+    }
+    assert!(!page.contains(" style=") && page.matches("<style>").count() == 1 && page.matches("<script>").count() == 1);
     assert!(!page.contains("NaN") && !text.contains("NaN"));
     let csv = csv(&study);
     assert!(csv.lines().any(|l| l == "A & B,A & B: 5 of 10 rows,best,,auroc,80.0000,7.0711,2,,"), "{csv}");
@@ -129,14 +134,17 @@ fn figures_show_what_there_is() {
     let study = Study::new(&about, &cells);
     let svg = against_nu(&study).unwrap().svg();
     assert!(svg.contains("nu") && svg.contains("accuracy") && svg.contains("TNR85"), "{svg}");
-    assert!(page(&study, &[]).contains("Deep-MCDD against nu"));
+    assert!(page(&study, &[]).contains("Metrics of deep-mcdd against nu"));
+    // A chart that the page has is not shown again, even if it is of an earlier run.
+    let file = ("nu".to_owned(), against_nu(&Study::new(&about, &cells[..])).unwrap().svg().into_bytes());
+    assert_eq!(page(&study, &[file]).matches("<figure").count(), 1);
     assert!(comparison("x", &[study], &["alad"]).is_err());
     cells.truncate(4);
     cells.extend(["a", "b"].map(|c| cell("alad", c, 0, 70, None)));
     let study = Study::new(&about, &cells);
     assert!(against_nu(&study).is_err());
     let svg = comparison("Bars", &[study], &["alad", "deep-mcdd:nu=10"]).unwrap().svg();
-    assert!(svg.contains("ALAD") && svg.contains("Deep-MCDD:nu=10"), "{svg}");
+    assert!(svg.contains(">alad<") && svg.contains(">deep-mcdd:nu=10<"), "{svg}");
     // A changed setting is reported, and the paper's number is left out.
     let gas = About { set: Some("gas".into()), ..self::about(None, &["1", "2"]) };
     let mut cells = vec![cell("deep-mcdd", "1", 0, 90, None), cell("softmax+msp", "1", 0, 90, None)];
@@ -147,4 +155,51 @@ fn figures_show_what_there_is() {
         "{text}"
     );
     assert!(text.contains("| 1 | **90.00** (57.46, +32.54) | **90.00** |"), "{text}");
+}
+
+#[test]
+fn many_methods_are_folded() {
+    let about = about(None, &["a", "b"]);
+    let names: Vec<String> = (1..=30).map(|k| format!("softmax+knn:k={k}")).collect();
+    let cells: Vec<Cell> = names
+        .iter()
+        .enumerate()
+        .flat_map(|(i, m)| ["a", "b"].map(|c| cell(m, c, 0, 50 + i, Some(0.9))))
+        .chain(["a", "b"].map(|c| cell("gda", c, 0, 10, Some(0.9))))
+        .collect();
+    let asked = ["gda".to_owned(), "not there".to_owned()];
+    let study = Study::new(&about, &cells).asked_for(&asked);
+    let mut wanted: Vec<&str> = names[21..].iter().map(String::as_str).chain(["gda"]).collect();
+    wanted.sort_by_key(|m| Method::rank(m));
+    assert_eq!(study.shown_first(), wanted, "the best nine and the one that was asked for");
+    // Rows of the means, columns of seven tables, and a term with its description.
+    let text = page(&study, &[]);
+    let hidden = 31 - 10;
+    assert_eq!(text.matches("<tr class=more>").count(), hidden);
+    assert_eq!(text.matches("<th scope=col class=more>").count(), 7 * hidden);
+    assert_eq!(text.matches("<td class=more>").count(), 7 * 3 * hidden);
+    assert_eq!(text.matches("<dt class=more>").count(), hidden);
+    assert!(text.contains("data-first=10 data-all=31") && text.contains("10 of 31 methods. "), "{text}");
+    // The chart has the methods in sight, by the names of the tables.
+    let chart = text.split("<figure").nth(1).unwrap().split("</figure>").next().unwrap();
+    wanted.iter().for_each(|m| assert!(chart.contains(&format!(">{m}</text>")), "{m}"));
+    assert!(!chart.contains(">softmax+knn:k=21</text>"));
+    // Few methods, or all of them asked for: nothing is hidden.
+    let all = Study::new(&about, &cells).asked_for(&names);
+    assert_eq!(all.shown_first().len(), 31);
+    assert!(!page(&Study::new(&about, &cells[..20]), &[]).contains("class=more"));
+}
+
+#[test]
+fn hostile_names_are_escaped() {
+    let image = "<img src=x onerror=alert(1)>";
+    let long = "x".repeat(10_000);
+    let about = About { title: format!("{image}\u{202e}"), ..about(None, &[image, &long]) };
+    let mut cells = vec![cell("best", image, 0, 90, None), cell("best", &long, 0, 80, None)];
+    cells.extend(cells.clone().into_iter().map(|c| Cell { method: format!("\"'{image}"), ..c }));
+    let text = page(&Study::new(&about, &cells), &[(image.into(), b"<svg><script>alert(1)</script></svg>".to_vec())]);
+    assert!(!text.contains("<img src=x") && !text.contains("<script>alert"), "{text}");
+    assert_eq!(text.matches("<script").count(), 1);
+    assert!(text.contains("img-src data:; style-src 'sha256-") && text.contains("default-src 'none'"));
+    assert!(!text.contains(&format!("<bdi title=\"{}", "x".repeat(121))), "long names are cut");
 }

@@ -84,6 +84,13 @@ pub(in crate::report) fn variables(theme: Theme) -> String {
     all.map(|p| format!("--{}:{};", p.name(), p.css(theme))).collect()
 }
 
+/// The rules that give the parts of an embedded figure the colors of its page.
+pub(in crate::report) fn classes() -> String {
+    let own = [Paint::Surface, Paint::Ink, Paint::Muted, Paint::Grid];
+    let all = own.into_iter().chain((0..SERIES).map(Paint::Series)).map(Paint::name);
+    all.map(|name| format!(".f-{name}{{fill:var(--{name})}}.k-{name}{{stroke:var(--{name})}}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,8 +33,8 @@ mod scene;
 mod svg;
 
 pub use bars::{BarPanel, bars};
-pub(in crate::report) use color::variables;
 pub use color::{SERIES, Theme};
+pub(in crate::report) use color::{classes, variables};
 pub use curves::{Curve, CurvePanel, curves};
 pub use latent::{LatentSpace, Point, STEPS, Sphere, View, latent_spaces};
 pub use lines::{LinePanel, lines};
@@ -59,6 +59,16 @@ impl Figure {
     /// As SVG: for a file, or to be embedded in a page with other figures.
     pub fn svg(&self) -> String {
         svg::write(&self.scene, &self.title)
+    }
+
+    /// As an SVG element for a page with the rules of [`classes`].
+    pub(in crate::report) fn embedded(&self) -> String {
+        svg::embedded(&self.scene, &self.title)
+    }
+
+    /// Whether an SVG file has this figure's title.
+    pub(in crate::report) fn same_title(&self, svg: &[u8]) -> bool {
+        svg::has_title(svg, &self.title)
     }
 
     /// As PNG.

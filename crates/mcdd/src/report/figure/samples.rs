@@ -95,28 +95,52 @@ pub fn samples(title: &str, caption: &str, kind: &SampleKind, classes: &[ClassSa
     }
     check_numbers(all().flat_map(|s| s.values.iter().copied().chain([s.confidence])))?;
     let mut page = Page::new(title);
-    let name = classes.iter().map(|c| font::width(&c.name, BODY, true)).fold(0.0, f64::max).min(110.0) + 14.0;
-    let block = (WIDTH - 2.0 * MARGIN - name - GAP) / 2.0;
-    let left = [MARGIN + name, MARGIN + name + block + GAP];
-    let most = all_sizes(classes).max(1);
+    let name = classes.iter().map(|c| font::width(&c.name, BODY, true)).fold(0.0, f64::max).min(CLASS) + 14.0;
+    let (left, room) = (MARGIN + name, WIDTH - 2.0 * MARGIN - name);
+    let half = (room - GAP) / 2.0;
+    let beside = vec![vec![(0, left), (1, left + half + GAP)]];
     let decimals = decimals(all().map(|s| s.confidence));
     match kind {
         SampleKind::Picture { width, height, .. } => {
-            heads(&mut page, left);
-            let place = ImageGrid { size: [*width, *height], left, block, most, decimals };
-            place.draw(&mut page, classes);
+            let most = all_sizes(classes).max(1);
+            ImageGrid { size: [*width, *height], parts: beside, block: half, most, decimals }.draw(&mut page, classes);
         }
         SampleKind::Features(names) => {
             let with_texts = names.len() <= MOST_CELLS && all().all(|s| s.cells.len() == names.len());
             let strength = if with_texts { 0.55 } else { 1.0 };
             page.legend(&[("deviations from the mean of the training rows".into(), Key::Diverging(strength))]);
-            heads(&mut page, left);
-            let number = all().map(|s| font::width(&plain(s.confidence, decimals), TINY, false)).fold(0.0, f64::max);
-            let strips = Strips { names, with_texts, strength, left, block, decimals, number };
-            strips.draw(&mut page, classes);
+            let widest = |text: &dyn Fn(&Sample) -> String| {
+                all().map(|s| font::width(&text(s), TINY, false)).fold(0.0, f64::max)
+            };
+            let row = widest(&|s| s.name.clone()).min(LONGEST) + 8.0;
+            let number = widest(&|s| plain(s.confidence, decimals)).max(font::width("confidence", TINY, false));
+            let note = widest(&|s| s.note.clone()).min(LONGEST);
+            let words = number + 6.0 + if note > 0.0 { 10.0 + note } else { 0.0 };
+            // One part below the other if the strips would be too narrow side by side.
+            let least = row + words + if with_texts { CELL * names.len() as f64 } else { STRIP };
+            let (parts, block) = match half >= least {
+                true => (beside, half),
+                false => (vec![vec![(0, left)], vec![(1, left)]], room),
+            };
+            Strips { names, with_texts, strength, parts, block, row, number, note, decimals }.draw(&mut page, classes);
         }
     }
     Ok(page.finish(caption))
+}
+
+/// The widest name of a class, and of a row or note.
+const CLASS: f64 = 110.0;
+const LONGEST: f64 = 200.0;
+/// The smallest width of a feature with its value, and of a strip without values.
+const CELL: f64 = 27.0;
+const STRIP: f64 = 150.0;
+
+/// What is drawn side by side: the rows with the highest confidence (0) or the lowest (1), and where they begin.
+type Part = Vec<(usize, f64)>;
+
+/// The rows of one end.
+fn end(class: &ClassSamples, which: usize) -> &[Sample] {
+    if which == 0 { &class.highest } else { &class.lowest }
 }
 
 fn all_sizes(classes: &[ClassSamples]) -> usize {
@@ -132,28 +156,37 @@ fn decimals(confidences: impl Iterator<Item = f64>) -> usize {
     (2.0 - libm::floor(libm::log10(largest))).clamp(2.0, 6.0) as usize
 }
 
-fn heads(page: &mut Page, left: [f64; 2]) {
-    for (x, text) in left.into_iter().zip(["Highest confidence", "Lowest confidence"]) {
+fn heads(page: &mut Page, part: &Part) {
+    for &(which, x) in part {
+        let text = ["Highest confidence", "Lowest confidence"][which];
         page.scene.text(Text::new(x, page.y + 14.0, text, HEADING).bold());
     }
     page.y += 26.0;
 }
 
-fn class_name(scene: &mut Scene, name: &str, middle: f64) {
-    let text = font::fitted(name, BODY, true, 110.0);
-    scene.text(Text::new(MARGIN, middle + font::CAPITAL * BODY / 2.0, text, BODY).bold());
+/// The name of a class beside its rows, in as many lines as their height allows.
+fn class_name(scene: &mut Scene, name: &str, middle: f64, high: f64) {
+    let step = 1.2 * BODY;
+    let lines = font::wrapped(name, BODY, true, CLASS, ((high / step) as usize).max(1));
+    let first = middle - (lines.len() as f64 - 1.0) * step / 2.0 + font::CAPITAL * BODY / 2.0;
+    for (i, line) in lines.into_iter().enumerate() {
+        scene.text(Text::new(MARGIN, first + i as f64 * step, line, BODY).bold());
+    }
 }
 
 /// Rows as images.
 struct ImageGrid {
     size: [usize; 2],
-    left: [f64; 2],
+    parts: Vec<Part>,
     block: f64,
     /// Images side by side.
     most: usize,
     /// Decimals of confidences.
     decimals: usize,
 }
+
+/// The largest number of lines of a note below an image.
+const LINES: usize = 3;
 
 impl ImageGrid {
     fn draw(&self, page: &mut Page, classes: &[ClassSamples]) {
@@ -162,24 +195,31 @@ impl ImageGrid {
         // The height of images is limited.
         let scale = ((cell - 8.0) / columns).min(120.0 / rows);
         let (w, h) = (scale * columns, scale * rows);
-        let notes = classes.iter().flat_map(|c| c.highest.iter().chain(&c.lowest)).any(|s| !s.note.is_empty());
         let line = 1.25 * TINY;
-        let high = h + 5.0 + line * if notes { 2.0 } else { 1.0 } + 9.0;
-        for class in classes {
-            class_name(&mut page.scene, &class.name, page.y + h / 2.0);
-            for (side, x) in [&class.highest, &class.lowest].into_iter().zip(self.left) {
-                for (i, s) in side.iter().enumerate() {
-                    let at = x + i as f64 * cell;
-                    let area = Area { x: at, y: page.y, w, h };
-                    page.scene.primitives.push(Primitive::Image { area, raster: picture(&s.values, self.size) });
-                    page.scene.rect(area, Style::line(Paint::Muted, 0.7));
-                    let base = page.y + h + 5.0 + font::ASCENT * TINY;
-                    let text = |t: &str, y: f64| Text::new(at, y, font::fitted(t, TINY, false, cell - 4.0), TINY);
-                    page.scene.text(text(&plain(s.confidence, self.decimals), base).paint(Paint::Muted));
-                    page.scene.text(text(&s.note, base + line));
+        let note = |s: &Sample| font::wrapped(&s.note, TINY, false, cell - 6.0, LINES);
+        for part in &self.parts {
+            heads(page, part);
+            for class in classes {
+                class_name(&mut page.scene, &class.name, page.y + h / 2.0, h);
+                let mut lines = 0;
+                for &(which, x) in part {
+                    for (i, s) in end(class, which).iter().enumerate() {
+                        let at = x + i as f64 * cell;
+                        let area = Area { x: at, y: page.y, w, h };
+                        page.scene.primitives.push(Primitive::Image { area, raster: picture(&s.values, self.size) });
+                        page.scene.rect(area, Style::line(Paint::Muted, 0.7));
+                        let base = page.y + h + 5.0 + font::ASCENT * TINY;
+                        let number = font::fitted(&plain(s.confidence, self.decimals), TINY, false, cell - 6.0);
+                        page.scene.text(Text::new(at, base, number, TINY).paint(Paint::Muted));
+                        let note = note(s);
+                        lines = lines.max(note.len());
+                        for (k, text) in note.into_iter().enumerate() {
+                            page.scene.text(Text::new(at, base + (k + 1) as f64 * line, text, TINY));
+                        }
+                    }
                 }
+                page.y += h + 5.0 + line * (lines as f64 + 1.0) + 9.0;
             }
-            page.y += high;
         }
     }
 }
@@ -204,48 +244,57 @@ struct Strips<'a> {
     names: &'a [String],
     with_texts: bool,
     strength: f64,
-    left: [f64; 2],
+    parts: Vec<Part>,
     block: f64,
-    /// Decimals of confidences, and the width of the widest one.
-    decimals: usize,
+    /// The widths of the name of a row, of its confidence, and of its note.
+    row: f64,
     number: f64,
+    note: f64,
+    /// Decimals of confidences.
+    decimals: usize,
 }
-
-/// The width of the name of a row, and of its confidence and note.
-const ROW: f64 = 62.0;
-const WORDS: f64 = 104.0;
 
 impl Strips<'_> {
     fn strip_width(&self) -> f64 {
-        self.block - ROW - WORDS
+        let note = if self.note > 0.0 { 10.0 + self.note } else { 0.0 };
+        (self.block - self.row - self.number - 6.0 - note).max(1.0)
     }
 
     fn draw(&self, page: &mut Page, classes: &[ClassSamples]) {
-        self.columns(page);
         let (thick, step) = if self.with_texts { (15.0, 17.0) } else { (12.0, 15.0) };
-        for class in classes {
-            let rows = class.highest.len().max(class.lowest.len()).max(1) as f64;
-            class_name(&mut page.scene, &class.name, page.y + (rows - 1.0) * step / 2.0 + thick / 2.0);
-            for (side, x) in [&class.highest, &class.lowest].into_iter().zip(self.left) {
-                for (i, s) in side.iter().enumerate() {
-                    let y = page.y + i as f64 * step;
-                    self.row(&mut page.scene, s, Area { x: x + ROW, y, w: self.strip_width(), h: thick });
+        for part in &self.parts {
+            heads(page, part);
+            self.columns(page, part);
+            for class in classes {
+                let rows = part.iter().map(|&(which, _)| end(class, which).len()).max().unwrap_or(0);
+                if rows == 0 {
+                    continue;
                 }
+                let high = (rows - 1) as f64 * step + thick;
+                class_name(&mut page.scene, &class.name, page.y + high / 2.0, high);
+                for &(which, x) in part {
+                    for (i, s) in end(class, which).iter().enumerate() {
+                        let y = page.y + i as f64 * step;
+                        let area = Area { x: x + self.row, y, w: self.strip_width(), h: thick };
+                        self.sample(&mut page.scene, s, area);
+                    }
+                }
+                page.y += rows as f64 * step + 9.0;
             }
-            page.y += rows * step + 9.0;
+            page.y += 6.0;
         }
     }
 
     /// The names of the features above their columns; only their number if there are many.
-    fn columns(&self, page: &mut Page) {
+    fn columns(&self, page: &mut Page, part: &Part) {
         let cell = self.strip_width() / self.names.len() as f64;
         let lie = self.names.iter().all(|n| font::width(n, TINY, false) <= cell - 3.0);
         let longest = self.names.iter().map(|n| font::width(n, TINY, false)).fold(0.0, f64::max).min(90.0);
         let high = if !self.with_texts || lie { 1.2 * TINY } else { longest };
         let base = page.y + high;
-        for x in self.left.map(|x| x + ROW) {
-            let right = x + self.strip_width() + 6.0;
-            page.scene.text(Text::new(right, base, "confidence", TINY).paint(Paint::Muted));
+        for x in part.iter().map(|&(_, x)| x + self.row) {
+            let right = x + self.strip_width() + 6.0 + self.number;
+            page.scene.text(Text::new(right, base, "confidence", TINY).at(Anchor::End).paint(Paint::Muted));
             if !self.with_texts {
                 let text = format!("{} features, in the order of the data", self.names.len());
                 let text = font::fitted(&text, TINY, false, self.strip_width());
@@ -266,18 +315,16 @@ impl Strips<'_> {
         page.y = base + 6.0;
     }
 
-    fn row(&self, scene: &mut Scene, s: &Sample, area: Area) {
+    fn sample(&self, scene: &mut Scene, s: &Sample, area: Area) {
         scene.primitives.push(Primitive::Image { area, raster: self.strip(&s.values) });
         scene.rect(area, Style::line(Paint::Grid, 1.0));
         let base = area.y + area.h / 2.0 + font::CAPITAL * TINY / 2.0;
-        let name = font::fitted(&s.name, TINY, false, ROW - 8.0);
+        let name = font::fitted(&s.name, TINY, false, self.row - 8.0);
         scene.text(Text::new(area.x - 6.0, base, name, TINY).at(Anchor::End).paint(Paint::Muted));
-        let x = area.x + area.w + 6.0;
-        let number = plain(s.confidence, self.decimals);
-        let after = self.number + 8.0;
-        scene.text(Text::new(x + self.number, base, number, TINY).at(Anchor::End));
-        let note = font::fitted(&s.note, TINY, false, WORDS - 8.0 - after);
-        scene.text(Text::new(x + after, base, note, TINY).paint(Paint::Muted));
+        let x = area.x + area.w + 6.0 + self.number;
+        scene.text(Text::new(x, base, plain(s.confidence, self.decimals), TINY).at(Anchor::End));
+        let note = font::fitted(&s.note, TINY, false, self.note);
+        scene.text(Text::new(x + 10.0, base, note, TINY).paint(Paint::Muted));
         if self.with_texts {
             let cell = area.w / s.cells.len() as f64;
             for (i, text) in s.cells.iter().enumerate() {
@@ -311,6 +358,31 @@ mod tests {
         assert_eq!(decimals([0.5, -12.0].into_iter()), 2);
         assert_eq!(decimals([0.005].into_iter()), 5);
         assert_eq!(decimals([12345.0].into_iter()), 0);
+    }
+
+    #[test]
+    fn notes_are_not_cut_off() {
+        let long = "unknown → Acetaldehyde from a fermentation";
+        let sample = |values: usize, note: &str| Sample {
+            name: "row 12,345,678".into(),
+            confidence: -1.5,
+            note: note.into(),
+            values: vec![0.5; values],
+            cells: if values <= MOST_CELLS { vec![Cell::Number(1.5); values] } else { Vec::new() },
+        };
+        let features = |n: usize| (SampleKind::Features(vec!["feature".into(); n]), n);
+        for (kind, n) in
+            [(SampleKind::Picture { width: 8, height: 8, channels: 1 }, 64), features(4), features(10), features(200)]
+        {
+            let side = vec![sample(n, long), sample(n, "")];
+            let class = ClassSamples { name: "a class".into(), highest: side.clone(), lowest: side };
+            let figure = samples("t", "", &kind, &[class]).unwrap();
+            let texts: Vec<&str> = figure.scene.texts().iter().map(|t| t.text.as_str()).collect();
+            let all = texts.join(" ");
+            assert!(all.matches(long).count() == 2 && !all.contains('…'), "{n}: {texts:?}");
+            let right = figure.scene.texts().iter().map(|t| t.area().x + t.area().w).fold(0.0, f64::max);
+            assert!(right <= WIDTH - MARGIN + 1.0, "{n}: {right}");
+        }
     }
 
     #[test]

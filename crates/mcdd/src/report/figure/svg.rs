@@ -17,10 +17,27 @@ use super::scene::{Anchor, Area, Marker, Primitive, Scene, Style, Text};
 
 /// The file's text.
 pub(super) fn write(scene: &Scene, title: &str) -> String {
-    let draft = Writer::new(String::new()).document(scene, title);
+    Writer::new(prefix(scene, title), false).document(scene, title)
+}
+
+/// An element of a page that defines the colors ([`super::color::classes`]): without a style sheet and style attributes, which
+/// a page with a strict content security policy does not allow.
+pub(super) fn embedded(scene: &Scene, title: &str) -> String {
+    Writer::new(prefix(scene, title), true).document(scene, title)
+}
+
+/// Whether a file was written by [`write`] with this title.
+pub(super) fn has_title(file: &[u8], title: &str) -> bool {
+    let label = format!("aria-label=\"{}\"", escaped(&super::font::clean(title)));
+    let head = file.split(|&b| b == b'>').next().unwrap_or_default();
+    head.starts_with(b"<svg ") && head.windows(label.len()).any(|part| part == label.as_bytes())
+}
+
+/// The start of all names in a figure.
+fn prefix(scene: &Scene, title: &str) -> String {
+    let draft = Writer::new(String::new(), false).document(scene, title);
     let hash = Sha256::digest(draft.as_bytes());
-    let prefix = hash.iter().take(4).fold(String::from("f"), |s, b| format!("{s}{b:02x}"));
-    Writer::new(prefix).document(scene, title)
+    hash.iter().take(4).fold(String::from("f"), |s, b| format!("{s}{b:02x}"))
 }
 
 /// A number with at most two decimals, as short as possible.
@@ -36,6 +53,8 @@ fn escaped(text: &str) -> String {
 
 struct Writer {
     prefix: String,
+    /// For a page, whose classes have no prefix.
+    embedded: bool,
     out: String,
     /// The colors that the style sheet needs, and whether each is a stroke.
     used: BTreeSet<(Paint, bool)>,
@@ -43,8 +62,14 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(prefix: String) -> Writer {
-        Writer { prefix, out: String::new(), used: BTreeSet::new(), clips: 0 }
+    fn new(prefix: String, embedded: bool) -> Writer {
+        Writer { prefix, embedded, out: String::new(), used: BTreeSet::new(), clips: 0 }
+    }
+
+    /// The class of a color, as a fill or as a line.
+    fn class(&self, paint: Paint, line: bool) -> String {
+        let prefix = if self.embedded { "" } else { &self.prefix };
+        format!("{prefix}{}-{}", if line { 'k' } else { 'f' }, paint.name())
     }
 
     fn put(&mut self, text: std::fmt::Arguments) {
@@ -57,15 +82,18 @@ impl Writer {
         self.primitives(&[Primitive::Rect { area: background, style: Style::fill(Paint::Surface) }]);
         self.primitives(&scene.primitives);
         let (w, h) = (number(scene.width), number(scene.height));
-        let mut head = format!(
+        let start = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" role=\"img\" \
-             aria-label=\"{}\" font-family=\"{FAMILY}\" style=\"max-width:100%;height:auto\">\n<style>@media (prefers-color-scheme:dark){{",
+             aria-label=\"{}\" font-family=\"{FAMILY}\"",
             escaped(&super::font::clean(title))
         );
+        if self.embedded {
+            return start + ">\n" + &self.out + "</svg>\n";
+        }
+        let mut head = start + " style=\"max-width:100%;height:auto\">\n<style>@media (prefers-color-scheme:dark){";
         for &(paint, line) in &self.used {
-            let (letter, property) = if line { ('k', "stroke") } else { ('f', "fill") };
-            let (name, color) = (paint.name(), paint.css(Theme::Dark));
-            head.push_str(&format!(".{}{letter}-{name}{{{property}:{color}}}", self.prefix));
+            let property = if line { "stroke" } else { "fill" };
+            head.push_str(&format!(".{}{{{property}:{}}}", self.class(paint, line), paint.css(Theme::Dark)));
         }
         head + "}</style>\n" + &self.out + "</svg>\n"
     }
@@ -77,7 +105,7 @@ impl Writer {
         match style.fill {
             Some(fill) => {
                 self.used.insert((fill.paint, false));
-                classes.push(format!("{}f-{}", self.prefix, fill.paint.name()));
+                classes.push(self.class(fill.paint, false));
                 text += &format!(" fill=\"{}\"", fill.paint.css(Theme::Light));
                 if fill.alpha < 1.0 {
                     text += &format!(" fill-opacity=\"{}\"", number(fill.alpha));
@@ -87,7 +115,7 @@ impl Writer {
         }
         if let Some(stroke) = style.stroke {
             self.used.insert((stroke.paint, true));
-            classes.push(format!("{}k-{}", self.prefix, stroke.paint.name()));
+            classes.push(self.class(stroke.paint, true));
             text +=
                 &format!(" stroke=\"{}\" stroke-width=\"{}\"", stroke.paint.css(Theme::Light), number(stroke.width));
             if stroke.alpha < 1.0 {
@@ -121,9 +149,10 @@ impl Writer {
                 Primitive::Image { area, raster } => {
                     let [x, y, w, h] = [area.x, area.y, area.w, area.h].map(number);
                     let data = base64::engine::general_purpose::STANDARD.encode(png::raster(raster));
+                    let style = if self.embedded { "" } else { " style=\"image-rendering:pixelated\"" };
                     self.put(format_args!(
                         "<image x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" preserveAspectRatio=\"none\" \
-                         image-rendering=\"optimizeSpeed\" style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{data}\"/>\n"
+                         image-rendering=\"optimizeSpeed\"{style} href=\"data:image/png;base64,{data}\"/>\n"
                     ));
                 }
                 Primitive::Clip { area, primitives } => {
@@ -218,5 +247,9 @@ mod tests {
         let prefix = |s: &str| s.split("class=\"").nth(1).unwrap()[..9].to_owned();
         assert_ne!(prefix(&svg), prefix(&other));
         assert_eq!(svg, write(&scene, "x<y"));
+        assert!(has_title(svg.as_bytes(), "x<y") && !has_title(other.as_bytes(), "x<y"));
+        assert!(!has_title(b"", "") && !has_title(b"<p aria-label=\"x&lt;y\">", "x<y"));
+        let inside = embedded(&scene, "x<y");
+        assert!(inside.contains("class=\"f-ink\"") && !inside.contains("style"), "{inside}");
     }
 }

@@ -19,7 +19,11 @@ const svg = (tag, attributes, ...children) =>
 const bdi = text => el('bdi', { title: text }, text);
 
 const thousands = n => n.toLocaleString('en');
-const percent = fraction => (100 * fraction).toFixed(1) + '%';
+/** With two decimals, as mcdd evaluate prints it: of two equally near numbers the even one. */
+function percent(fraction) {
+  const value = 100 * fraction, eighths = 8 * value;
+  return (eighths % 4 === 1 ? value - 0.001 : value).toFixed(2) + '%';
+}
 function number(v) {
   if (v === null || v === undefined) return '–';
   const size = Math.abs(v);

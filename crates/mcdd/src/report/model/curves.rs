@@ -1,8 +1,10 @@
 //! The data of the plots.
 
-use super::{Histogram, Reliability, Set, percent};
+use super::{Histogram, Metric, Percentage, Reliability, Set};
 use crate::error::Result;
+use crate::evaluate::OodEvaluation;
 use crate::metrics::{self, Positive};
+use crate::report::words::meaning;
 
 /// Bins of the histogram.
 const BINS: usize = 60;
@@ -34,12 +36,15 @@ fn thinned(points: impl Iterator<Item = [f64; 2]>) -> Vec<[f64; 2]> {
     out.iter().map(|p| p.map(rounded)).collect()
 }
 
-/// The curves and metrics of a set against the known rows.
-pub(super) fn set(name: &str, known: &[f64], unknown: &[f64]) -> Result<Set> {
-    let found = metrics::detection(known, unknown)?;
-    let mut rows: Vec<(String, String)> =
-        found.rows().iter().map(|r| (format!("{}, positive: {}", r.name, r.positive), percent(r.value))).collect();
-    rows.push(("Tied pairs".into(), percent(found.tie_fraction)));
+/// The curves of a set against the known rows, and its metrics.
+pub(super) fn set(name: &str, known: &[f64], unknown: &[f64], found: &OodEvaluation) -> Result<Set> {
+    let mut rows: Vec<Metric> = Vec::new();
+    for m in found.metrics() {
+        let name = format!("{}, positive: {}", m.name, m.positive);
+        rows.push(Metric { name, percent: Percentage::new(m.value, m.interval95), meaning: meaning(m.key) });
+    }
+    let ties = Percentage::new(found.tie_fraction, None);
+    rows.push(Metric { name: "Tied pairs".into(), percent: ties, meaning: meaning("tie_fraction") });
     let pr = |positive| -> Result<Vec<[f64; 2]>> {
         Ok(thinned(metrics::precision_recall(known, unknown, positive)?.iter().map(|p| [p.recall, p.precision])))
     };
@@ -127,6 +132,8 @@ pub(super) fn histogram(known: &[f64], sets: &[&[f64]], threshold: f64) -> Histo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evaluate::{Bootstrap, Evaluator};
+    use crate::model::Calibration;
     use crate::seed::Stream;
 
     #[test]
@@ -154,13 +161,19 @@ mod tests {
         let mut random = Stream::new(3, "curves");
         let known: Vec<f64> = (0..5000).map(|_| random.normal() + 1.5).collect();
         let unknown: Vec<f64> = (0..3000).map(|_| random.normal()).collect();
-        let found = set("s", &known, &unknown).unwrap();
+        let mut evaluator = Evaluator::new(&[], Calibration::new(vec![0.0]).unwrap().threshold(0.5).unwrap());
+        known.iter().for_each(|&c| evaluator.add_row(c, None, None));
+        let set = evaluator.ood_set("s");
+        evaluator.add_ood(set, &unknown);
+        let measured = evaluator.finish(Bootstrap::none()).unwrap();
+        let found = super::set("s", &known, &unknown, &measured.ood[0]).unwrap();
         let all = metrics::roc(&known, &unknown).unwrap();
         assert!(found.roc.len() < 600 && all.len() > 7000);
         assert_eq!((found.roc[0], found.roc[found.roc.len() - 1]), ([0.0, 0.0], [1.0, 1.0]));
         let area: f64 = found.roc.windows(2).map(|w| (w[1][0] - w[0][0]) * (w[0][1] + w[1][1]) / 2.0).sum();
         assert!((area - metrics::detection(&known, &unknown).unwrap().auroc).abs() < 1e-3);
         assert_eq!(found.metrics.len(), 9);
+        assert_eq!(found.metrics[0].percent.value, format!("{:.2}", 100.0 * measured.ood[0].detection.auroc));
     }
 
     #[test]

@@ -2,9 +2,8 @@
 
 use super::{Report, Set};
 use crate::error::Result;
-use crate::report::figure::{
-    Curve, CurvePanel, Figure, LatentSpace, Point, Sphere, curves, latent_spaces, short_number,
-};
+use crate::report::figure::{Curve, CurvePanel, Figure, LatentSpace, Point, Sphere, curves, latent_spaces};
+use crate::report::words::rows;
 
 type Points = Vec<[f64; 2]>;
 
@@ -59,7 +58,7 @@ impl Report {
         }
         if let Some(reliability) = &self.reliability {
             let points: Points = reliability.bins.iter().map(|b| [100.0 * b.0, 100.0 * b.1]).collect();
-            let mut panel = percentages("", "probability that the model gives", "right");
+            let mut panel = percentages("", "predicted probability", "accuracy");
             panel.marks = points.iter().map(|p| (0, *p)).collect();
             panel.curves = vec![curve(0, points)];
             panel.diagonal = true;
@@ -74,7 +73,7 @@ impl Report {
     }
 
     fn caption(&self) -> String {
-        format!("{}, {} rows.", self.about.data, short_number(self.rows as f64, 12))
+        format!("{}, {}.", self.about.data, rows(self.rows))
     }
 
     /// Known rows first, then the sets.
@@ -176,7 +175,12 @@ impl Report {
         if !rates.is_empty() {
             let least = rates.iter().copied().fold(1.0, f64::min);
             let lines = self.training.iter().map(|t| line(1, &t.epochs, &t.accuracy, 100.0)).collect();
-            panels.push(panel("Accuracy", "right, %", [(100.0 * least - 5.0).max(0.0), 100.0], lines));
+            panels.push(panel(
+                "Accuracy on validation rows",
+                "accuracy, %",
+                [(100.0 * least - 5.0).max(0.0), 100.0],
+                lines,
+            ));
         }
         let caption = match self.training.len() {
             1 => String::new(),

@@ -8,14 +8,16 @@ use super::best::Lowest;
 use super::gather::{Gather, MOST_CLASSES, Row};
 use super::picture::Thumbnails;
 use super::plane::{Projection, distance};
-use super::{About, Class, Group, Plane, Point, Report, Trained, Worth, curves, percent};
+use super::{About, Class, Group, Percentage, Plane, Point, Report, Trained, Worth, curves, percent};
 use crate::compute::pool::Pool;
 use crate::data::sets::thousands;
-use crate::error::{Result, plural};
+use crate::error::{Error, Result, plural};
+use crate::evaluate::Evaluation;
 use crate::head::Loop;
 use crate::model::Model;
 use crate::report::figure::{self, Sphere, View};
 use crate::report::html::name;
+use crate::report::words;
 
 /// Columns that explain a row.
 const COLUMNS: usize = 5;
@@ -73,26 +75,28 @@ impl Shown {
 }
 
 impl Gather<'_> {
-    /// Makes the report.
+    /// Makes the report. `found` is the evaluation of the same rows and sets, in the same order.
     ///
     /// # Errors
-    /// If no known row was added.
-    pub fn finish(self, mut about: About, pool: &Pool) -> Result<Report> {
+    /// If no known row was added, or the evaluation is of other rows.
+    pub fn finish(self, mut about: About, found: &Evaluation, pool: &Pool) -> Result<Report> {
         let model = self.model;
+        self.check(found)?;
         (about.title, about.data) = (name(&about.title), name(&about.data));
         about.notices.iter_mut().for_each(|n| *n = shortened(n));
         let sets: Vec<_> = self.sets.iter().map(|s| (s.name.clone(), s.levels.clone())).collect();
         let labeled = !self.right.is_empty();
-        let positions = self.thresholds.positions(&self.levels, &sets, labeled);
+        let positions = self.thresholds.positions(&self.levels, &sets, labeled, about.on_calibration_rows);
         let unknown: Vec<&[f64]> = self.sets.iter().map(|s| &s.confidence[..]).collect();
         let histogram = curves::histogram(&self.confidence, &unknown, positions[self.thresholds.used].threshold);
-        let measured = self.sets.iter().map(|s| curves::set(&s.name, &self.confidence, &s.confidence));
+        let sets = self.sets.iter().zip(&found.ood);
+        let measured = sets.map(|(s, found)| curves::set(&s.name, &self.confidence, &s.confidence, found));
         let measured = measured.collect::<Result<Vec<_>>>()?;
         let risk = curves::risk(&self.confidence[..self.right.len()], &self.right);
         let reliability = curves::reliability(&self.probability, &self.right);
         let right = self.right.iter().filter(|r| **r).count();
-        let accuracy = labeled.then(|| percent(right as f64 / self.right.len() as f64));
-        let mut classes = classes(model);
+        let accuracy = found.accuracy.map(|a| Percentage::new(a.value, a.interval95));
+        let mut classes = classes(model, found);
         for ([kind, predicted, _], n) in &self.counts {
             let Some(class) = classes.get_mut(*kind) else { continue };
             class.rows += n;
@@ -100,8 +104,10 @@ impl Gather<'_> {
         }
         if classes.len() == MOST_CLASSES && model.classes().len() > MOST_CLASSES {
             // The classes that are merged here were separate when correct rows were counted.
-            classes[MOST_CLASSES - 1].right =
-                right - classes[..MOST_CLASSES - 1].iter().map(|c| c.right).sum::<usize>();
+            let others = right - classes[..MOST_CLASSES - 1].iter().map(|c| c.right).sum::<usize>();
+            let last = &mut classes[MOST_CLASSES - 1];
+            last.right = others;
+            last.recall = (last.rows > 0 && labeled).then(|| percent(others as f64 / last.rows as f64));
         }
         let (used, rows, calibration_rows) =
             (self.thresholds.used, self.confidence.len(), model.calibration().scores().len());
@@ -124,6 +130,7 @@ impl Gather<'_> {
             about,
             rows,
             accuracy,
+            replicates: found.bootstrap.replicates,
             classifies: model.classifies(),
             classes,
             sets: measured,
@@ -144,6 +151,14 @@ impl Gather<'_> {
         })
     }
 
+    /// Checks that an evaluation is of the rows that were added.
+    fn check(&self, found: &Evaluation) -> Result<()> {
+        let same = found.rows == self.confidence.len()
+            && found.ood.len() == self.sets.len()
+            && found.ood.iter().zip(&self.sets).all(|(f, s)| f.rows == s.confidence.len());
+        if same { Ok(()) } else { Err(Error::data("the evaluation is not of the rows of the report")) }
+    }
+
     /// The rows to show, and the groups of notable ones.
     fn into_rows(self) -> (Shown, Vec<Chosen>, Option<Thumbnails>) {
         let mut shown = Shown::default();
@@ -155,13 +170,12 @@ impl Gather<'_> {
                 continue;
             }
             let taken = set.levels.up_to(self.thresholds.used).0;
-            let (all, few) = (thousands(set.levels.rows), thousands(taken));
+            let all = words::rows(set.levels.rows);
+            let few = format!("{} {}", thousands(taken), if taken == 1 { "is" } else { "are" });
             let rows: Vec<usize> = set.nearest.into_items().map(|r| shown.add(r)).collect();
             groups.push(Chosen {
                 title: format!("Unknown rows that look most known: {}", set.name),
-                note: format!(
-                    "The most confident of {all} rows; {few} are accepted as known at the threshold of this report."
-                ),
+                note: format!("The most confident of {all}; {few} accepted as known at the threshold of this report."),
                 rows,
             });
         }
@@ -169,7 +183,7 @@ impl Gather<'_> {
             let wrong = self.right.iter().filter(|r| !**r).count();
             groups.push(Chosen {
                 title: "Most confident mistakes".into(),
-                note: format!("{} of {} rows are misclassified.", thousands(wrong), thousands(self.right.len())),
+                note: format!("Misclassified: {} of {}.", thousands(wrong), words::rows(self.right.len())),
                 rows: self.mistakes.into_items().map(|r| shown.add(r)).collect(),
             });
         }
@@ -202,10 +216,13 @@ struct Chosen {
 }
 
 /// The classes of a model; the last one stands for all classes beyond the limit.
-fn classes(model: &Model) -> Vec<Class> {
+fn classes(model: &Model, found: &Evaluation) -> Vec<Class> {
     let all = model.classes();
     let mut classes: Vec<Class> =
         all.iter().take(MOST_CLASSES).map(|c| Class { name: name(c), ..Class::default() }).collect();
+    for (class, found) in classes.iter_mut().zip(&found.classes) {
+        (class.recall, class.precision) = (found.recall.map(percent), found.precision.map(percent));
+    }
     let log_sigma = model.head(0).and_then(|head| head.log_sigma()).unwrap_or_default();
     classes.iter_mut().zip(log_sigma).for_each(|(c, &s)| c.sigma = Some(libm::exp(f64::from(s))));
     if all.len() > MOST_CLASSES {

@@ -1,7 +1,7 @@
 //! The report on one model: kept, rejected and correctly classified rows at every threshold, and notable rows.
 //!
-//! [`Gather`] takes rows as they are scored and stores a few numbers of each. [`Gather::finish`] computes the [`Report`], plain
-//! numbers and texts. [`Report::page`] writes it as one self-contained HTML page, and [`Report::figures`] draws its plots.
+//! [`Gather`] takes rows as they are scored and stores a few numbers of each. [`Gather::finish`] adds an
+//! [`Evaluation`](crate::evaluate::Evaluation) of the same rows and computes the [`Report`], plain numbers and texts. [`Report::page`] writes it as one self-contained HTML page, and [`Report::figures`] draws its plots.
 
 mod best;
 mod curves;
@@ -21,6 +21,7 @@ use serde::Serialize;
 pub use gather::{Gather, Place, Side};
 pub use sources::TrainingData;
 
+use crate::metrics::Interval;
 use crate::report::figure::View;
 
 /// Where the numbers come from.
@@ -45,7 +46,7 @@ pub struct Position {
     pub tpr: String,
     /// A row is known if its confidence is at least this.
     pub threshold: f64,
-    /// The fraction of calibration rows that it keeps.
+    /// The fraction of new known rows that it is expected to keep, from the calibration rows.
     pub set_for: String,
     /// Whether there were too few calibration rows for `tpr`.
     pub short: bool,
@@ -61,6 +62,32 @@ pub struct Position {
     pub counts: (usize, usize, Vec<usize>),
 }
 
+/// A fraction as a percentage.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Percentage {
+    /// With two decimals.
+    pub value: String,
+    /// The ends of the 95% bootstrap interval; none without replicates.
+    pub interval95: Option<[String; 2]>,
+}
+
+impl Percentage {
+    fn new(value: f64, interval95: Option<Interval>) -> Percentage {
+        Percentage { value: percent(value), interval95: interval95.map(|i| [i.low, i.high].map(percent)) }
+    }
+}
+
+/// A metric of an unknown set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Metric {
+    /// Its name, with the side that is positive.
+    pub name: String,
+    /// Its value.
+    pub percent: Percentage,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
 /// Unknown rows of one source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Set {
@@ -68,8 +95,8 @@ pub struct Set {
     pub name: String,
     /// The number of rows.
     pub rows: usize,
-    /// Metrics by name, as percentages.
-    pub metrics: Vec<(String, String)>,
+    /// How well it is detected.
+    pub metrics: Vec<Metric>,
     /// ROC: fractions of unknown and of known rows that are kept.
     pub roc: Vec<[f64; 2]>,
     /// Recall and precision with known rows as positives.
@@ -111,6 +138,10 @@ pub struct Class {
     pub rows: usize,
     /// Those of them that are classified correctly, kept or not.
     pub right: usize,
+    /// The fraction of them that are classified correctly, as a percentage.
+    pub recall: Option<String>,
+    /// The fraction of the rows predicted as this class that have this label, as a percentage.
+    pub precision: Option<String>,
     /// Its standard deviation, if the method has one.
     pub sigma: Option<f64>,
     /// The distance from its mean within which 95% of its drawn rows are, in the latent space of the first network.
@@ -208,8 +239,10 @@ pub struct Report {
     pub about: About,
     /// Known rows.
     pub rows: usize,
-    /// Accuracy on them, kept or not, as a percentage; none without labels or classes.
-    pub accuracy: Option<String>,
+    /// Accuracy on them, kept or not; none without labels or classes.
+    pub accuracy: Option<Percentage>,
+    /// Bootstrap replicates of the intervals; 0 if there are none.
+    pub replicates: usize,
     /// Whether the model classifies.
     pub classifies: bool,
     /// The classes of the model.

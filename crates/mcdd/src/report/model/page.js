@@ -9,6 +9,8 @@ const rowsOf = n => n === 1 ? '1 row' : `${thousands(n)} rows`;
 const signed = (v, digits) => (v < 0 ? '−' : '+') + Math.abs(v).toFixed(digits);
 const section = (id, test = true) => { $(id).hidden = !test; return $(id); };
 const known = level => level <= at;
+const column = (...content) => el('th', { scope: 'col' }, ...content);
+const rowHead = (...content) => el('th', { scope: 'row' }, ...content);
 
 /** The verdict on a row; it changes with the slider. */
 function chip(level) {
@@ -49,6 +51,8 @@ function card(p) {
   return [el('h4', null, bdi(rowName(p)), chip(p.level)), el('div', { class: 'body' }, picture(p), list)];
 }
 
+const interval95 = p => p.interval95 && `[${p.interval95.join(', ')}]`;
+
 function tiles() {
   const tile = (id, name, text, small) => {
     const value = el('b', { id }), under = el('small');
@@ -56,14 +60,15 @@ function tiles() {
     $('tiles').append(el('div', { class: 'tile' }, value, el('span', null, ...name), under));
   };
   const of = (n, m) => `${thousands(n)} of ${thousands(m)}`;
-  tile('kept', ['of known rows kept'], () => now().kept + '%', () => of(now().counts[0], R.rows));
+  tile('kept', [R.about.on_calibration_rows ? 'of calibration rows kept' : 'of known rows kept'], () => now().kept + '%', () => of(now().counts[0], R.rows));
   R.sets.forEach((s, i) => tile(`rejected-${i}`, ['rejected of ', bdi(s.name)], () => now().rejected[i] + '%',
     () => of(s.rows - now().counts[2][i], s.rows)));
   if (labeled) {
     tile('right', ['of kept known rows correct'], () => now().right === null ? '–' : now().right + '%',
       () => of(now().counts[1], now().counts[0]));
-    const value = el('b', null, R.accuracy + '%');
-    $('tiles').append(el('div', { class: 'tile' }, value, el('span', null, 'accuracy if nothing is rejected')));
+    const value = el('b', { id: 'accuracy' }, R.accuracy.value + '%'), interval = interval95(R.accuracy);
+    $('tiles').append(el('div', { class: 'tile' }, value, el('span', null, 'accuracy without rejection'),
+      interval && el('small', null, `95% interval ${interval}`)));
   }
 }
 
@@ -76,7 +81,16 @@ function slider() {
   input.addEventListener('input', () => go(Number(input.value)));
   $('reset').addEventListener('click', () => { input.value = R.used; go(R.used); });
   // The numbers stay visible when the tiles are not.
-  new IntersectionObserver(([e]) => { $('summary').hidden = e.isIntersecting; }).observe($('tiles'));
+  const watched = new IntersectionObserver(([e]) => { $('summary').hidden = e.isIntersecting; });
+  watched.observe($('tiles'));
+  // Headings that are jumped to are placed below the bar, with its numbers.
+  const room = () => {
+    const { hidden } = $('summary');
+    $('summary').hidden = false;
+    document.documentElement.style.setProperty('--bar', `${document.querySelector('.slider').offsetHeight}px`);
+    $('summary').hidden = hidden;
+  };
+  window.addEventListener('resize', room);
   live.push(() => {
     const p = now();
     $('verdict').textContent = p.sentence;
@@ -86,9 +100,10 @@ function slider() {
     $('reset').disabled = at === R.used;
     const rejected = p.rejected.length ? ` · rejected ${p.rejected.slice(0, 3).join('%, ')}%` : '';
     $('summary').textContent = `kept ${p.kept}%${rejected}${p.right === null ? '' : ` · correct ${p.right}%`}`;
-    const short = p.short ? `; too few for ${$('target').textContent}` : '';
-    $('threshold').textContent = `Rows with a confidence of ${p.threshold.toFixed(4).replace('-', '−')} or more are known, which keeps ${p.set_for}% of the ${rowsOf(R.calibration_rows)} used for calibration${short}.`;
+    const short = p.short ? ` More calibration rows are needed for ${$('target').textContent}.` : '';
+    $('threshold').textContent = `Rows with a confidence of ${p.threshold.toFixed(4).replace('-', '−')} or more are known. This threshold was set on ${thousands(R.calibration_rows)} calibration ${R.calibration_rows === 1 ? 'row' : 'rows'}. It is expected to keep ${p.set_for}% of new known rows.${short}`;
   });
+  return room;
 }
 
 function scores() {
@@ -103,7 +118,7 @@ function scores() {
   });
   const out = h.outside[0] + h.outside[1];
   $('scores-note').textContent = `Rows left of the line are called unknown. ${bins} bins` +
-    (out ? `; ${rowsOf(out)} beyond the range are counted in the first and last bin.` : '.');
+    (out ? `; ${rowsOf(out)} beyond the range ${out === 1 ? 'is' : 'are'} counted in the first and last bin.` : '.');
 }
 
 function detection() {
@@ -122,9 +137,13 @@ function detection() {
     marks: each((k, t) => ({ x: k / R.rows, y: k / (k + t) })) });
   chart(place, { ...common, title: 'Precision and recall of unknown rows', xName: 'unknown rows rejected', yName: 'unknown among rejected', lines: lines('pr_unknown'),
     marks: each((k, t, n) => ({ x: (n - t) / n, y: (n - t) / (n - t + R.rows - k) })) });
-  const head = el('tr', null, el('th', null, '%'), ...R.sets.map(s => el('th', null, bdi(s.name))));
-  const rows = R.sets[0].metrics.map(([name], i) => el('tr', null, el('th', null, name), ...R.sets.map(s => el('td', null, s.metrics[i][1]))));
+  const head = el('tr', null, column('%'), ...R.sets.map(s => column(bdi(s.name))));
+  const value = p => el('td', null, p.value, p.interval95 && el('span', { class: 'interval' }, ' ' + interval95(p)));
+  const rows = R.sets[0].metrics.map(({ name }, i) => el('tr', null, rowHead(name), ...R.sets.map(s => value(s.metrics[i].percent))));
   box.querySelector('.wide').append(el('table', null, el('thead', null, head), el('tbody', null, ...rows)));
+  $('detection-note').textContent = 'Positive: the side that counts as found. ID (in-distribution) are known rows, OOD (out-of-distribution) unknown ones.' +
+    (R.replicates ? ` In brackets: the 95% bootstrap interval, ${thousands(R.replicates)} replicates.` : '');
+  box.querySelector('.words').append(...R.sets[0].metrics.flatMap(({ name, meaning }) => [el('dt', null, name), el('dd', null, meaning)]));
 }
 
 function classification() {
@@ -152,9 +171,9 @@ function confusion() {
   kinds.push({ name: R.classifies ? 'rows without a label' : 'known rows', rows: bare, bare: true });
   const columns = R.classifies ? R.classes.map(c => c.name) : ['known'];
   const cells = kinds.map(() => columns.concat('').map(() => el('td')));
-  const head = el('tr', null, el('th', null, 'true ↓ · predicted →'), ...columns.map(c => el('th', null, R.classifies ? bdi(c) : c)), el('th', null, 'unknown'));
+  const head = el('tr', null, column('true ↓ · predicted →'), ...columns.map(c => column(R.classifies ? bdi(c) : c)), column('unknown'));
   const firstSet = kinds.findIndex(k => k.unknown);
-  const row = (k, i) => k.rows ? el('tr', { class: i === firstSet ? 'first-set' : null }, el('th', null, bdi(k.name)), ...cells[i]) : null;
+  const row = (k, i) => k.rows ? el('tr', { class: i === firstSet ? 'first-set' : null }, rowHead(bdi(k.name)), ...cells[i]) : null;
   const all = kinds.map(row), body = [...all.filter((_, i) => !kinds[i].unknown), ...all.filter((_, i) => kinds[i].unknown)];
   $('confusion').querySelector('.wide').append(el('table', null, el('thead', null, head), el('tbody', null, ...body)));
   $('confusion-note').textContent = `Number of rows at the threshold of the slider. Blue is correct, orange is wrong, gray are known rows that are rejected${R.sets.length ? '; below the line are rows that should be unknown' : ''}.`;
@@ -177,7 +196,7 @@ function perClass() {
   if (!R.classes.some(c => c.rows)) return;
   const box = section('classes');
   const sigma = R.classes.some(c => c.sigma !== null), radius = R.classes.some(c => c.radius !== null);
-  const head = ['class', 'rows', labeled && 'accuracy', 'kept', labeled && 'correct of kept', sigma && 'sigma', radius && 'radius'].filter(Boolean);
+  const head = ['class', 'rows', labeled && 'recall', labeled && 'precision', 'kept', labeled && 'correct of kept', sigma && 'sigma', radius && 'radius'].filter(Boolean);
   const rows = R.classes.map((c, k) => {
     if (!c.rows) return null;
     const kept = el('td'), right = el('td');
@@ -189,12 +208,16 @@ function perClass() {
       kept.textContent = percent(n / c.rows);
       right.textContent = n ? percent(good / n) : '–';
     });
-    const parts = [el('th', null, bdi(c.name)), el('td', null, thousands(c.rows)), labeled ? el('td', null, percent(c.right / c.rows)) : null, kept, labeled ? right : null,
+    const text = p => el('td', null, p === null ? 'n/a' : p + '%');
+    const parts = [rowHead(bdi(c.name)), el('td', null, thousands(c.rows)), labeled ? text(c.recall) : null, labeled ? text(c.precision) : null, kept, labeled ? right : null,
       sigma ? el('td', null, number(c.sigma)) : null, radius ? el('td', null, number(c.radius)) : null];
     return el('tr', null, ...parts);
   });
-  box.querySelector('.wide').append(el('table', null, el('thead', null, el('tr', null, ...head.map(h => el('th', null, h)))), el('tbody', null, ...rows)));
-  $('classes-note').textContent = 'Kept and correct of kept change with the slider.' + (sigma ? ' Sigma: the standard deviation of the class in the first network.' : '') +
+  const table = el('table', null, el('thead', null, el('tr', null, ...head.map(h => column(h)))), el('tbody', null, ...rows));
+  box.querySelector('.wide').append(table);
+  if (rows.filter(Boolean).length > 1) sortable(table, $('classes-order'));
+  $('classes-note').textContent = (labeled ? 'Recall: the fraction of the rows of a class that are predicted as this class. Precision: the fraction of the rows predicted as a class that belong to it. Both count all rows, kept or not. ' : '') +
+    'Kept and correct of kept change with the slider.' + (sigma ? ' Sigma: the standard deviation of the class in the first network.' : '') +
     (radius ? ' Radius: the distance from the class mean within which 95% of its drawn rows are, in the latent space of the first network.' : '');
 }
 
@@ -203,8 +226,8 @@ function worth() {
   $('plane-note').textContent = `${R.plane.caption} Drawn: ${rowsOf(R.points.length)}.`;
   const explained = R.groups.some(g => g.rows.some(r => r.columns.length));
   const against = R.classifies ? 'in the predicted class' : 'in training';
-  $('worth-note').textContent = explained ? `Below a row: the columns that would add most to its confidence if they were as usual ${against}; +/− in standard deviations of all training rows. mcdd explain prints the same.`
-    : R.picture && R.picture[2] === 3 ? 'Images have no columns to explain them by.' : '';
+  $('worth-note').textContent = 'The p-value is the fraction of known rows whose confidence is as low or lower. ' + (explained ? `Below a row: the columns that would add most to its confidence if they were as usual ${against}; +/− in standard deviations of all training rows. mcdd explain prints the same.`
+    : R.picture && R.picture[2] === 3 ? 'Images have no columns to explain them by.' : '');
   for (const group of R.groups) {
     const cards = el('div', { class: 'cards' });
     for (const row of group.rows) {
@@ -244,10 +267,22 @@ function training() {
   $('training-note').textContent = thin ? `A line for each of ${R.training.length} networks.` : '';
 }
 
+/** A finding. Settings, which the library names in backticks, become options of the command. */
+function finding(text) {
+  const part = (t, i) => i % 2 ? el('code', null, '--' + t.replaceAll('_', '-')) : t;
+  return el('li', null, el('bdi', null, ...text.split(/`([a-z_]+)`/).map(part)));
+}
+
 function made() {
-  if (R.findings.length) section('findings').querySelector('ul').append(...R.findings.map(f => el('li', null, bdi(f))));
+  if (R.findings.length) section('findings').querySelector('ul').append(...R.findings.map(finding));
   $('notices').append(...R.about.notices.map(n => el('li', null, bdi(n))));
   for (const [name, value] of R.settings) $('settings').append(el('dt', null, name), el('dd', null, bdi(value)));
+}
+
+/** A link to each section that is shown. */
+function contents() {
+  const link = s => el('li', null, el('a', { href: `#${s.id}` }, s.querySelector('h2').textContent));
+  $('contents').append(...[...document.querySelectorAll('section:not([hidden])')].map(link));
 }
 
 function refresh() {
@@ -257,7 +292,7 @@ function refresh() {
 }
 
 tiles();
-slider();
+const room = slider();
 scores();
 detection();
 classification();
@@ -266,5 +301,7 @@ perClass();
 worth();
 training();
 made();
+contents();
 refresh();
 keepCharts();
+room();

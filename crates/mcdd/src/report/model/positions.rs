@@ -45,7 +45,13 @@ impl Thresholds {
     }
 
     /// The effect of each threshold.
-    pub(super) fn positions(&self, known: &Levels, sets: &[(String, Levels)], labeled: bool) -> Vec<Position> {
+    pub(super) fn positions(
+        &self,
+        known: &Levels,
+        sets: &[(String, Levels)],
+        labeled: bool,
+        on_calibration_rows: bool,
+    ) -> Vec<Position> {
         let position = |(i, t): (usize, &Threshold)| {
             let (kept, right) = known.up_to(i);
             let taken: Vec<usize> = sets.iter().map(|(_, levels)| levels.up_to(i).0).collect();
@@ -61,7 +67,10 @@ impl Thresholds {
                 sentence: String::new(),
                 counts: (kept, right, taken),
             };
-            position.sentence = sentence(&position, sets);
+            position.sentence = match on_calibration_rows {
+                true => calibration_sentence(&position, known.rows),
+                false => sentence(&position, sets),
+            };
             position
         };
         self.all.iter().enumerate().map(position).collect()
@@ -89,6 +98,16 @@ impl Levels {
     pub(super) fn up_to(&self, position: usize) -> (usize, usize) {
         self.at.iter().take(position + 1).fold((0, 0), |sum, at| (sum.0 + at.0, sum.1 + at.1))
     }
+}
+
+/// On the calibration rows the fraction that is kept is a consequence of the threshold, not a measurement.
+fn calibration_sentence(p: &Position, rows: usize) -> String {
+    let rows = short_number(rows as f64, 12);
+    let right = p.right.as_ref().map_or(String::new(), |r| format!("; {r}% of these are classified correctly"));
+    format!(
+        "Expected to keep {}% of new known rows. Keeps {}% of the {rows} calibration rows{right}.",
+        p.set_for, p.kept
+    )
 }
 
 fn sentence(p: &Position, sets: &[(String, Levels)]) -> String {
@@ -149,12 +168,18 @@ mod tests {
         [0, t.all.len(), t.all.len()].iter().for_each(|&l| set.add(l, false));
         let say = |sets: usize, labeled| {
             let sets: Vec<_> = (0..sets).map(|i| (format!("s{i}"), set.clone())).collect();
-            t.positions(&known, &sets, labeled)[t.used].sentence.clone()
+            t.positions(&known, &sets, labeled, false)[t.used].sentence.clone()
         };
         let right = "; 66.67% of the kept known rows are classified correctly.";
         assert_eq!(say(0, false), "Keeps 75.00% of known rows.");
         assert_eq!(say(1, true), format!("Keeps 75.00% of known rows, rejects 66.67% of unknown ones{right}"));
         assert_eq!(say(2, false), "Keeps 75.00% of known rows, rejects 66.67% of s0 and 66.67% of s1.");
         assert!(say(5, false).contains("rejects 66.67% to 66.67% of 5 unknown sets"));
+        let calibration = &t.positions(&known, &[], true, true)[t.used];
+        assert_eq!(
+            calibration.sentence,
+            "Expected to keep 90.00% of new known rows. Keeps 75.00% of the 4 calibration rows; 66.67% of these are classified \
+             correctly."
+        );
     }
 }

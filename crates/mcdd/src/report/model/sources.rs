@@ -4,6 +4,7 @@ use super::{About, Gather, Place, Report, Side};
 use crate::compute::pool::Pool;
 use crate::data::{Batch, Images, Table, Unseen};
 use crate::error::Result;
+use crate::evaluate::{Bootstrap, Evaluator};
 use crate::model::{Model, Predictions};
 
 /// The data that a model was trained on.
@@ -75,6 +76,7 @@ impl Report {
             TrainingData::Images(images) => images.labels.as_ref(),
         };
         let mut gather = Gather::new(model, model.settings().tpr, 0, model.settings().seed)?;
+        let mut evaluator = Evaluator::new(model.classes(), model.threshold()?);
         for (i, (x, &row)) in x.chunks_exact(model.schema().width()).zip(rows).enumerate() {
             let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));
             let name = labels.and_then(|l| l.names.get(class?)).map(String::as_str);
@@ -84,12 +86,15 @@ impl Report {
             };
             let at = Place { row: row as u64 + 1, file: file.as_deref(), unseen: Unseen::of_row(unseen, i) };
             gather.add(Side::Known(class), at, x, name, predictions, i);
+            let label = class.filter(|&c| c < model.classes().len()).map(|c| c as u32);
+            evaluator.add_row(predictions.confidence[i], predictions.class.get(i).copied(), label);
         }
-        gather.finish(about, pool)
+        let found = evaluator.finish(Bootstrap::default())?;
+        gather.finish(about, &found, pool)
     }
 
     /// The report on tables: in-distribution rows, and named sets of out-of-distribution rows. The seed selects the rows
-    /// that are drawn.
+    /// that are drawn, and the bootstrap replicates.
     ///
     /// # Errors
     /// If a table does not match the model.
@@ -102,22 +107,28 @@ impl Report {
         pool: &Pool,
     ) -> Result<Report> {
         let mut gather = Gather::new(model, model.settings().tpr, ood.len(), seed)?;
+        let mut evaluator = Evaluator::new(model.classes(), model.threshold()?);
         let mut predictions = Predictions::default();
         let batch = |table: &Table| -> Result<Batch> {
             let (x, unseen_cells) = model.schema().transform_and_list(table, None)?;
-            let labels = (0..table.rows()).map(|i| table.label_name(i).map(str::to_owned)).collect();
-            Ok(Batch { rows: table.rows(), x, labels: Some(labels), unseen_cells, ..Batch::default() })
+            let labels = || (0..table.rows()).map(|i| table.label_name(i).map(str::to_owned)).collect();
+            // A model without classes does not use labels.
+            let labels = (!model.classes().is_empty()).then(labels);
+            Ok(Batch { rows: table.rows(), x, labels, unseen_cells, ..Batch::default() })
         };
         let rows = batch(known)?;
         model.predict_rows(&rows.x, &mut predictions, pool)?;
+        evaluator.add(&predictions, rows.labels.as_deref());
         gather.add_known(&rows, &predictions, &about.data);
         for (name, table) in ood {
-            let set = gather.set(name);
+            let (set, scored) = (gather.set(name), evaluator.ood_set(*name));
             let rows = batch(table)?;
             model.predict_rows(&rows.x, &mut predictions, pool)?;
+            evaluator.add_ood(scored, &predictions.confidence);
             gather.add_unknown(set, &rows, &predictions);
         }
-        gather.finish(about, pool)
+        let found = evaluator.finish(Bootstrap { seed, ..Bootstrap::default() })?;
+        gather.finish(about, &found, pool)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::compute::pool::Pool;
 use crate::data::{Table, digits};
+use crate::evaluate::{Bootstrap, Evaluator};
 use crate::head::HeadConfig;
 use crate::metrics;
 use crate::model::{Model, Predictions};
@@ -15,6 +16,14 @@ fn quick() -> Settings {
 
 fn gathered(model: &Model, known: &Table, unknown: &[&Table], labels: bool) -> Report {
     let mut gather = Gather::new(model, 0.9, unknown.len(), 1).unwrap();
+    let mut evaluator = Evaluator::new(model.classes(), model.threshold_at(Some(0.9)).unwrap());
+    let of_model = |label: &&str| labels && model.classes().iter().any(|c| c == label);
+    let names: Vec<Option<&str>> = (0..known.rows()).map(|i| known.label_name(i).filter(of_model)).collect();
+    evaluator.add(&model.predict(known).unwrap(), Some(&names));
+    for table in unknown {
+        let set = evaluator.ood_set("");
+        evaluator.add_ood(set, &model.predict(table).unwrap().confidence);
+    }
     let add = |gather: &mut Gather, table: &Table, set: Option<usize>| {
         let x = model.schema().transform(table, None).unwrap();
         let p = model.predict(table).unwrap();
@@ -31,7 +40,7 @@ fn gathered(model: &Model, known: &Table, unknown: &[&Table], labels: bool) -> R
         add(&mut gather, table, Some(set));
     }
     let about = About { title: "<title>".into(), data: "a & b".into(), ..About::default() };
-    gather.finish(about, &Pool::new(2)).unwrap()
+    gather.finish(about, &evaluator.finish(Bootstrap { replicates: 20, seed: 0 }).unwrap(), &Pool::new(2)).unwrap()
 }
 
 fn split() -> (Table, Table, Table) {
@@ -47,7 +56,7 @@ fn every_position_follows_the_definition() {
     let report = gathered(&model, &test, &[&unknown], true);
     let (id, ood): (Predictions, Predictions) = (model.predict(&test).unwrap(), model.predict(&unknown).unwrap());
     let right: Vec<bool> = (0..id.rows()).map(|i| test.label(i) == Some(id.class[i])).collect();
-    assert_eq!(report.accuracy, Some(percent(metrics::accuracy(&right).unwrap().accuracy)));
+    assert_eq!(report.accuracy.as_ref().unwrap().value, percent(metrics::accuracy(&right).unwrap().accuracy));
     assert_eq!(report.positions[report.used].tpr, "0.9");
     for (at, p) in report.positions.iter().enumerate() {
         let t = model.calibration().threshold(p.tpr.parse().unwrap()).unwrap();
@@ -69,6 +78,9 @@ fn every_position_follows_the_definition() {
     for (c, class) in report.classes.iter().enumerate() {
         let rows: Vec<usize> = (0..test.rows()).filter(|&i| test.label(i) == Some(c as u32)).collect();
         assert_eq!((class.rows, class.right), (rows.len(), rows.iter().filter(|&&i| right[i]).count()));
+        let predicted = id.class.iter().filter(|&&p| p == c as u32).count();
+        assert_eq!(class.recall, Some(percent(class.right as f64 / rows.len() as f64)));
+        assert_eq!(class.precision, Some(percent(class.right as f64 / predicted as f64)));
         assert!(class.sigma == Some(1.0) && class.radius.unwrap() > 0.0 && class.circle <= class.radius);
     }
     let mistakes = &report.groups[1].rows;
@@ -159,6 +171,8 @@ fn many_classes_are_merged() {
     assert_eq!(report.classes.iter().map(|c| c.rows).sum::<usize>(), 1600);
     assert_eq!(report.classes[59].rows, 420);
     let right: usize = report.classes.iter().map(|c| c.right).sum();
-    assert_eq!(Some(percent(right as f64 / 1600.0)), report.accuracy);
+    assert_eq!(percent(right as f64 / 1600.0), report.accuracy.as_ref().unwrap().value);
+    let last = &report.classes[59];
+    assert_eq!((&last.recall, &last.precision), (&Some(percent(last.right as f64 / 420.0)), &None));
     assert!(report.classes[59].mean.is_none() && report.page().is_ok() && report.figures().is_ok());
 }

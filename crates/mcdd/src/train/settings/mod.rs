@@ -163,9 +163,9 @@ pub struct Settings {
     pub select: Select,
     /// Stop after this many epochs without a lower validation loss; `None` never stops early.
     pub patience: Option<usize>,
-    /// Fraction of the rows that each network leaves out of its training, for calibration and validation, between 0 and
-    /// 1. Several networks leave out different rows. `None` is 0.1, and more for small tables
-    /// ([`Settings::left_out`]).
+    /// Fraction of the rows that each network leaves out of its training, for calibration and validation; above 0 and
+    /// below 1. Several networks leave out different rows. `None` is 0.1, and more for small tables: see
+    /// [`Settings::left_out`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration_fraction: Option<f64>,
     /// Whether each predicted class is calibrated by its own rows, so that the threshold keeps the same fraction of every
