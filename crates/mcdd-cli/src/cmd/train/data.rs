@@ -103,7 +103,7 @@ impl ImageArgs {
 
 /// The training data.
 pub(super) enum Data {
-    Table(Table),
+    Table(Box<Table>),
     Images(Images),
 }
 
@@ -147,7 +147,7 @@ impl Data {
     /// Some of the rows.
     pub(super) fn select(&self, rows: &[usize]) -> Data {
         match self {
-            Data::Table(table) => Data::Table(table.select(rows)),
+            Data::Table(table) => Data::Table(Box::new(table.select(rows))),
             Data::Images(images) => Data::Images(images.select(rows)),
         }
     }
@@ -197,7 +197,7 @@ impl Args {
                 .at_file(folder)
                 .hint("give files; for images add `net=resnet20`"));
         }
-        Table::read(&self.data, &reading).map(Data::Table).map_err(with_check)
+        Table::read(&self.data, &reading).map(|table| Data::Table(Box::new(table))).map_err(with_check)
     }
 }
 
