@@ -109,7 +109,7 @@ def expected(id_scores, ood_scores):
     precision_out, recall_out, _ = precision_recall_curve(1 - is_id, -both)
     tied = (np.asarray(id_scores)[:, None] == np.asarray(ood_scores)[None, :]).mean()
     return {
-        "tie_share": tied,
+        "tie_fraction": tied,
         "auroc": roc_auc_score(is_id, both),
         "aupr_id": average_precision_score(is_id, both),
         "aupr_ood": average_precision_score(1 - is_id, -both),

@@ -202,7 +202,7 @@ fn text_json_and_report_have_the_same_numbers() {
                 assert!(blocks[i].contains(&start), "{start}: {}", blocks[i]);
             }
             let ties = of_page["metrics"].as_array().unwrap().iter().find(|m| m["name"] == "Tied pairs").unwrap();
-            assert_eq!(ties["percent"]["value"], percent(&set["tie_share"]));
+            assert_eq!(ties["percent"]["value"], percent(&set["tie_fraction"]));
         }
     }
 }

@@ -20,7 +20,7 @@ fn agrees_with_scikit_learn() {
         let open = openood(&id, &ood).unwrap();
         let mut values: Vec<(&str, f64)> = found.rows().iter().map(|row| (row.key, row.value)).collect();
         values.extend([
-            ("tie_share", found.tie_fraction),
+            ("tie_fraction", found.tie_fraction),
             ("openood_fpr95", open.fpr95),
             ("openood_auroc", open.auroc),
             ("openood_aupr_in", open.aupr_in),

@@ -159,7 +159,7 @@ impl Report {
             "compat": self.compat.map(|c| c.describe().0),
             "n_id": self.n_id,
             "n_ood": self.n_ood,
-            "tie_share": self.tie_fraction,
+            "tie_fraction": self.tie_fraction,
             "metrics": Value::Object(rows.collect()),
             "bootstrap": self.intervals.as_ref().map(|(_, n, seed)| json!({ "replicates": n, "seed": seed })),
         });

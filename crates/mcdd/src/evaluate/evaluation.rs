@@ -62,7 +62,6 @@ pub struct OodEvaluation {
     /// The fraction rejected as unknown.
     pub rejected: f64,
     /// The fraction of ID-OOD pairs with equal confidences.
-    #[serde(rename = "tie_share")]
     pub tie_fraction: f64,
     /// The detection metrics.
     #[serde(skip)]

@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(json["ood"][1]["name"], "far");
         let auroc = &json["ood"][1]["metrics"]["auroc"];
         assert_eq!((&auroc["name"], &auroc["positive"]), (&json!("AUROC"), &json!("ID")));
-        assert!(auroc["interval95"]["low"].is_f64() && json["ood"][1]["tie_share"] == 0.0);
+        assert!(auroc["interval95"]["low"].is_f64() && json["ood"][1]["tie_fraction"] == 0.0);
         let plain = serde_json::to_value(e.finish(Bootstrap::none()).unwrap()).unwrap();
         assert_eq!((&plain["accuracy"]["interval95"], &plain["classes"][2]["recall"]), (&Value::Null, &Value::Null));
     }

@@ -34,7 +34,6 @@ pub struct AuthorsDetection {
     /// Number of OOD rows.
     pub n_ood: usize,
     /// The fraction of ID-OOD pairs with equal scores; each of them counts as an error here.
-    #[serde(rename = "tie_share")]
     pub tie_fraction: f64,
     /// True-negative rate where the true-positive rate is nearest to 85%.
     pub tnr85: f64,
@@ -58,7 +57,6 @@ pub struct OpenoodDetection {
     /// Number of OOD rows.
     pub n_ood: usize,
     /// The fraction of ID-OOD pairs with equal scores.
-    #[serde(rename = "tie_share")]
     pub tie_fraction: f64,
     /// False-positive rate at 95% true-positive rate, OOD as positive.
     pub fpr95: f64,

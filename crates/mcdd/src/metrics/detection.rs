@@ -17,7 +17,6 @@ pub struct Detection {
     /// Number of OOD rows.
     pub n_ood: usize,
     /// The fraction of ID-OOD pairs with equal scores. A large fraction means that the score is saturated.
-    #[serde(rename = "tie_share")]
     pub tie_fraction: f64,
     /// Area under the ROC curve: P(ID > OOD) + P(tie) / 2. It is the same for both choices of the positive class.
     pub auroc: f64,

@@ -206,3 +206,138 @@ pub(super) fn predict(
     };
     folds.iter().enumerate().map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::digits;
+    use crate::train::Preset;
+
+    fn quick(preset: Preset) -> Settings {
+        Settings { hidden: vec![32], latent: 8, epochs: 15, steps: None, batch: 64, ..preset.settings() }
+    }
+
+    fn kept(model: &Model, table: &Table) -> f64 {
+        let threshold = model.threshold().unwrap();
+        let p = model.predict(table).unwrap();
+        p.confidence.iter().filter(|&&c| threshold.known(c)).count() as f64 / p.rows() as f64
+    }
+
+    #[test]
+    fn members_leave_out_different_rows() {
+        let table = digits().select(&(0..1000).collect::<Vec<_>>());
+        let folds = |members, calibration_fraction| {
+            let settings = Settings { members, calibration_fraction, ..Preset::Best.settings() };
+            Folds::of_table(&table, &settings).unwrap()
+        };
+        let five = folds(5, None);
+        assert_eq!((five.len(), five.left_out.iter().map(Vec::len).collect::<Vec<_>>()), (5, vec![100; 5]));
+        let mut all = five.left_out.concat();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!((all.len(), five.preprocessing().len()), (500, 1000));
+        assert!((0..5).all(|f| five.trained_on(f).iter().all(|row| !five.left_out(f).contains(row))));
+        // More members than folds leave some rows out together.
+        let many = folds(7, Some(0.25));
+        assert_eq!((many.len(), many.of_member(3), many.of_member(4)), (4, 3, 0));
+        assert_eq!(many.left_out.concat().len(), 1000);
+        // One member has an ordinary split, and its preprocessing does not see the calibration rows.
+        let one = folds(1, None);
+        assert_eq!(one.left_out(0), table.split_rows(0.1, 0).unwrap().1);
+        assert_eq!(one.preprocessing(), one.trained_on(0));
+    }
+
+    #[test]
+    fn calibration_scores_are_out_of_fold_predictions() {
+        let table = digits().select(&(0..600).collect::<Vec<_>>());
+        for settings in [
+            quick(Preset::Best),
+            Settings { members: 3, calibration_fraction: Some(0.5), ..quick(Preset::Best) },
+            Settings { per_class: true, ..quick(Preset::Best) },
+            quick(Preset::Fast),
+        ] {
+            let model = Model::fit(&table, &settings).unwrap();
+            let (rows, out) = model.out_of_fold(&table, Pool::shared()).unwrap();
+            assert_eq!(rows.len(), out.rows());
+            let mut scores = out.confidence.clone();
+            scores.sort_by(f64::total_cmp);
+            assert_eq!(scores, model.calibration().scores());
+            let right = rows.iter().zip(&out.class).filter(|(row, class)| table.label(**row) == Some(**class)).count();
+            assert_eq!(model.validation_accuracy(), Some(right as f64 / rows.len() as f64));
+            let loaded = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
+            assert_eq!(loaded.out_of_fold(&table, Pool::shared()).unwrap(), (rows, out));
+        }
+    }
+
+    /// Copies of training rows among the calibration rows would have a distance of 0, and reject every new row.
+    #[test]
+    fn new_rows_are_kept_when_training_has_copies() {
+        let (train, test) = digits().select(&(0..500).collect::<Vec<_>>()).split(0.3, 1).unwrap();
+        let copies: Vec<usize> = (0..3).flat_map(|_| 0..train.rows()).collect();
+        for preset in [Preset::Best, Preset::Fast] {
+            let model = Model::fit(&train.select(&copies), &quick(preset)).unwrap();
+            let kept = kept(&model, &test);
+            assert!(kept > 0.85, "{kept} with {}", preset.name());
+        }
+    }
+
+    /// 105 rows were 11 calibration rows, which cannot promise 95%.
+    #[test]
+    fn a_small_table_can_promise_what_is_asked_for() {
+        let (train, test) = digits().select(&(0..500).collect::<Vec<_>>()).split(0.79, 2).unwrap();
+        assert!((100..=110).contains(&train.rows()));
+        let model = Model::fit(&train, &quick(Preset::Best)).unwrap();
+        assert_eq!(model.calibration().scores().len(), train.rows());
+        let threshold = model.threshold().unwrap();
+        assert_eq!((threshold.tpr, model.calibration().warning(&threshold)), (0.95, None));
+        let kept = kept(&model, &test);
+        assert!(kept > 0.9, "{kept}");
+        let model = Model::fit(&train, &quick(Preset::Fast)).unwrap();
+        assert!((19..=22).contains(&model.calibration().scores().len()));
+    }
+
+    /// Calibration by class keeps the same fraction of a class with low confidences.
+    #[test]
+    fn a_rare_class_is_kept_with_calibration_by_class() {
+        // The last class has 60 rows, spread widely; the others have 300, close to their centers.
+        let mut random = crate::seed::Stream::new(3, "rare");
+        let mut rows = |n: usize, center: f64, spread: f64| -> Vec<f64> {
+            (0..n).map(|_| center + spread * random.normal()).collect()
+        };
+        let mut table = |parts: [usize; 3]| {
+            let x = [rows(parts[0], 0.0, 0.3), rows(parts[1], 6.0, 0.3), rows(parts[2], 30.0, 6.0)].concat();
+            let y = [rows(parts[0], 0.0, 0.3), rows(parts[1], -6.0, 0.3), rows(parts[2], 30.0, 6.0)].concat();
+            let labels = ["a", "b", "rare"].iter().zip(parts).flat_map(|(c, n)| vec![*c; n]).collect::<Vec<_>>();
+            let table = Table::builder().column("x", x).and_then(|t| t.column("y", y));
+            table.and_then(|t| t.labels(labels)).and_then(|t| t.build()).unwrap()
+        };
+        let (train, test) = (table([300, 300, 60]), table([1, 1, 400]).with_classes(|c| c == 2));
+        let plain = kept(&Model::fit(&train, &quick(Preset::Best)).unwrap(), &test);
+        let settings = Settings { per_class: true, ..quick(Preset::Best) };
+        let by_class = Model::fit(&train, &settings).unwrap();
+        let mended = kept(&by_class, &test);
+        assert!(plain < 0.8 && mended > 0.88 && mended < 1.0, "{plain} {mended}");
+        // A method that does not classify has no classes to calibrate by.
+        let settings = Settings::builder().method("deep-svdd").per_class(true).epochs(1).build().unwrap();
+        assert!(Model::fit(&train, &settings).err().unwrap().to_string().contains("`per_class`"));
+    }
+
+    #[test]
+    fn rows_of_a_group_are_never_divided() {
+        let text: String =
+            (0..240).map(|i| format!("{},{},p{},{}\n", i * 37 % 240, i % 7, i / 6, ["a", "b"][i % 2])).collect();
+        let options = crate::data::ReadOptions { group: Some("patient".into()), ..Default::default() };
+        let text = format!("x,z,patient,label\n{text}");
+        let table = Table::from_bytes(text.into_bytes(), "t.csv", &options).unwrap();
+        assert_eq!(table.names, ["x", "z"]);
+        for settings in [quick(Preset::Best), quick(Preset::Fast)] {
+            let folds = Folds::of_table(&table, &settings).unwrap();
+            for fold in 0..folds.len() {
+                let trained = folds.trained_on(fold);
+                assert!(folds.left_out(fold).iter().all(|row| trained.iter().all(|other| other / 6 != row / 6)));
+            }
+        }
+        let model = Model::fit(&table, &Settings { epochs: 1, ..quick(Preset::Fast) }).unwrap();
+        assert!(model.schema().columns.iter().any(|c| c.name == "patient" && c.kind.width() == 0));
+    }
+}

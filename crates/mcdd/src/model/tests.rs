@@ -268,7 +268,7 @@ fn findings_about_the_model_are_reported() {
         let rows: Vec<usize> = (0..rows).collect();
         Model::fit(&table.select(&rows), settings).unwrap().findings().join("\n")
     };
-    let few = findings(120, &quick());
+    let few = findings(80, &quick());
     assert!(few.contains("too few for a threshold") && few.contains("fewer than 5 calibration rows"), "{few}");
     let learned = Settings { head: config::DeepMcdd { nu: 1.0, sigma: Sigma::Learned }.into(), epochs: 20, ..quick() };
     assert!(findings(1797, &learned).contains("lower limit"));
