@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn options_stand_under_their_headings() {
-        let reading = ["label", "header", "separator", "skip_bad"];
+        let reading = ["label", "header", "separator", "sheet", "skip_bad"];
         for name in ["score", "fit-detector", "predict"] {
             let command = definition().find_subcommand(name).unwrap().clone();
             for arg in command.get_arguments() {

@@ -50,13 +50,13 @@ fn all_problems_at_once_and_the_command_that_works() {
         "194 rows",
         "label churn: maybe (2), no (",
         "no column is called label",
-        "4 rows have no label: rows 9, 59, 109, 159",
+        "4 rows have no label: rows 8 (line 9), 58 (line 59), 108 (line 109), 158 (line 159)",
         "--skip-unlabeled",
         "1 class has fewer than 5 rows: maybe (2)",
         "--min-class 5",
         "customer: a code that differs in every row",
         "--keep \"customer\"",
-        "rows 22, 92",
+        "rows 21, 91",
         "\"unknown\" is not a number",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -97,7 +97,7 @@ fn the_json_has_the_same_findings() {
         assert!(problems.contains(&problem), "{problems:?}");
     }
     let unreadable = found["findings"].as_array().unwrap().iter().find(|f| f["problem"] == "unreadable").unwrap();
-    assert_eq!((unreadable["count"].as_u64(), unreadable["places"][0]["row"].as_u64()), (Some(2), Some(22)));
+    assert_eq!((unreadable["count"].as_u64(), unreadable["places"][0]["row"].as_u64()), (Some(2), Some(21)));
     assert_eq!(unreadable["columns"][0], "age");
     assert!(
         found["ready"].as_bool().unwrap() && found["command"].as_str().unwrap().starts_with("mcdd train people.csv")
@@ -118,7 +118,7 @@ fn what_no_option_helps_is_said_too() {
     let out = lab.command(&["check", "none.csv"]).output().unwrap();
     assert!(out.status.code() == Some(2) && stdout(&out).contains("--label"), "{}", stdout(&out));
     lab.write("ragged.csv", "x,label\n1,a\n2\n");
-    lab.fails(&["check", "ragged.csv"], "row 3");
+    lab.fails(&["check", "ragged.csv"], "row 2 (line 3)");
     lab.fails(&["check", "nothing.csv"], "no such file");
     lab.fails(&["check", "ragged.csv", "--drop", "y"], "no column \"y\"");
     lab.fails(&["check", "."], "folder");
@@ -231,7 +231,10 @@ fn rows_without_a_label_can_be_left_out_of_evaluation_and_benchmarks() {
         format!("{:.3},{:.3},{label}", noise(i, 1) + class as f64, noise(i, 2) - class as f64)
     };
     lab.write("a.csv", &table(240, row, "x,z,label"));
-    lab.fails(&["train", "a.csv"], "12 labels are missing: rows 5, 25, 45, 65, 85, …");
+    lab.fails(
+        &["train", "a.csv"],
+        "12 labels are missing: rows 4 (line 5), 24 (line 25), 44 (line 45), 64 (line 65), 84 (line 85), …",
+    );
     lab.ok(&[&["train", "a.csv", "--skip-unlabeled", "-o", "m.mcdd"], &FAST[..]].concat());
     let text = lab.fails(&["evaluate", "m.mcdd", "a.csv"], "some rows have a label and some have none");
     assert!(text.contains("--skip-unlabeled"), "{text}");

@@ -151,6 +151,11 @@ fn files(lab: &Lab) {
     lab.write("new.csv", &table(20, |i| row(i + 2000, i % 5), "length,width,height,weight,age"));
     lab.write("weeds.csv", &table(30, |i| row(i + 3000, 4), "length,width,height,weight,age"));
     lab.write("stones.csv", &table(30, |i| row(i + 4000, 4), "length,width,height,weight,age"));
+    let person = |i: usize| {
+        let churn = if i % 40 == 7 { "" } else { ["no", "yes", "no", "maybe"][if i == 90 { 3 } else { i % 3 }] };
+        format!("n{i},{:.2},{:.2},{churn}", noise(i, 6) + f32::from(u8::from(i % 3 == 1)), noise(i, 7))
+    };
+    lab.write("people.csv", &table(120, person, "name,age,income,churn"));
     lab.write("shuttle.trn", &(0..90).map(|i| format!("{} {} {}\n", noise(i, 0), i % 7, i % 3)).collect::<String>());
     for file in 0..2 {
         let row = |i: usize| format!("{} 1:{} 3:{}\n", i % 3, noise(i + 100 * file, 0), i % 5);

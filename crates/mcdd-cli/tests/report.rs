@@ -35,9 +35,9 @@ fn trained() -> Lab {
 fn train_reports_on_its_calibration_rows() {
     let lab = trained();
     let report = data(&lab, "t.html");
-    assert_eq!((report["rows"].as_u64(), report["sets"].as_array().unwrap().len()), (Some(30), 0));
+    assert_eq!((report["rows"].as_u64(), report["sets"].as_array().unwrap().len()), (Some(31), 0));
     assert_eq!(report["about"]["on_calibration_rows"], true);
-    assert_eq!(report["calibration_rows"], 30);
+    assert_eq!(report["calibration_rows"], 31);
     let command = "mcdd train train.csv -o m.mcdd --preset fast --epochs 10 -q --report t.html";
     assert_eq!(report["about"]["command"], command);
     let page = fs::read_to_string(lab.path("t.html")).unwrap();

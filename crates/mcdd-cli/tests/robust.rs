@@ -21,11 +21,6 @@ fn bad_input_is_exit_2_with_a_place_and_a_hint_and_writes_nothing() {
         ("binary.csv", (0..=255u8).cycle().take(3000).collect(), &[]),
         ("mixed.csv", [with(70, "").as_bytes(), b"1,\xc3\xa9,caf\xe9\n"].concat(), &["row 61 (line 62)", "column b"]),
         ("nolabel.csv", table(60, |i| format!("{i},{}", i % 3), "a,b").into_bytes(), &["label"]),
-        (
-            "comma.csv",
-            table(60, |i| format!("{},{:03};{}", i % 4, i, class(i)), "a;label").into_bytes(),
-            &["column a", "decimal comma"],
-        ),
         ("constant.csv", table(60, |i| format!("1,2,{}", class(i)), "a,b,label").into_bytes(), &["constant"]),
     ];
     for (name, bytes, expected) in cases {

@@ -114,7 +114,7 @@ fn a_messy_table() {
     // In a file the row is named as well, and a table gives the same error.
     let bad = folder.put("bad.csv", MESSY.replace("12.25 %", "12.25"));
     let e = stream(&schema, &bad).unwrap_err();
-    assert_eq!((e.row(), e.column(), e.file()), (Some(4), Some("discount"), Some(bad.as_path())), "{e}");
+    assert_eq!((e.row(), e.column(), e.file()), (Some(3), Some("discount"), Some(bad.as_path())), "{e}");
     let e =
         schema.transform(&read(&folder.put("b.csv", MESSY.replace('%', "")), &ReadOptions::default()).unwrap(), None);
     assert!(e.unwrap_err().to_string().contains("29.7 is not a percentage"));
@@ -158,7 +158,7 @@ fn a_table_with_decimal_commas() {
     assert_eq!(row, x);
     let point = folder.put("point.csv", "w;h;n;d\n7;1.5;2;01/02/2025\n");
     let e = stream(&schema, &point).unwrap_err();
-    assert_eq!((e.row(), e.column()), (Some(2), Some("h")), "{e}");
+    assert_eq!((e.row(), e.column()), (Some(1), Some("h")), "{e}");
     assert!(schema.transform(&read(&point, &label("none")).unwrap(), None).is_err());
     // Without a decimal comma anywhere a point is a decimal point.
     let plain = read(&folder.put("p.csv", "h;label\n1.234;a\n5.678;b\n"), &ReadOptions::default()).unwrap();
@@ -183,12 +183,12 @@ fn numbers_that_are_plain_at_first() {
     assert_eq!(texts("a;b\n2.000;1\n5;2\n1.500;3\n1,5;4\n"), 2000.0 + 5.0 + 1500.0 + 1.5);
     // One form for all, or an error that names the cell.
     for (text, row, part) in [
-        ("a\n1.5\n2\n\"1,5\"\n", 4, "\"1,5\" is not a number such as 1234.5, as 2 of 3 cells"),
-        ("a\n5\n6\n7%\n", 4, "\"7%\" is not a number such as 1234.5"),
-        ("a\n7%\n8%\n9\n", 4, "\"9\" is not a percentage such as 12.5%"),
-        ("a\n$5\n6\n€7\n", 4, "\"€7\" is not an amount"),
-        ("a\n\"1,5\"\nabc\n2\n", 3, "\"abc\" is not a number, but other cells of the column are (row 4: 2)"),
-        ("a\n\"1,5\"\n2\nabc\n", 4, "\"abc\" is not a number, but other cells of the column are"),
+        ("a\n1.5\n2\n\"1,5\"\n", 3, "\"1,5\" is not a number such as 1234.5, as 2 of 3 cells"),
+        ("a\n5\n6\n7%\n", 3, "\"7%\" is not a number such as 1234.5"),
+        ("a\n7%\n8%\n9\n", 3, "\"9\" is not a percentage such as 12.5%"),
+        ("a\n$5\n6\n€7\n", 3, "\"€7\" is not an amount"),
+        ("a\n\"1,5\"\nabc\n2\n", 2, "\"abc\" is not a number, but other cells of the column are (row 3 (line 4): 2)"),
+        ("a\n\"1,5\"\n2\nabc\n", 3, "\"abc\" is not a number, but other cells of the column are"),
     ] {
         let e = read(&folder.put("b.csv", text), &label("none")).unwrap_err();
         assert!(e.to_string().contains(part), "{e}");
@@ -209,7 +209,7 @@ fn a_few_bad_cells_among_many() {
     };
     let e = read(&folder.put("a.csv", text("n.a.", 40)), &label("none")).unwrap_err();
     assert!(e.to_string().contains("\"n.a.\" is not a percentage such as 12.5%, as 59 of 60 cells"), "{e}");
-    assert_eq!((e.row(), e.column()), (Some(19), Some("a")));
+    assert_eq!((e.row(), e.column()), (Some(18), Some("a")));
     assert!(read(&folder.put("a.csv", text("", 40)), &label("none")).is_ok());
     // A few texts are categories, whatever they look like.
     let (schema, _) = fit(&read(&folder.put("a.csv", text("none", 5)), &label("none")).unwrap());

@@ -227,7 +227,7 @@ fn hostile_workbooks_are_bounded() {
         (&[("uniqueCount=\"3\"", "uniqueCount=\"99999999999\"")][..], Some("announce 99999999999 texts")),
         // A wrong size is not believed.
         (&[("A1:B2", "A1:XFD1048576")], None),
-        (&[("r=\"B2\"", "r=\"XFD1048576\"")], Some("label is missing")),
+        (&[("r=\"B2\"", "r=\"XFD1048576\"")], Some("outside of the columns")),
         (&[("r=\"B2\"", "r=\"ZZZZZZ99999999\"")], Some("damaged")),
         (&[("r=\"A2\"", "r=\"A1\"")], Some("not in order")),
         (&[("t=\"s\"><v>2", "t=\"s\"><v>77")], Some("")),

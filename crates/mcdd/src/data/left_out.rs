@@ -154,10 +154,13 @@ mod tests {
     #[test]
     fn missing_labels_are_an_error_that_names_rows_and_the_setting() {
         let e = read(&ReadOptions::default()).unwrap_err();
-        assert_eq!(e.to_string(), "a.csv, column class: 6 labels are missing: rows 3, 5, 7, 9, 10, …");
+        assert_eq!(
+            e.to_string(),
+            "a.csv, column class: 6 labels are missing: rows 2 (line 3), 4 (line 5), 6 (line 7), 8 (line 9), 9 (line 10), …"
+        );
         assert!(e.hint_text().unwrap().contains("`skip_unlabeled`"));
         let one = Table::from_bytes(&b"x,y\n1,a\n2,\n3,b\n"[..], "b.csv", &ReadOptions::default()).unwrap_err();
-        assert_eq!(one.to_string(), "b.csv, row 3, column y: the label is missing");
+        assert_eq!(one.to_string(), "b.csv, row 2 (line 3), column y: the label is missing");
         let skip = ReadOptions { skip_unlabeled: true, ..ReadOptions::default() };
         let none = Table::from_bytes(&b"x,y\n1,\n2,NA\n"[..], "c.csv", &skip).unwrap_err();
         assert!(none.to_string().contains("no row has a label"), "{none}");

@@ -31,15 +31,16 @@ pub(super) struct Folds {
 impl Folds {
     /// For the rows of a table.
     pub(super) fn of_table(table: &Table, settings: &Settings) -> Result<Folds> {
-        Folds::new(table.labels.as_ref(), &table.groups(), settings)
+        Folds::new(table.labels.as_ref(), &table.groups(), table.groups.is_some(), settings)
     }
 
     /// For images.
     pub(super) fn of_images(images: &Images, settings: &Settings) -> Result<Folds> {
-        Folds::new(images.labels.as_ref(), &images.groups(), settings)
+        Folds::new(images.labels.as_ref(), &images.groups(), false, settings)
     }
 
-    fn new(labels: Option<&Labels>, groups: &Groups, settings: &Settings) -> Result<Folds> {
+    /// `named`: the groups are the user's and are not divided in any case.
+    fn new(labels: Option<&Labels>, groups: &Groups, named: bool, settings: &Settings) -> Result<Folds> {
         let (fraction, seed) = (settings.left_out(groups.len()), settings.seed);
         let members = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
         let mut left_out = match members {
@@ -48,6 +49,10 @@ impl Folds {
         };
         left_out.truncate(members);
         if left_out.iter().any(Vec::is_empty) {
+            // Where classes have hardly any different rows, new rows are copies as well.
+            if !named && groups.count() < groups.len() {
+                return Folds::new(labels, &Groups::single(groups.len()), true, settings);
+            }
             return Err(Error::setting("there are no calibration rows: too few different rows for this fraction")
                 .hint("raise `calibration_fraction`, e.g. to 0.3, or give more rows"));
         }
@@ -324,8 +329,9 @@ mod tests {
 
     #[test]
     fn rows_of_a_group_are_never_divided() {
-        let text: String =
-            (0..240).map(|i| format!("{},{},p{},{}\n", i * 37 % 240, i % 7, i / 6, ["a", "b"][i % 2])).collect();
+        let text: String = (0..240)
+            .map(|i| format!("{:.3},{},p{},{}\n", ((i * i) as f64).sin(), i % 7, i / 6, ["a", "b"][i % 2]))
+            .collect();
         let options = crate::data::ReadOptions { group: Some("patient".into()), ..Default::default() };
         let text = format!("x,z,patient,label\n{text}");
         let table = Table::from_bytes(text.into_bytes(), "t.csv", &options).unwrap();

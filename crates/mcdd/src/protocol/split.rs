@@ -179,7 +179,7 @@ mod tests {
         let mut changed = table.clone();
         for column in &mut changed.columns {
             if let Column::Number(values) = column {
-                tested.iter().chain(&unknown).for_each(|&r| values[r] = 1e6);
+                tested.iter().chain(&unknown).for_each(|&r| values[r] = 1e6 + (r * r) as f64 / 7.0);
             }
         }
         assert!(bytes(&table) == bytes(&changed));
@@ -198,7 +198,8 @@ mod tests {
         use ClassRole::{Tested, TrainOnly, UnknownOnly};
         let parts = sizes.map(|(_, n)| ClassRole::of(n, 5));
         assert_eq!(parts, [UnknownOnly, TrainOnly, TrainOnly, Tested, Tested]);
-        let rows = sizes.iter().flat_map(|(c, n)| (0..*n).map(move |i| format!("{},{c}\n", i * i % 7)));
+        let rows =
+            sizes.iter().flat_map(|(c, n)| (0..*n).map(move |i| format!("{:.3},{c}\n", ((i * i + n) as f64).sin())));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.csv");
         std::fs::write(&path, format!("x,label\n{}", rows.collect::<String>())).unwrap();

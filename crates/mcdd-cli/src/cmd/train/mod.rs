@@ -28,7 +28,7 @@ Examples:
   mcdd train shuttle.trn --label last                  space-separated, no header
   mcdd train batch*.dat -o gas.mcdd                    several \"label index:value\" files
   mcdd train train-images-idx3-ubyte.gz                the file of labels is found next to it
-  mcdd train people.csv --label churn --skip-unlabeled --min-class 5 --drop 'name,addr_*'
+  mcdd train people.csv --label churn --skip-unlabeled --min-class 5 --drop name
   mcdd train flowers.csv --label species --preset fast    one network instead of five
   mcdd train big.parquet --checkpoint run2 --resume    continue an interrupted run
   mcdd train flowers.csv --label species --test 0.2    evaluate on a fifth of the rows

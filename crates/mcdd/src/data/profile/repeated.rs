@@ -111,7 +111,8 @@ pub(super) fn rows(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
     let percent = |n: usize| format!("{:.1}%", 100.0 * n as f64 / rows.max(1) as f64);
     if copies >= 5 && copies * 100 >= rows {
         let what = format!("{} ({}) repeated from others", count(copies, "row"), percent(copies));
-        let remedy = "copies in training and in calibration make the accuracy look better than it is; remove them if they are an accident";
+        let remedy =
+            "copies stay together in every split, so they promise nothing false; remove them if they are an accident";
         findings.push(Finding::new(Problem::RepeatedRows, Action::Look, &[], what, remedy).count(copies));
     }
     if contradictory >= 2 && contradictory * 200 >= rows {
