@@ -3,7 +3,7 @@
 use mcdd::data::{Column, Table, digits};
 use mcdd::model::Model;
 use mcdd::seed::Stream;
-use mcdd::train::{Callback, Epoch, Preset, Run, Settings};
+use mcdd::train::{Callback, Epoch, Run, Settings};
 
 /// A table of numbers with a class for each row.
 fn table(rows: &[(Vec<f64>, usize)]) -> Table {
