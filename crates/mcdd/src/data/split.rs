@@ -19,6 +19,9 @@ pub(crate) struct Groups {
     rows: Vec<usize>,
     /// Where the rows of each group begin, and the end of the last.
     starts: Vec<usize>,
+    /// Whether the user named groups: these are never divided. Equal rows are, if nothing else is possible: where classes
+    /// have hardly any different rows, new rows are copies as well.
+    named: bool,
 }
 
 impl Groups {
@@ -61,7 +64,7 @@ impl Groups {
             rows[next[group as usize]] = row;
             next[group as usize] += 1;
         }
-        Groups { of, rows, starts }
+        Groups { of, rows, starts, named: named.is_some() }
     }
 
     /// The rows of a table: equal rows, and rows of one named group, belong together.
@@ -96,9 +99,10 @@ impl Groups {
         Groups::new(&rows.map(|row| row.fold(0, |key, v| mix(key, bits(v)))).collect::<Vec<_>>(), None)
     }
 
-    /// Rows that are all on their own.
-    pub(crate) fn single(rows: usize) -> Groups {
-        Groups::new(&(0..rows as u128).collect::<Vec<_>>(), None)
+    /// The rows on their own, if equal rows may be divided.
+    fn divided(&self) -> Option<Groups> {
+        let possible = !self.named && self.count() < self.len();
+        possible.then(|| Groups::new(&(0..self.len() as u128).collect::<Vec<_>>(), None))
     }
 
     /// The number of rows.
@@ -218,6 +222,11 @@ pub(crate) fn split_rows(
         }
     }
     keep_classes_outside(labels, groups, &mut parts);
+    if parts.iter().all(Option::is_none)
+        && let Some(divided) = groups.divided()
+    {
+        return split_rows(labels, &divided, fraction, seed);
+    }
     Ok((0..groups.len()).partition(|&row| parts[groups.of[row] as usize].is_none()))
 }
 
@@ -246,7 +255,10 @@ pub(crate) fn folds(labels: Option<&Labels>, groups: &Groups, k: usize, seed: u6
             folds[fold as usize].push(row);
         }
     }
-    folds
+    match groups.divided().filter(|_| folds.iter().any(Vec::is_empty)) {
+        Some(divided) => self::folds(labels, &divided, k, seed, purpose),
+        None => folds,
+    }
 }
 
 #[cfg(test)]
@@ -281,7 +293,8 @@ mod tests {
         // Class 1 has one group, class 2 has rows that are all equal to rows of class 0.
         let keys: Vec<u128> = [0, 1, 2, 3, 4, 5, 6, 7, 9, 9, 9, 0, 0].into();
         let codes = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2];
-        let groups = Groups::new(&keys, None);
+        let named: Vec<u32> = keys.iter().map(|&key| key as u32).collect();
+        let groups = Groups::new(&keys, Some(&named));
         for seed in 0..20 {
             let (first, second) = split_rows(Some(&labels(&codes)), &groups, 0.4, seed).unwrap();
             assert_eq!(first.len() + second.len(), 13);
@@ -292,6 +305,18 @@ mod tests {
         }
     }
 
+    /// Where all rows of a class are equal, copies have to be divided.
+    #[test]
+    fn equal_rows_are_divided_if_nothing_else_is_possible() {
+        let (keys, codes): (Vec<u128>, Vec<u32>) = (0..40).map(|i| (i % 2, (i % 2) as u32)).unzip();
+        let equal = Groups::new(&keys, None);
+        assert_eq!(split_rows(Some(&labels(&codes)), &equal, 0.2, 1).unwrap().1.len(), 8);
+        assert!(folds(Some(&labels(&codes)), &equal, 5, 1, "folds").iter().all(|fold| fold.len() == 8));
+        // But not the user's groups.
+        let named = Groups::new(&keys, Some(&codes));
+        assert!(split_rows(Some(&labels(&codes)), &named, 0.2, 1).unwrap().1.is_empty());
+    }
+
     proptest! {
         #[test]
         fn groups_stay_together_and_classes_keep_rows(
@@ -299,7 +324,8 @@ mod tests {
             seed in 0u64..9,
         ) {
             let (keys, codes): (Vec<u128>, Vec<u32>) = rows.into_iter().unzip();
-            let (groups, labels) = (Groups::new(&keys, None), labels(&codes));
+            let named: Vec<u32> = keys.iter().map(|&key| key as u32).collect();
+            let (groups, labels) = (Groups::new(&keys, Some(&named)), labels(&codes));
             let together = |part: &[usize]| {
                 let mut inside = std::collections::HashSet::new();
                 part.iter().for_each(|&row| { inside.insert(keys[row]); });

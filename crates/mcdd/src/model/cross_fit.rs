@@ -31,16 +31,15 @@ pub(super) struct Folds {
 impl Folds {
     /// For the rows of a table.
     pub(super) fn of_table(table: &Table, settings: &Settings) -> Result<Folds> {
-        Folds::new(table.labels.as_ref(), &table.groups(), table.groups.is_some(), settings)
+        Folds::new(table.labels.as_ref(), &table.groups(), settings)
     }
 
     /// For images.
     pub(super) fn of_images(images: &Images, settings: &Settings) -> Result<Folds> {
-        Folds::new(images.labels.as_ref(), &images.groups(), false, settings)
+        Folds::new(images.labels.as_ref(), &images.groups(), settings)
     }
 
-    /// `named`: the groups are the user's and are not divided in any case.
-    fn new(labels: Option<&Labels>, groups: &Groups, named: bool, settings: &Settings) -> Result<Folds> {
+    fn new(labels: Option<&Labels>, groups: &Groups, settings: &Settings) -> Result<Folds> {
         let (fraction, seed) = (settings.left_out(groups.len()), settings.seed);
         let members = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
         let mut left_out = match members {
@@ -49,11 +48,7 @@ impl Folds {
         };
         left_out.truncate(members);
         if left_out.iter().any(Vec::is_empty) {
-            // Where classes have hardly any different rows, new rows are copies as well.
-            if !named && groups.count() < groups.len() {
-                return Folds::new(labels, &Groups::single(groups.len()), true, settings);
-            }
-            return Err(Error::setting("there are no calibration rows: too few different rows for this fraction")
+            return Err(Error::setting("there are no calibration rows: too few rows or groups for this fraction")
                 .hint("raise `calibration_fraction`, e.g. to 0.3, or give more rows"));
         }
         Ok(Folds { left_out, rows: groups.len() })
