@@ -165,7 +165,7 @@ fn find_number(texts: &[&str]) -> Option<Finding> {
     }
 }
 
-/// The form with the usual thousands separator, where no cell has one: the numbers may grow.
+/// The form with the common thousands separator, where no cell has one: the numbers may grow.
 fn open(form: NumberForm) -> NumberForm {
     let usual = if form.decimal == Decimal::Point { Group::Comma } else { Group::Point };
     NumberForm { group: form.group.or(Some(usual)), ..form }
