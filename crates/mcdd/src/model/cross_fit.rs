@@ -6,7 +6,7 @@
 //! than it promises (`docs/calibration.md`). A single member leaves out one fold, as an ordinary split.
 
 use super::class_scale::ClassScale;
-use super::predict::{self, Ensemble};
+use super::predict::{self, Ensemble, Fold};
 use super::range_penalty::RangePenalty;
 use super::score_scale::ScoreScale;
 use super::{Model, ModelMember, Predictions, clip_limit};
@@ -155,7 +155,8 @@ impl Model {
         for fold in (0..folds.len()).filter(|&fold| self.members.iter().any(|m| m.fold == fold)) {
             let part = Part { y: vec![0; folds.calibration(fold).len()], rows: folds.calibration(fold) };
             let range_penalty = all.range_penalty(&folds.trained_on(fold), clip);
-            let ensemble = Ensemble { fold: Some(fold), range_penalty: range_penalty.as_ref(), ..self.ensemble() };
+            let fold = Some(Fold { index: fold, rows: part.rows.len() });
+            let ensemble = Ensemble { fold, range_penalty: range_penalty.as_ref(), ..self.ensemble() };
             out.append(predict::scores(ensemble, part.examples(all), pool));
             rows.extend(part.rows);
         }
@@ -202,7 +203,8 @@ pub(super) fn predict(
             return Predictions::default();
         }
         let range_penalty = out.range_penalty.as_ref();
-        predict::scores(Ensemble { members, fold: Some(fold), class_scales, range_penalty }, out.rows, pool)
+        let fold = Some(Fold { index: fold, rows: out.rows.len() });
+        predict::scores(Ensemble { members, fold, class_scales, range_penalty }, out.rows, pool)
     };
     folds.iter().enumerate().map(one).collect()
 }

@@ -3,6 +3,7 @@
 use super::class_scale::ClassScale;
 use super::probe::Buffers;
 use super::range_penalty::RangePenalty;
+use super::score_scale::ScoreScale;
 use super::{Model, ModelMember};
 use crate::compute::argmax;
 use crate::compute::pool::{Pool, chunks};
@@ -116,12 +117,20 @@ struct Part<'a> {
     distance: &'a mut [f64],
 }
 
+/// A fold whose rows are predicted by the members that left it out.
+#[derive(Clone, Copy)]
+pub(super) struct Fold {
+    pub index: usize,
+    /// The number of its rows, from which the members' score scales were computed.
+    pub rows: usize,
+}
+
 /// The members that predict together.
 #[derive(Clone, Copy)]
 pub(super) struct Ensemble<'a> {
     pub members: &'a [ModelMember],
     /// Only the members that left out this fold.
-    pub fold: Option<usize>,
+    pub fold: Option<Fold>,
     /// For each predicted class the map of its confidences; empty without calibration by class.
     pub class_scales: &'a [ClassScale],
     pub range_penalty: Option<&'a RangePenalty>,
@@ -130,7 +139,14 @@ pub(super) struct Ensemble<'a> {
 /// The mean of the members' predictions for some rows.
 fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut PredictBuffers) {
     let Ensemble { members, fold, class_scales, range_penalty } = ensemble;
-    let members = members.iter().filter(|m| fold.is_none_or(|fold| m.fold == fold));
+    // With several folds, each row is standardized by the other rows of its fold, as a new row is by all of them. With one fold,
+    // calibration rows and new rows have the same scale, and their order is all that counts.
+    let one_of = fold.filter(|fold| members.iter().any(|m| m.fold != fold.index)).map(|fold| fold.rows);
+    let standardize = |scale: &ScoreScale, score| match one_of {
+        Some(rows) => scale.standardize_one_of(score, rows),
+        None => scale.standardize(score),
+    };
+    let members = members.iter().filter(|m| fold.is_none_or(|fold| m.fold == fold.index));
     let rows = out.confidence.len();
     out.confidence.fill(0.0);
     out.posterior.fill(0.0);
@@ -143,7 +159,10 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
         if let Some(probe) = probed {
             s.confidence.resize(rows, 0.0);
             probe.score(member.host(), x, z, &mut s.confidence, &mut s.logits, &mut s.probe);
-            out.confidence.iter_mut().zip(&s.confidence).for_each(|(o, &c)| *o += weight * member.scale.standardize(c));
+            out.confidence
+                .iter_mut()
+                .zip(&s.confidence)
+                .for_each(|(o, &c)| *o += weight * standardize(&member.scale, c));
         }
         // The head gives the confidence if there is no detector, and the classes if the detector does not classify.
         if probed.is_none_or(|p| p.classes() == 0) {
@@ -152,7 +171,7 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
             for (i, z) in z.chunks_exact(z.len() / rows).enumerate() {
                 let own =
                     member.head.score(z, &mut s.logits[i * head_classes..(i + 1) * head_classes], &mut s.distances);
-                out.confidence[i] += if probed.is_none() { weight * member.scale.standardize(own) } else { 0.0 };
+                out.confidence[i] += if probed.is_none() { weight * standardize(&member.scale, own) } else { 0.0 };
                 if let Some(distance) = out.distance.get_mut(i * classes..(i + 1) * classes) {
                     distance.iter_mut().zip(&s.distances).for_each(|(d, &v)| *d += weight * v);
                 }

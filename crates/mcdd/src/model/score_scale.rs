@@ -55,6 +55,20 @@ impl ScoreScale {
     pub(super) fn standardize(&self, score: f64) -> f64 {
         (score - self.mean) / self.deviation
     }
+
+    /// The same for one of the `n` confidences that the scale was computed from, by the scale of the others. A low confidence
+    /// lowers the mean and raises the deviation, so its own scale makes it look more usual than a new row like it.
+    pub(super) fn standardize_one_of(&self, score: f64, n: usize) -> f64 {
+        if n < 2 {
+            return self.standardize(score);
+        }
+        let (n, rest, away) = (n as f64, (n - 1) as f64, score - self.mean);
+        let variance = self.deviation * self.deviation;
+        // The pooled variance of few rows hardly depends on one of them.
+        let others = if n < ENOUGH_ROWS as f64 { variance } else { n / rest * (variance - away * away / rest) };
+        // One row that is the only one to differ would be divided by 0.
+        n / rest * away / libm::sqrt(others.max(1e-6 * variance))
+    }
 }
 
 /// The error for a model whose confidences are useless.
@@ -77,6 +91,57 @@ mod tests {
             let variance = standard.iter().map(|s| s * s).sum::<f64>() / 100.0;
             assert!(mean.abs() < 1e-9 && (variance - 1.0).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn one_of_the_rows_is_standardized_by_the_others() {
+        let scores: Vec<f64> = (0..40).map(|i| f64::from(i * i % 17) - if i == 3 { 30.0 } else { 0.0 }).collect();
+        let scale = ScoreScale::fit(std::slice::from_ref(&scores)).unwrap()[0];
+        for (i, &score) in scores.iter().enumerate() {
+            let mut others = scores.clone();
+            others.remove(i);
+            let expected = ScoreScale::fit(&[others]).unwrap()[0].standardize(score);
+            assert!((scale.standardize_one_of(score, 40) - expected).abs() < 1e-9, "{i}");
+        }
+        let mut alone = vec![2.0; 40];
+        alone[0] = -1.0;
+        let scale = ScoreScale::fit(&[alone]).unwrap()[0];
+        assert!(scale.standardize_one_of(-1.0, 40) < -1000.0 && scale.standardize_one_of(-1.0, 40).is_finite());
+        assert_eq!(ScoreScale::fit(&[vec![4.0]]).unwrap()[0].standardize_one_of(4.0, 1), 0.0);
+    }
+
+    /// Five folds of 40 rows with a long tail. A threshold from all calibration rows keeps the fraction of new rows that it promises
+    /// only if each calibration row is standardized by the others.
+    #[test]
+    fn a_threshold_keeps_what_it_promises() {
+        use crate::seed::Stream;
+        let mut random = Stream::new(0, "folds");
+        let mut row = || random.normal() - if random.below(8) == 0 { 3.0 - 2.0 * random.normal() } else { 0.0 };
+        let (repetitions, new_rows) = (3000, 40);
+        let (mut kept, mut kept_by_own_scale) = (0, 0);
+        for _ in 0..repetitions {
+            let folds: Vec<Vec<f64>> = (0..5).map(|_| (0..40).map(|_| row()).collect()).collect();
+            let scales = ScoreScale::fit(&folds).unwrap();
+            // The largest of the ranks that are at most 10%, as in `calibration.rs`.
+            let threshold = |standardize: &dyn Fn(&ScoreScale, f64) -> f64| {
+                let all =
+                    folds.iter().zip(&scales).flat_map(|(fold, scale)| fold.iter().map(|&s| standardize(scale, s)));
+                let mut all: Vec<f64> = all.collect();
+                all.sort_by(f64::total_cmp);
+                all[19]
+            };
+            let others = threshold(&|scale, score| scale.standardize_one_of(score, 40));
+            let own = threshold(&|scale, score| scale.standardize(score));
+            for i in 0..new_rows {
+                let score = scales[i % 5].standardize(row());
+                kept += usize::from(score > others);
+                kept_by_own_scale += usize::from(score > own);
+            }
+        }
+        let fraction = |kept: usize| kept as f64 / (repetitions * new_rows) as f64;
+        // The standard error is below 0.001.
+        assert!((0.898..0.905).contains(&fraction(kept)), "{}", fraction(kept));
+        assert!(fraction(kept_by_own_scale) < fraction(kept) - 0.002, "{}", fraction(kept_by_own_scale));
     }
 
     #[test]
