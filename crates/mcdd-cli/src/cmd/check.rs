@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use mcdd::data::profile::{Action, Finding, Problem};
 use mcdd::data::{Check, Setting};
+use mcdd::error::count;
 
 use crate::options::{Columns, Reading};
 use crate::report::quoted;
@@ -76,8 +77,9 @@ fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::E
     let mut out = String::new();
     let first = args.data.first().map_or(String::new(), |p| p.display().to_string());
     let more = if args.data.len() > 1 { format!(" and {} more", args.data.len() - 1) } else { String::new() };
-    writeln!(out, "{}{more}: {} rows, {} feature columns", ui::plain(&first), check.rows, check.columns)?;
-    if let Some(label) = &check.label {
+    let (rows, columns) = (count(check.rows, "row"), count(check.columns, "feature column"));
+    writeln!(out, "{}{more}: {rows}, {columns}", ui::plain(&first))?;
+    if let Some(label) = check.label.as_ref().filter(|_| !check.classes.is_empty()) {
         let mut classes: Vec<String> = check.classes.iter().take(12).map(|(c, n)| format!("{c} ({n})")).collect();
         if check.classes.len() > classes.len() {
             classes.push(format!("and {} more", check.classes.len() - classes.len()));
@@ -97,6 +99,7 @@ fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::E
         for finding in found {
             let names = match &finding.columns[..] {
                 [] if finding.problem == Problem::NoLabel => "label".to_owned(),
+                [] if finding.problem == Problem::Reading => "file".to_owned(),
                 [] => "rows".to_owned(),
                 [one] => ui::short(one, NAMES),
                 [one, rest @ ..] => format!("{} and {} more", ui::short(one, NAMES), rest.len()),

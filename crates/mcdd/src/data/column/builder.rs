@@ -8,6 +8,7 @@ use super::super::form::Form;
 use super::super::kept::Kept;
 use super::super::number::{self, Parsed};
 use super::super::recognize::{self, Points};
+use super::super::refused::{PLACES, Refused};
 use super::super::text::quoted;
 use super::auto::AutoTexts;
 use super::place::Place;
@@ -24,19 +25,6 @@ pub(crate) enum Cells {
     Undecided(usize),
     Number(Vec<f64>),
     Text(Texts),
-}
-
-/// How many places are remembered of cells that cannot be used.
-const PLACES: usize = 5;
-
-/// The cells of a column that could not be used, where reading goes on after them.
-#[derive(Debug, Default)]
-pub(crate) struct Refused {
-    pub count: usize,
-    /// The first errors.
-    pub first: Vec<Error>,
-    /// The first texts, with their files and rows: they may be the mistakes in a column of numbers.
-    pub texts: Vec<(Arc<Path>, Row, String)>,
 }
 
 /// A column that is being read.
@@ -67,7 +55,7 @@ impl ColumnBuilder {
             Want::Text | Want::Label | Want::OptionalLabel => Cells::Text(Texts::default()),
         };
         // Where the form is known, the points do not matter.
-        let points = Points { decimal: want != Want::Auto, grouped: Vec::new() };
+        let points = if want == Want::Auto { Points::default() } else { Points::decimal() };
         ColumnBuilder {
             cells,
             want,
@@ -93,14 +81,11 @@ impl ColumnBuilder {
 
     /// A cell that cannot be used: an error, unless such cells are passed over.
     #[cold]
-    fn refuse(&mut self, error: Error) -> Result<()> {
+    pub(crate) fn refuse(&mut self, error: Error) -> Result<()> {
         let Some(refused) = &mut self.refused else {
             return Err(error);
         };
-        refused.count += 1;
-        if refused.first.len() < PLACES {
-            refused.first.push(error);
-        }
+        refused.add(error);
         match &mut self.cells {
             Cells::Skip => {}
             Cells::Undecided(rows) => *rows += 1,
@@ -359,6 +344,8 @@ impl ColumnBuilder {
             let thousands = grouped.next_if(|&&at| at as usize == row).is_some();
             let text = match thousands {
                 true => format!("{value:.3}"),
+                // With its point, which is then not between thousands.
+                false if self.points.first.is_some_and(|first| first as usize == row) => format!("{value:?}"),
                 false => number::show(value),
             };
             let code = match value.is_nan() {
@@ -369,7 +356,7 @@ impl ColumnBuilder {
         }
         self.auto = AutoTexts::of_numbers(&texts);
         self.cells = Cells::Text(texts);
-        self.points = Points { decimal: true, grouped: Vec::new() };
+        self.points = Points::decimal();
     }
 
     #[cold]

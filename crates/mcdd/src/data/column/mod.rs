@@ -9,6 +9,6 @@ mod texts;
 mod values;
 mod want;
 
-pub(crate) use builder::{Cells, ColumnBuilder, Refused};
+pub(crate) use builder::{Cells, ColumnBuilder};
 pub use values::{Column, MISSING};
 pub(crate) use want::Want;

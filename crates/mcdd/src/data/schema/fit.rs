@@ -5,6 +5,7 @@ use super::super::column::Column;
 use super::super::convert::convert;
 use super::super::decide::Decisions;
 use super::super::form::Form;
+use super::super::profile::Finding;
 use super::super::table::Table;
 use super::super::text::{Notices, count, list, shown};
 use super::super::time::Cycle;
@@ -35,6 +36,21 @@ impl Schema {
     /// # Panics
     /// As [`Schema::fit`].
     pub fn fit_without(table: &Table, rows: &[usize], identifiers: &[&str]) -> Result<(Schema, Notices)> {
+        let (schema, read, more) = Schema::fit_with_findings(table, rows, identifiers)?;
+        let notice = |f: &Finding| {
+            let names: Vec<&str> = f.columns.iter().map(|name| shown(name)).collect();
+            let separator = if f.remedy.is_empty() { "" } else { "; " };
+            format!("{}: {}{separator}{}", list(&names), f.what, f.remedy)
+        };
+        Ok((schema, read.iter().map(notice).chain(more).collect()))
+    }
+
+    /// As [`Schema::fit_without`]: how columns were read, and the other notices.
+    pub(crate) fn fit_with_findings(
+        table: &Table,
+        rows: &[usize],
+        identifiers: &[&str],
+    ) -> Result<(Schema, Vec<Finding>, Notices)> {
         let place = |error: Error| match table.files().next() {
             Some(file) => error.at_file(file),
             None => error,
@@ -90,7 +106,7 @@ impl Schema {
         }
         columns.extend(dropped.map(|(_, name)| asked(name)));
 
-        let mut notices = decisions.notices();
+        let mut notices = Notices::new();
         if !constant.is_empty() {
             notices.push(format!("{} dropped: {}", count(constant.len(), "constant column"), list(&constant)));
         }
@@ -117,7 +133,7 @@ impl Schema {
                 .hint("give columns that differ between rows"));
         }
         schema.validate()?;
-        Ok((schema, notices))
+        Ok((schema, decisions.findings(), notices))
     }
 }
 
