@@ -18,8 +18,8 @@ Examples:
   mcdd check people.csv --label churn
   mcdd check people.csv --label churn --json
 
-It lists cells that cannot be read, missing labels, small classes, identifiers, columns that give the label away, copies and \
-missing cells, says what is done about each, and prints the command that trains on the table. Nothing is trained or written.
+It lists rows and cells that cannot be read, missing labels, small classes, identifiers, dates and other columns that are not \
+read as they stand, columns that give the label away, copies and missing cells, says what is done about each, and prints the command that trains on the table. Nothing is trained or written.
 
 Exit codes: 0 training works, with the printed command; 2 it does not, or a file cannot be read.";
 

@@ -3,7 +3,7 @@
 use super::categories::Choice;
 use super::column::Column;
 use super::form::Form;
-use super::profile::{Action, Finding, Problem};
+use super::profile::finding::{Action, Finding, Problem};
 use super::recognize::{self, Context, Decision, Points};
 use super::table::Table;
 use super::text::{count, quoted, shown};

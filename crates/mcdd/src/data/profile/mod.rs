@@ -21,7 +21,7 @@
 use serde::Serialize;
 
 mod columns;
-mod finding;
+pub(super) mod finding;
 mod identifier;
 mod leak;
 mod repeated;

@@ -5,7 +5,7 @@ use super::super::column::Column;
 use super::super::convert::convert;
 use super::super::decide::Decisions;
 use super::super::form::Form;
-use super::super::profile::Finding;
+use super::super::profile::finding::Finding;
 use super::super::table::Table;
 use super::super::text::{Notices, count, list, shown};
 use super::super::time::Cycle;
