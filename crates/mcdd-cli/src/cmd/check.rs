@@ -70,8 +70,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if check.ready { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
-/// The width of the column of names.
+/// The longest name of a column, in characters.
 const NAMES: usize = 24;
+/// How many columns of a finding are named.
+const MOST_NAMES: usize = 4;
 
 fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
@@ -86,9 +88,13 @@ fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::E
         }
         writeln!(out, "label {}: {}", ui::short(label, NAMES), ui::plain(&classes.join(", ")))?;
     }
+    let option = match check.ready {
+        true => "Training needs an option, which the command below has:",
+        false => "Training needs an option besides:",
+    };
     for (action, title) in [
         (Action::Change, "Training is not possible:"),
-        (Action::Setting, "Training needs an option, which the command below has:"),
+        (Action::Setting, option),
         (Action::Automatic, "Done by itself:"),
         (Action::Look, "Worth a look:"),
     ] {
@@ -101,8 +107,11 @@ fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::E
                 [] if finding.problem == Problem::NoLabel => "label".to_owned(),
                 [] if finding.problem == Problem::Reading => "file".to_owned(),
                 [] => "rows".to_owned(),
-                [one] => ui::short(one, NAMES),
-                [one, rest @ ..] => format!("{} and {} more", ui::short(one, NAMES), rest.len()),
+                all => {
+                    let some: Vec<String> = all.iter().take(MOST_NAMES).map(|name| ui::short(name, NAMES)).collect();
+                    let more = all.len() - some.len();
+                    some.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+                }
             };
             writeln!(out, "  {names}: {}", ui::plain(&ui::with_options(&finding.what)))?;
             if !finding.remedy.is_empty() {
