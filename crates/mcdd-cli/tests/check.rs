@@ -56,7 +56,7 @@ fn all_problems_at_once_and_the_command_that_works() {
         "--min-class 5",
         "customer: a code that differs in every row",
         "--keep \"customer\"",
-        "rows 21, 91",
+        "rows 21 (line 22), 91 (line 92)",
         "\"unknown\" is not a number",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -118,7 +118,8 @@ fn what_no_option_helps_is_said_too() {
     let out = lab.command(&["check", "none.csv"]).output().unwrap();
     assert!(out.status.code() == Some(2) && stdout(&out).contains("--label"), "{}", stdout(&out));
     lab.write("ragged.csv", "x,label\n1,a\n2\n");
-    lab.fails(&["check", "ragged.csv"], "row 2 (line 3)");
+    let out = lab.command(&["check", "ragged.csv"]).output().unwrap();
+    assert!(out.status.code() == Some(2) && stdout(&out).contains("row 2 (line 3)"), "{}", stdout(&out));
     lab.fails(&["check", "nothing.csv"], "no such file");
     lab.fails(&["check", "ragged.csv", "--drop", "y"], "no column \"y\"");
     lab.fails(&["check", "."], "folder");
@@ -137,6 +138,158 @@ fn a_column_that_cannot_be_used_is_left_out_by_the_printed_command() {
     let mut args = printed(&stdout(&lab.ok(&["check", "comma.csv"])));
     args.extend(FAST.map(str::to_owned));
     lab.ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+/// A table with everything that a reader could stop at: ragged rows, an open quote, a cell that spoils its column, a row
+/// without a label, a small class.
+fn broken() -> String {
+    let row = |i: usize| {
+        let label = match i {
+            30 => "",
+            40 => "rare",
+            _ => ["a", "b"][i % 2],
+        };
+        let rate = if i == 20 { "n.a.".to_owned() } else { format!("{:.1}%", 90.0 * noise(i, 1)) };
+        let row = format!("{:.3},{rate},\"x, {}\",{label}", noise(i, 2), i % 3);
+        match i {
+            5 => row.replacen(',', " ", 1),
+            9 => format!("{row},more"),
+            // The quote is closed by that of the next row.
+            50 => row.replace("\",", ","),
+            _ => row,
+        }
+    };
+    table(60, row, "size,rate,text,class")
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_listed_with_all_other_problems() {
+    let lab = Lab::new();
+    lab.write("broken.csv", &broken());
+    let out = lab.command(&["check", "broken.csv"]).output().unwrap();
+    let text = stdout(&out);
+    assert_eq!(out.status.code(), Some(2), "{text}");
+    for part in [
+        "3 rows cannot be read: row 6 (line 7): the row has 3 cells where the first row has 4; \
+         row 10 (line 11): the row has 5 cells where the first row has 4; row 51 (line 52): the row has 5 cells where the first row has 4; its quotes go from line 52 to 53",
+        "complete the row",
+        "rate: row 21 (line 22): \"n.a.\" is not a percentage such as 12.5%",
+        "else leave the column out by --drop \"rate\"",
+        "1 row has no label: row 31 (line 32)",
+        "1 class has fewer than 5 rows: rare (1)",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    // Rows after the open quote are there.
+    assert!(text.contains("broken.csv: 55 rows, 3 feature columns"), "{text}");
+    assert!(!text.contains("mcdd train") && !text.contains("the command below"), "{text}");
+
+    // A quote that is never closed.
+    let open = broken().lines().take(50).collect::<Vec<_>>().join("\n") + "\n\"0.5,1%,x,a\n0.6,2%,y,b\n";
+    lab.write("open.csv", &open);
+    let text = stdout(&lab.command(&["check", "open.csv"]).output().unwrap());
+    assert!(text.contains("row 50 (line 51): a quote is opened and never closed"), "{text}");
+    assert!(text.contains("close the quote"), "{text}");
+
+    // The header is short: no row can be read.
+    lab.write("short.csv", &table(30, |i| format!("{i},{},a", i * 3), "x,class"));
+    let text = stdout(&lab.command(&["check", "short.csv"]).output().unwrap());
+    let rows = "rows 1 (line 2), 2 (line 3), 3 (line 4), 4 (line 5), 5 (line 6), …: the row has 3 cells";
+    assert!(text.contains(rows) && text.contains("short.csv: 0 rows"), "{text}");
+
+    let json = |i: usize| match i {
+        3 => "{\"x\": 1,".to_owned(),
+        7 => "{\"x\": [1], \"class\": \"a\"}".to_owned(),
+        9 => "{\"x\": 1, \"x\": 2, \"class\": \"a\"}".to_owned(),
+        _ => format!("{{\"x\": {:.3}, \"z\": {:.3}, \"class\": \"{}\"}}", noise(i, 1), noise(i, 2), ["a", "b"][i % 2]),
+    };
+    lab.write("a.jsonl", &(0..40).map(|i| json(i) + "\n").collect::<String>());
+    let text = stdout(&lab.command(&["check", "a.jsonl"]).output().unwrap());
+    for part in [
+        "row 4: the line ends within its JSON object",
+        "row 10: the key is given twice",
+        "x: 1 cell cannot be used: the value is a list (row 8)",
+        "a.jsonl: 38 rows",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+
+    lab.write("a.svm", "a 1:1 2:2\nb 1:x\na 1:3 2:1\nb 0:1\na 1:2\nb 1:5 2:5\n");
+    let text = stdout(&lab.command(&["check", "a.svm"]).output().unwrap());
+    for part in ["row 2: \"x\" is not a number", "row 4: the index 0 is not in", "a.svm: 4 rows", "no class has 5 rows"]
+    {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_said_and_the_rest_is_checked() {
+    let lab = Lab::new();
+    let small = |i: usize| format!("{:.2},{},{}", noise(i, 1), i + 1, ["a", "b", "c"][i % 3]);
+    lab.write("small.csv", &table(12, small, "x,id,class"));
+    let text = stdout(&lab.command(&["check", "small.csv"]).output().unwrap());
+    for part in [
+        "small.csv: 12 rows, 2 feature columns",
+        "class: no class has 5 rows: a (4), b (4), c (4)",
+        "add rows until two classes have 5 or more, or give another column by --label",
+        "id: counts the rows",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    assert!(!text.contains("--min-class"), "{text}");
+    let one = |i: usize| format!("{:.2},{},{}", noise(i, 1), i * i % 7, ["a", "a", "b"][i % 3]);
+    lab.write("one.csv", &table(12, one, "x,z,class"));
+    let text = stdout(&lab.command(&["check", "one.csv"]).output().unwrap());
+    assert!(text.contains("class: only a (8) has 5 rows or more, and two classes are needed; others: b (4)"), "{text}");
+    assert!(text.contains("one.csv: 12 rows"), "{text}");
+
+    // No row has a label, and the other columns are looked at all the same.
+    lab.write("none.csv", &table(30, |i| format!("{i},{:.2},", noise(i, 1)), "id,x,class"));
+    let text = stdout(&lab.command(&["check", "none.csv"]).output().unwrap());
+    for part in ["none.csv: 30 rows", "class: no row has a label", "id: counts the rows"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    // The only column cannot be used.
+    let only = |i: usize| format!("{},{}", if i == 3 { "x".to_owned() } else { format!("{:.3}", noise(i, 1)) }, i % 2);
+    lab.write("only.csv", &table(30, only, "x,class"));
+    let text = stdout(&lab.command(&["check", "only.csv"]).output().unwrap());
+    for part in ["\"x\" is not a number", "there is no column besides the label"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+/// What training reads as numbers is listed as that, and not as texts to be left out.
+#[test]
+fn how_columns_are_read_is_listed() {
+    let lab = Lab::new();
+    let row = |i: usize| {
+        let class = i * 7 % 3;
+        let (rate, price) = (30.0 * noise(i, 1) + 20.0 * class as f64, 1000.0 + 5000.0 * noise(i, 2));
+        let comment = format!("a remark, the {i}th, of {:.6}", noise(i, 3));
+        let (day, month) = (1 + i % 12, 1 + i * 5 % 12);
+        format!(
+            "{rate:.1}%,\"{},{:06.2}\",{day:02}/{month:02}/2024,{:.2},\"{comment}\",caf\u{e9} {class}",
+            1 + i % 9,
+            price % 1000.0,
+            noise(i, 4)
+        )
+    };
+    let text = table(120, row, "rate,price,day,x,comment,class");
+    std::fs::write(lab.path("a.csv"), text.chars().map(|c| c as u8).collect::<Vec<u8>>()).unwrap();
+    let text = stdout(&lab.ok(&["check", "a.csv"]));
+    for part in [
+        "file: a.csv is not UTF-8; read as Windows-1252",
+        "rate: percent\n      read as numbers",
+        "price: thousands separators\n      read as numbers",
+        "day: dates, month first\n      read as a number",
+        "is taken as 2024-",
+        "comment: text (120 different texts in 120 cells)\n      left out, --categorical \"comment\"",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    assert!(!text.contains("--drop") && !text.contains("copies"), "{text}");
+    let text = stderr(&lab.ok(&[&["train", "a.csv", "-o", "m.mcdd"], &FAST[..]].concat()));
+    assert!(!text.contains("--drop") && text.contains("rate: percent; read as numbers"), "{text}");
 }
 
 #[test]

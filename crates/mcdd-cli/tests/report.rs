@@ -236,7 +236,7 @@ fn explain_lists_the_changed_column_first() {
     lab.write("new.csv", &table(8, odd, HEADER));
     let text = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--row", "2", "--features", "2"]));
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].starts_with("row 2: unknown, most like "), "{text}");
+    assert!(lines[0].starts_with("row 2 (line 3): unknown, most like "), "{text}");
     assert!(lines[2].trim_start().starts_with("a ") && lines[2].contains(" 240."), "{text}");
     assert!(text.contains("the mean of class ") && !text.contains("row 3"), "{text}");
     let csv = stdout(&lab.ok(&["explain", "m.mcdd", "new.csv", "--format", "csv"]));

@@ -194,6 +194,11 @@ impl Error {
         self.0.row.map(|row| row.number)
     }
 
+    /// The row with its line.
+    pub(crate) fn row_and_line(&self) -> Option<Row> {
+        self.0.row
+    }
+
     /// The line of a text, counted from 1.
     pub fn line(&self) -> Option<u64> {
         self.0.row.and_then(|row| row.line).map(NonZeroU64::get).or(self.0.line)

@@ -166,6 +166,38 @@ fn a_table_with_decimal_commas() {
     assert!(schema.columns[0].form.is_none() && notices.is_empty());
 }
 
+/// `5.0` is no number with a decimal comma: whichever cell comes first, and however the rows are read.
+#[test]
+fn a_decimal_point_among_decimal_commas() {
+    let folder = Folder::new();
+    for text in
+        ["w;label\n3,5;a\n5.0;b\n4,5;a\n", "w;label\n5.0;a\n3,5;b\n4,5;a\n", "w;label\n7;a\n5.0;a\n3,5;b\n4,5;a\n"]
+    {
+        let e = read(&folder.put("a.csv", text), &ReadOptions::default()).unwrap_err();
+        assert!(e.to_string().contains("\"5.0\" is not a number") && e.column() == Some("w"), "{e}");
+    }
+    let (schema, _) =
+        fit(&read(&folder.put("a.csv", "w;label\n3,5;a\n4;b\n4,5;a\n"), &ReadOptions::default()).unwrap());
+    for text in ["w;k\n7;1\n5.0;1\n", "w;k\n7;1\n5.;1\n", "w;k\n3,5;1\n5.0;1\n"] {
+        let path = folder.put("b.csv", text);
+        let e = stream(&schema, &path).unwrap_err();
+        assert_eq!((e.row(), e.column()), (Some(2), Some("w")), "{e}");
+        if let Ok(table) = read(&path, &label("none")) {
+            let e = schema.transform(&table, None).unwrap_err();
+            assert!(e.to_string().contains("5.0 is not"), "{e}");
+        }
+    }
+    let mut row = vec![0.0; schema.width()];
+    assert!(schema.encode_row(&[Cell::Text("5.0")], &mut row).is_err());
+    schema.encode_row(&[Cell::F64(5.0)], &mut row).unwrap();
+    // A column of its own has a decimal point.
+    let path = folder.put("c.csv", "w;h;label\n3,5;5.0;a\n4,5;6.0;b\n");
+    let table = read(&path, &ReadOptions::default()).unwrap();
+    let (schema, _) = fit(&table);
+    assert!(schema.columns[0].form.is_some() && schema.columns[1].form.is_none());
+    assert_eq!(stream(&schema, &path).unwrap().0, schema.transform(&table, None).unwrap());
+}
+
 #[test]
 fn numbers_that_are_plain_at_first() {
     let folder = Folder::new();

@@ -108,7 +108,7 @@ fn a_row_is_a_row_of_data() {
     assert_eq!((e.file(), e.row(), e.line()), (Some(b.as_path()), Some(3), Some(4)));
     let table = Table::read(&[a.clone(), a.clone()], &ReadOptions::default()).unwrap();
     assert_eq!((table.row_name(1), table.row_name(2)), ("a.csv, row 2".into(), "a.csv, row 1".into()));
-    assert_eq!(table.select(&[3]).row_name(0), "row 1");
+    assert_eq!(table.select(&[3]).row_name(0), "a.csv, row 2");
     assert_eq!(read(&a, &ReadOptions::default()).unwrap().row_name(1), "row 2");
     // And of a file of labels.
     let labels = folder.put("labels.txt", "x\n\nNA\n");

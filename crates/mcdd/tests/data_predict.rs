@@ -180,3 +180,29 @@ fn a_table_of_categories_without_names() {
     let (x, y, _) = stream(&schema, &headed, &options, 2).unwrap();
     assert_eq!((x, y.len()), (whole, 3));
 }
+
+/// Rows keep their numbers and lines, and unseen categories their rows, where rows without a label are left out.
+#[test]
+fn rows_keep_their_places() {
+    let folder = Folder::new();
+    let train = folder.put("train.csv", "x,color,class\n1,red,a\n2,blue,b\n3,red,a\n");
+    let table = read(&train, &ReadOptions::default()).unwrap();
+    let (schema, _) = Schema::fit(&table, &[0, 1, 2]).unwrap();
+    let new = folder.put("new.csv", "x,color,class\n1,red,\n\n2,green,a\n3,\"re\nd\",\n4,blue,b\n5,pink,a\n");
+    let options = ReadOptions { skip_unlabeled: true, ..ReadOptions::default() };
+    let mut reader = schema.reader(&new, &options).unwrap();
+    let mut batch = Batch::default();
+    assert!(reader.next(100, &mut batch).unwrap());
+    let places: Vec<String> = batch.places.iter().map(ToString::to_string).collect();
+    assert_eq!(places, ["2 (line 4)", "4 (line 7)", "5 (line 8)"]);
+    let unseen: Vec<(usize, &str)> = batch.unseen_cells.iter().map(|cell| (cell.row, cell.text.as_str())).collect();
+    assert_eq!(unseen, [(0, "green"), (2, "pink")]);
+    // Blocks go on counting.
+    let mut reader = schema.reader(&new, &ReadOptions::default()).unwrap();
+    assert!(reader.next(3, &mut batch).unwrap() && reader.next(3, &mut batch).unwrap());
+    assert_eq!(batch.places[0].to_string(), "4 (line 7)");
+
+    let table = read(&new, &options).unwrap();
+    assert_eq!((table.row_number(0), table.row_name(2)), (2, "row 5".to_owned()));
+    assert_eq!(table.select(&[1]).row_number(0), 4);
+}

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use mcdd::data::profile::{Action, Finding, Problem};
 use mcdd::data::{Check, Setting};
+use mcdd::error::count;
 
 use crate::options::{Columns, Reading};
 use crate::report::quoted;
@@ -17,8 +18,8 @@ Examples:
   mcdd check people.csv --label churn
   mcdd check people.csv --label churn --json
 
-It lists cells that cannot be read, missing labels, small classes, identifiers, columns that give the label away, copies and \
-missing cells, says what is done about each, and prints the command that trains on the table. Nothing is trained or written.
+It lists rows and cells that cannot be read, missing labels, small classes, identifiers, dates and other columns that are not \
+read as they stand, columns that give the label away, copies and missing cells, says what is done about each, and prints the command that trains on the table. Nothing is trained or written.
 
 Exit codes: 0 training works, with the printed command; 2 it does not, or a file cannot be read.";
 
@@ -69,24 +70,31 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if check.ready { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
-/// The width of the column of names.
+/// The longest name of a column, in characters.
 const NAMES: usize = 24;
+/// How many columns of a finding are named.
+const MOST_NAMES: usize = 4;
 
 fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let first = args.data.first().map_or(String::new(), |p| p.display().to_string());
     let more = if args.data.len() > 1 { format!(" and {} more", args.data.len() - 1) } else { String::new() };
-    writeln!(out, "{}{more}: {} rows, {} feature columns", ui::plain(&first), check.rows, check.columns)?;
-    if let Some(label) = &check.label {
+    let (rows, columns) = (count(check.rows, "row"), count(check.columns, "feature column"));
+    writeln!(out, "{}{more}: {rows}, {columns}", ui::plain(&first))?;
+    if let Some(label) = check.label.as_ref().filter(|_| !check.classes.is_empty()) {
         let mut classes: Vec<String> = check.classes.iter().take(12).map(|(c, n)| format!("{c} ({n})")).collect();
         if check.classes.len() > classes.len() {
             classes.push(format!("and {} more", check.classes.len() - classes.len()));
         }
         writeln!(out, "label {}: {}", ui::short(label, NAMES), ui::plain(&classes.join(", ")))?;
     }
+    let option = match check.ready {
+        true => "Training needs an option, which the command below has:",
+        false => "Training needs an option besides:",
+    };
     for (action, title) in [
         (Action::Change, "Training is not possible:"),
-        (Action::Setting, "Training needs an option, which the command below has:"),
+        (Action::Setting, option),
         (Action::Automatic, "Done by itself:"),
         (Action::Look, "Worth a look:"),
     ] {
@@ -97,9 +105,13 @@ fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::E
         for finding in found {
             let names = match &finding.columns[..] {
                 [] if finding.problem == Problem::NoLabel => "label".to_owned(),
+                [] if finding.problem == Problem::Reading => "file".to_owned(),
                 [] => "rows".to_owned(),
-                [one] => ui::short(one, NAMES),
-                [one, rest @ ..] => format!("{} and {} more", ui::short(one, NAMES), rest.len()),
+                all => {
+                    let some: Vec<String> = all.iter().take(MOST_NAMES).map(|name| ui::short(name, NAMES)).collect();
+                    let more = all.len() - some.len();
+                    some.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+                }
             };
             writeln!(out, "  {names}: {}", ui::plain(&ui::with_options(&finding.what)))?;
             if !finding.remedy.is_empty() {

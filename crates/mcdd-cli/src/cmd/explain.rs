@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use mcdd::compute::pool::Pool;
 use mcdd::data::Unseen;
+use mcdd::error::Row;
 use mcdd::model::{Explanation, Model, Predictions, Threshold};
 use mcdd::stream::{self, csv_cell, verdict};
 use serde_json::json;
@@ -91,24 +92,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let pool = Pool::new(args.running.threads());
     let wanted: BTreeSet<u64> = args.row.iter().copied().collect();
     let mut predictions = Predictions::default();
-    let (mut row, mut found) = (0, 0);
+    let (mut rows, mut found) = (0, 0);
     if args.format == Format::Csv {
         ui::print("row,verdict,label,confidence,p_value,rank,column,value,expected,deviations,gain,note\n")?;
     }
     let reader = model.schema().reader(&args.data, &args.reading.options())?;
     let notices = stream::for_each::<anyhow::Error>(reader, |batch| {
-        let all = batch.x.chunks_exact(model.schema().width());
-        let first = row + 1;
-        let (rows, x): (Vec<u64>, Vec<&[f32]>) =
-            (first..).zip(all).filter(|(r, _)| wanted.is_empty() || wanted.contains(r)).unzip();
-        row += batch.rows as u64;
+        let all = batch.x.chunks_exact(model.schema().width()).zip(&batch.places).enumerate();
+        let chosen: Vec<(usize, (&[f32], &Row))> =
+            all.filter(|(_, (_, row))| wanted.is_empty() || wanted.contains(&row.number)).collect();
+        rows += batch.rows as u64;
+        let x: Vec<&[f32]> = chosen.iter().map(|(_, (x, _))| *x).collect();
         model.predict_rows(&x.concat(), &mut predictions, &pool)?;
-        for (i, (x, row)) in x.into_iter().zip(rows).enumerate() {
+        for (i, (at, (x, &row))) in chosen.into_iter().enumerate() {
             if args.unknown && threshold.known(predictions.confidence[i]) {
                 continue;
             }
             found += 1;
-            let unseen = Unseen::of_row(&batch.unseen_cells, (row - first) as usize);
+            let unseen = Unseen::of_row(&batch.unseen_cells, at);
             let why = model.explain(x, unseen, args.features, &pool)?;
             let scored = Scored { model: &model, threshold, row, predictions: &predictions, at: i };
             ui::print(&match args.format {
@@ -119,18 +120,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Ok(())
     })?;
-    if let Some(absent) = wanted.iter().find(|r| **r < 1 || **r > row) {
+    if let Some(absent) = wanted.iter().find(|r| **r < 1 || **r > rows) {
         let e = mcdd::Error::setting(format!("there is no row {absent}")).at_file(&args.data);
         return Err(e
-            .hint(match row {
+            .hint(match rows {
                 0 => "the file has no rows".to_owned(),
-                _ => format!("the file has rows 1 to {row}, the header not counted"),
+                _ => format!("the file has rows 1 to {rows}, the header not counted"),
             })
             .into());
     }
     if !args.running.quiet {
         notices.iter().for_each(|n| ui::note(n));
-        if found == 0 && row > 0 {
+        if found == 0 && rows > 0 {
             ui::note("no row is unknown");
         }
     }
@@ -141,7 +142,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 struct Scored<'a> {
     model: &'a Model,
     threshold: Threshold,
-    row: u64,
+    row: Row,
     predictions: &'a Predictions,
     at: usize,
 }
@@ -214,7 +215,7 @@ impl Scored<'_> {
             let [column, value, expected] = [&c.column, &c.value, &c.expected].map(|t| csv_cell(t));
             let note = csv_cell(c.note.as_deref().unwrap_or_default());
             let off = c.deviations.map_or(String::new(), |d| d.to_string());
-            let (row, rank, gain) = (self.row, i + 1, c.gain);
+            let (row, rank, gain) = (self.row.number, i + 1, c.gain);
             writeln!(
                 out,
                 "{row},{verdict},{label},{confidence},{p},{rank},{column},{value},{expected},{off},{gain},{note}"
@@ -226,7 +227,7 @@ impl Scored<'_> {
     fn json(&self, why: &Explanation) -> String {
         let (confidence, p, verdict) = self.scores();
         let row = json!({
-            "row": self.row,
+            "row": self.row.number,
             "verdict": verdict,
             "label": self.label(),
             "confidence": confidence,

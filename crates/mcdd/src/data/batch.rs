@@ -1,6 +1,8 @@
 //! A block of rows as the network gets it.
 
 use super::kept::Kept;
+use crate::error::Row;
+
 /// An image that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadImage {
@@ -19,6 +21,8 @@ pub struct Batch {
     pub rows: usize,
     /// The inputs, row-major, [`Schema::width`](super::Schema::width) a row.
     pub x: Vec<f32>,
+    /// The rows of the file, with their lines; empty for images.
+    pub places: Vec<Row>,
     /// The labels, where the file has them; `None` for a missing cell.
     pub labels: Option<Vec<Option<String>>>,
     /// Missing cells in this block.

@@ -52,7 +52,15 @@ pub(super) fn convert(form: &Form, cells: &Column, points: Option<&Points>) -> C
                     f64::NAN
                 })
             };
-            values.iter().enumerate().map(value).collect()
+            let values = values.iter().enumerate().map(value).collect();
+            // The cell whose point shows it comes first.
+            let first = points.and_then(|points| points.first).map(|first| first as usize);
+            if let Some((at, row)) = first.and_then(|row| refused.iter().position(|(r, _)| *r == row)).zip(first) {
+                let (_, text) = refused.remove(at);
+                let text = if text.contains(['.', 'e']) { text } else { text + ".0" };
+                refused.insert(0, (row, text));
+            }
+            values
         }
     };
     Converted { values, refused }

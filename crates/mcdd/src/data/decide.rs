@@ -1,21 +1,22 @@
-//! How each column of a training table is read, and the notices about it.
+//! How each column of a training table is read, and the findings about it.
 
 use super::categories::Choice;
 use super::column::Column;
 use super::form::Form;
-use super::recognize::{self, Context, Decision, Finding, Points};
+use super::profile::finding::{Action, Finding, Problem};
+use super::recognize::{self, Context, Decision, Points};
 use super::table::Table;
-use super::text::{Notices, count, list, shown};
+use super::text::{count, quoted, shown};
 use super::time::Cycle;
 
 /// The decisions about the columns of a table.
 pub(super) struct Decisions {
     /// Of each column that is in a form.
     decided: Vec<Option<Decision>>,
-    /// What was done, and the columns that it was done to.
-    done: Vec<(String, Vec<String>)>,
+    /// What was done to columns.
+    done: Vec<Finding>,
     /// About single columns.
-    single: Notices,
+    single: Vec<Finding>,
 }
 
 impl Decisions {
@@ -27,7 +28,7 @@ impl Decisions {
             }
             _ => None,
         };
-        let found: Vec<Option<Finding>> = table.names.iter().zip(&table.columns).map(find).collect();
+        let found: Vec<Option<recognize::Finding>> = table.names.iter().zip(&table.columns).map(find).collect();
         let plain = |at: usize| -> Option<(&[f64], &Points)> {
             match (table.columns.get(at)?, table.written.points.get(at)?) {
                 (Column::Number(values), points) => Some((values, points)),
@@ -36,7 +37,7 @@ impl Decisions {
         };
         let points = (0..found.len()).filter_map(plain).map(|(_, points)| points);
         let context = Context::new(found.iter().flatten(), points, table.written.separator);
-        let decide = |(at, finding): (usize, Option<Finding>)| match finding {
+        let decide = |(at, finding): (usize, Option<recognize::Finding>)| match finding {
             Some(finding) => Some(context.decide(finding)),
             None => {
                 let (values, points) = plain(at)?;
@@ -44,7 +45,7 @@ impl Decisions {
             }
         };
         let decided = found.into_iter().enumerate().map(decide).collect();
-        Decisions { decided, done: Vec::new(), single: Notices::new() }
+        Decisions { decided, done: Vec::new(), single: Vec::new() }
     }
 
     /// The decision about a column, if it is in a form.
@@ -52,51 +53,62 @@ impl Decisions {
         self.decided.get_mut(at)?.take()
     }
 
+    /// The form of a column, if it is in one.
+    pub(super) fn form(&self, at: usize) -> Option<&Form> {
+        self.decided.get(at)?.as_ref().map(|decision| &decision.form)
+    }
+
     /// A column was read in its form.
     pub(super) fn read(&mut self, name: &str, decision: &Decision, cycles: &[Cycle]) {
         if let Some(assumed) = &decision.assumed {
-            self.single.push(format!("{}: {assumed}", shown(name)));
+            self.single.push(done(Problem::Form, name, assumed, ""));
         }
         if decision.plain {
             return;
         }
-        let words = decision.form.describe();
-        let what = match &decision.form {
-            Form::Number(_) => format!("{words}; read as numbers"),
-            Form::Boolean(_) => format!("{words}; read as 1 and 0"),
+        let what = decision.form.describe();
+        let read = match &decision.form {
+            Form::Number(_) => "read as numbers".to_owned(),
+            Form::Boolean(_) => "read as 1 and 0".to_owned(),
             Form::Time(_) => {
                 let parts: Vec<&str> =
                     std::iter::once("a number").chain(cycles.iter().map(|cycle| cycle.name())).collect();
-                format!("{words}; read as {}", parts.join(", "))
+                format!("read as {}", parts.join(", "))
             }
         };
-        match self.done.iter_mut().find(|(done, _)| *done == what) {
-            Some((_, names)) => names.push(shown(name).to_owned()),
-            None => self.done.push((what, vec![shown(name).to_owned()])),
+        match self.done.iter_mut().find(|done| done.what == what && done.remedy == read) {
+            Some(same) => same.columns.push(name.to_owned()),
+            None => self.done.push(done(Problem::Form, name, &what, &read)),
         }
     }
 
     /// A column of texts became categories, or is left out. `cells` is the number of texts in the training rows.
     pub(super) fn chosen(&mut self, name: &str, choice: &Choice, cells: usize) {
-        let name = shown(name);
         match choice {
-            Choice::FreeText(different) => self.single.push(format!(
-                "{name}: text ({} in {}); left out, `categorical` \"{name}\" makes categories of it",
-                count(*different, "different text"),
-                count(cells, "cell")
-            )),
-            Choice::Keep(categories, others) if *others > 0 => self.single.push(format!(
-                "{name}: {}; {others} rarer {} one category, other",
-                if categories.len() == 1 { "1 category".into() } else { format!("{} categories", categories.len()) },
-                if *others == 1 { "text is" } else { "texts are" }
-            )),
+            Choice::FreeText(different) => {
+                let what = format!("text ({} in {})", count(*different, "different text"), count(cells, "cell"));
+                let remedy = format!("left out, `categorical` {} makes categories of it", quoted(shown(name)));
+                self.single.push(done(Problem::ManyTexts, name, &what, &remedy));
+            }
+            Choice::Keep(categories, others) if *others > 0 => {
+                let what = match categories.len() {
+                    1 => "1 category".to_owned(),
+                    n => format!("{n} categories"),
+                };
+                let are = if *others == 1 { "text is" } else { "texts are" };
+                let remedy = format!("{others} rarer {are} one category, other");
+                self.single.push(done(Problem::ManyTexts, name, &what, &remedy));
+            }
             _ => {}
         }
     }
 
-    /// What the user should know.
-    pub(super) fn notices(self) -> Notices {
-        let done = self.done.into_iter().map(|(what, names)| format!("{}: {what}", list(&names)));
-        done.chain(self.single).collect()
+    /// What was done.
+    pub(super) fn findings(self) -> Vec<Finding> {
+        self.done.into_iter().chain(self.single).collect()
     }
+}
+
+fn done(problem: Problem, name: &str, what: &str, done: &str) -> Finding {
+    Finding::new(problem, Action::Automatic, &[name], what, done)
 }

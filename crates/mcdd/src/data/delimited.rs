@@ -11,6 +11,7 @@ use super::lines::{Lines, split_plain, split_quoted, split_spaces};
 use super::number::{self, Parsed};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
 use super::recognize::value_like;
+use super::refused::RowLog;
 use super::text::{positional_name, quoted};
 use crate::error::{Error, Result, Row, count as cells};
 
@@ -44,7 +45,13 @@ pub(crate) struct Delimited {
     /// The length of the content where it is known, and the rows read so far with the current one.
     length: Option<u64>,
     count: u64,
+    log: RowLog,
+    /// How often reading went back to the line after an open quote.
+    returns: usize,
 }
+
+/// How often reading goes back to the line after an open quote; each time the rest of the file is looked through.
+const MOST_RETURNS: usize = 20;
 
 /// An opened text table: column names, whether they are the file's own, and the rows.
 pub(crate) struct Opened {
@@ -78,6 +85,8 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
         ends: Vec::new(),
         length,
         count: 0,
+        log: RowLog::default(),
+        returns: 0,
     };
     let Some(first) = rows.record()? else {
         return Err(empty(&file));
@@ -165,7 +174,12 @@ impl Delimited {
 
     /// Splits the current record into `text` and `ends`, with as many lines as its quotes need.
     fn close_quotes(&mut self) -> Result<()> {
-        while !split_quoted(self.lines.current(), self.separator, &mut self.text, &mut self.ends) {
+        let mut open = None;
+        loop {
+            open = split_quoted(self.lines.current(), self.separator, open, &mut self.text, &mut self.ends);
+            if open.is_none() {
+                return Ok(());
+            }
             if !self.lines.lengthen()? {
                 let error = Error::data("a quote is opened and never closed")
                     .at_file(self.lines.file())
@@ -176,7 +190,52 @@ impl Delimited {
                 });
             }
         }
-        Ok(())
+    }
+
+    /// Checks the number of cells of the current record.
+    fn check_width(&mut self) -> Result<()> {
+        let mut found = 0;
+        self.each(|_| {
+            found += 1;
+            Ok(())
+        })?;
+        if found == self.width {
+            return Ok(());
+        }
+        let first = self.lines.line();
+        let lines = match self.lines.count() {
+            0 | 1 => String::new(),
+            n => format!("; its quotes go from line {first} to {}", first + n - 1),
+        };
+        let what = format!("the row has {} where the first row has {}{lines}", cells(found, "cell"), self.width);
+        Err(Error::data(what)
+            .at_file(self.lines.file())
+            .at_row(self.row())
+            .at_column((found.min(self.width) + 1).to_string())
+            .hint(if self.separator == b' ' {
+                "a missing value must be written (as NA) in a file separated by spaces; else give `separator`"
+            } else {
+                "complete the row; quote a cell that contains the separator, or give `separator`"
+            }))
+    }
+
+    /// Notes a row that cannot be used. Where it is one of several lines because of an open quote, reading goes on with its
+    /// second line.
+    fn refuse(&mut self, error: Error) -> Result<()> {
+        let error = error.at_row(self.row());
+        let (mut text, mut ends) = (Vec::new(), Vec::new());
+        let mut is_row = |line: &[u8]| {
+            split_quoted(line, self.separator, None, &mut text, &mut ends).is_none() && ends.len() == self.width
+        };
+        let mut others = self.lines.current().split(|b| matches!(b, b'\n' | b'\r')).skip(1);
+        if self.lines.count() > 1 && others.any(&mut is_row) {
+            if self.returns == MOST_RETURNS {
+                return Err(error);
+            }
+            self.returns += 1;
+            self.lines.back_to_first();
+        }
+        self.log.refuse(error)
     }
 
     /// The current row.
@@ -187,7 +246,6 @@ impl Delimited {
     /// Appends the current record to the columns. After an error the columns are of unequal length, which
     /// does not matter because reading ends there.
     fn append(&mut self, columns: &mut [ColumnBuilder]) -> Result<()> {
-        self.count += 1;
         let row = self.row();
         let separator = self.separator;
         let mut count = 0;
@@ -238,28 +296,14 @@ impl Delimited {
             return Ok(());
         }
         // A cell that stands in the wrong column is not the mistake: the missing or extra one is.
-        let mut found = 0;
-        self.each(|_| {
-            found += 1;
-            Ok(())
-        })?;
-        if found == self.width {
-            return done;
-        }
-        Err(Error::data(format!("the row has {} where the first row has {}", cells(found, "cell"), self.width))
-            .at_file(self.lines.file())
-            .at_row(row)
-            .at_column((found.min(self.width) + 1).to_string())
-            .hint(if separator == b' ' {
-                "a missing value must be written (as NA) in a file separated by spaces; else give `separator`"
-            } else {
-                "complete the row; quote a cell that contains the separator, or give `separator`"
-            }))
+        self.check_width()?;
+        done
     }
 }
 
 impl RowSource for Delimited {
     fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
+        self.log.lines.clear();
         let mut rows = 0;
         while rows < max {
             if self.pending {
@@ -267,10 +311,22 @@ impl RowSource for Delimited {
             } else if !self.next_line()? {
                 break;
             }
+            self.count += 1;
+            if self.log.passes_over()
+                && let Err(error) = self.check_width()
+            {
+                self.refuse(error)?;
+                continue;
+            }
+            self.log.lines.push(self.lines.line());
             self.append(columns)?;
             rows += 1;
         }
         Ok(rows)
+    }
+
+    fn log(&mut self) -> Option<&mut RowLog> {
+        Some(&mut self.log)
     }
 
     fn remaining(&self) -> Option<usize> {
@@ -293,6 +349,8 @@ fn sample(prefix: &[u8], whole: bool, separator: u8, newline: u8) -> Vec<Record>
         ends: Vec::new(),
         length: None,
         count: 0,
+        log: RowLog::default(),
+        returns: 0,
     };
     let mut records = Vec::new();
     // An error is a quote that the prefix does not close: what stands before it is the sample.

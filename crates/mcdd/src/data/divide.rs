@@ -42,22 +42,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::tests::{rows, table};
     use super::*;
-    use crate::data::Column;
-
-    /// Rows 0, 1, 2, ... with labels in turn.
-    fn table(rows: usize, classes: &[&str]) -> Table {
-        let x: Vec<f32> = (0..rows).map(|row| row as f32).collect();
-        let labels: Vec<&str> = classes.iter().copied().cycle().take(rows).collect();
-        Table::from_rows(&x, 1, Some(&labels)).unwrap()
-    }
-
-    fn rows(table: &Table) -> Vec<f64> {
-        match &table.columns[0] {
-            Column::Number(values) => values.clone(),
-            other => panic!("{other:?}"),
-        }
-    }
 
     #[test]
     fn splits_are_stratified_and_repeatable() {

@@ -19,6 +19,7 @@ use super::guard::guard;
 use super::input::{RowSource, Storage, empty};
 use super::libsvm::most_cells;
 use super::options::ReadOptions;
+use super::refused::RowLog;
 use super::text::{Notices, list, positional_name, quoted};
 use super::zipped::{any_member, reopen};
 use crate::error::{Error, Result, Row};
@@ -69,6 +70,7 @@ pub(crate) struct Excel {
     rows: u64,
     written: u64,
     notice: Option<String>,
+    log: RowLog,
 }
 
 /// An opened sheet: column names, whether they are the file's own, and the rows.
@@ -107,6 +109,7 @@ pub(super) fn open(file: &Arc<Path>, storage: &Storage, options: &ReadOptions) -
         rows: 0,
         written: 0,
         notice: None,
+        log: RowLog::default(),
     };
     while rows.pending.len() < SAMPLE && rows.receive()? {}
     let Some(top) = rows.pending.front() else {
@@ -311,10 +314,29 @@ impl Excel {
         record
     }
 
+    /// Checks that all cells of a row are in columns of the first row.
+    fn check(&self, row: &SheetRow) -> Result<()> {
+        let columns = self.first..self.first + self.width;
+        match row.cells.iter().find(|(column, _)| !columns.contains(column)) {
+            None => Ok(()),
+            Some((column, _)) => Err(Error::data("a cell lies outside of the columns of the first row")
+                .at_file(&self.file)
+                .at_row(self.place(row))
+                .at_column(letters(*column))
+                .hint(
+                    "the first row of the sheet names the columns: give every column a name, and remove other cells",
+                )),
+        }
+    }
+
+    /// The row that was read last.
+    fn place(&self, row: &SheetRow) -> Row {
+        Row::at_line(self.rows, u64::from(row.number) + 1)
+    }
+
     fn append(&mut self, row: &SheetRow, columns: &mut [ColumnBuilder]) -> Result<()> {
-        self.rows += 1;
         self.written += row.cells.len() as u64;
-        let at = Row::at_line(self.rows, u64::from(row.number) + 1);
+        let at = self.place(row);
         if self.rows.saturating_mul(u64::from(self.width)) > most_cells(self.written) {
             return Err(Error::data(format!(
                 "the rows so far have {} cells, of which {} are filled",
@@ -325,34 +347,22 @@ impl Excel {
             .at_row(at)
             .hint("data as sparse as this is not supported: keep fewer columns"));
         }
-        let outside = |column: u32| {
-            Error::data("a cell lies outside of the columns of the first row")
-                .at_file(&self.file)
-                .at_row(at)
-                .at_column(letters(column))
-                .hint("the first row of the sheet names the columns: give every column a name, and remove other cells")
-        };
         let mut cells = row.cells.iter().peekable();
-        if let Some((column, _)) = cells.peek().filter(|(column, _)| *column < self.first) {
-            return Err(outside(*column));
-        }
         for (place, column) in (self.first..).zip(columns.iter_mut()) {
             match cells.next_if(|(at, _)| *at == place) {
                 None => column.push_cell(Cell::Missing, at)?,
                 Some((_, Value::Failed(error))) if column.want != Want::Skip => {
-                    return Err(Error::data(format!("the cell holds the error {error}"))
+                    let error = Error::data(format!("the cell holds the error {error}"))
                         .at_file(&self.file)
                         .at_row(at)
                         .at_column(column.shown())
-                        .hint("correct the formula, or empty the cell if the value is missing"));
+                        .hint("correct the formula, or empty the cell if the value is missing");
+                    column.refuse(error)?;
                 }
                 Some((_, value)) => column.push_cell(value.cell(), at)?,
             }
         }
-        match cells.next() {
-            Some((column, _)) => Err(outside(*column)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -370,18 +380,30 @@ fn letters(mut column: u32) -> String {
 
 impl RowSource for Excel {
     fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
+        self.log.lines.clear();
         let mut rows = 0;
         while rows < max {
             match self.pending.pop_front() {
                 Some(row) => {
-                    self.append(&row, columns)?;
-                    rows += 1;
+                    self.rows += 1;
+                    match self.check(&row) {
+                        Err(error) => self.log.refuse(error)?,
+                        Ok(()) => {
+                            self.log.lines.push(u64::from(row.number) + 1);
+                            self.append(&row, columns)?;
+                            rows += 1;
+                        }
+                    }
                 }
                 None if self.receive()? => {}
                 None => break,
             }
         }
         Ok(rows)
+    }
+
+    fn log(&mut self) -> Option<&mut RowLog> {
+        Some(&mut self.log)
     }
 
     fn notices(&self) -> Notices {

@@ -9,6 +9,7 @@ use super::column::ColumnBuilder;
 use super::encoding::{self, Decoder, Foreign};
 use super::kept::KeptType;
 use super::lzw;
+use super::refused::RowLog;
 use super::text::Notices;
 use crate::error::{Error, Result};
 
@@ -52,6 +53,12 @@ pub(crate) trait RowSource: Send {
     /// What the user should know about the rows read so far.
     fn notices(&self) -> Notices {
         Notices::new()
+    }
+
+    /// Where the rows of the last [`RowSource::fill`] begin, and which ones were passed over; none where the format has neither
+    /// lines nor rows that cannot be used.
+    fn log(&mut self) -> Option<&mut RowLog> {
+        None
     }
 }
 

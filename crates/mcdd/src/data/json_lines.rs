@@ -5,7 +5,7 @@
 //! the columns of the model.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use super::delimited::{MAX_COLUMNS, newline_of};
 use super::input::{Input, RowSource};
 use super::libsvm::most_cells;
 use super::lines::Lines;
+use super::refused::RowLog;
 use super::text::{Notices, count, list, quoted};
 use crate::error::{Error, Result, Row};
 
@@ -49,6 +50,7 @@ pub(crate) struct JsonLines {
     writer: Vec<u64>,
     /// A few of the keys that were left out, and how many there were.
     left_out: Vec<String>,
+    log: RowLog,
 }
 
 /// The columns, in the order of their appearance.
@@ -97,6 +99,7 @@ pub(crate) fn open(mut input: Input, skip: usize) -> Result<JsonLines> {
         written: 0,
         writer: Vec::new(),
         left_out: Vec::new(),
+        log: RowLog::default(),
     };
     rows.scan_prefix()?;
     Ok(rows)
@@ -118,7 +121,7 @@ impl JsonLines {
         };
         let text = std::io::Cursor::new(prefix[..end].to_vec());
         let mut lines = Lines::new(Box::new(text), Arc::clone(&input.file), newline);
-        match scan(&mut lines, &mut self.keys, None) {
+        match scan(&mut lines, &mut self.keys, None, self.log.passes_over()) {
             Err(error) if error.row() == Some(1) => Err(error),
             _ => Ok(()),
         }
@@ -135,14 +138,14 @@ fn next_line(lines: &mut Lines) -> Result<bool> {
     Ok(false)
 }
 
-/// Adds the keys of all rows, or until the `wanted` are there.
-fn scan(lines: &mut Lines, keys: &mut Keys, wanted: Option<&[&str]>) -> Result<()> {
+/// Adds the keys of all rows, or until the `wanted` are there. `pass_over`: rows that cannot be used are passed over.
+fn scan(lines: &mut Lines, keys: &mut Keys, wanted: Option<&[&str]>, pass_over: bool) -> Result<()> {
     let mut row = 0;
     while next_line(lines)? {
         row += 1;
         let at = Row::at_line(row, lines.line());
         let mut next = 0;
-        each(lines.current(), lines.file(), at, |key, _| {
+        let read = each(lines.current(), lines.file(), at, |key, _| {
             match keys.find(key, next) {
                 Some(place) => next = place + 1,
                 None if keys.names.len() == MAX_COLUMNS => {
@@ -152,7 +155,10 @@ fn scan(lines: &mut Lines, keys: &mut Keys, wanted: Option<&[&str]>) -> Result<(
                 None => keys.add(key),
             }
             Ok(())
-        })?;
+        });
+        if !pass_over {
+            read?;
+        }
         if wanted.is_some_and(|wanted| wanted.iter().all(|name| keys.places.contains_key(*name))) {
             break;
         }
@@ -167,12 +173,25 @@ impl RowSource for JsonLines {
             self.lines = Lines::new(input.into_read(self.skip), file, newline);
             self.writer = vec![0; columns.len()];
         }
+        self.log.lines.clear();
         let mut rows = 0;
         while rows < max && next_line(&mut self.lines)? {
+            self.rows += 1;
+            if self.log.passes_over()
+                && let Err(error) = check(&self.lines, self.rows)
+            {
+                self.log.refuse(error)?;
+                continue;
+            }
+            self.log.lines.push(self.lines.line());
             self.append(columns)?;
             rows += 1;
         }
         Ok(rows)
+    }
+
+    fn log(&mut self) -> Option<&mut RowLog> {
+        Some(&mut self.log)
     }
 
     fn look_for(&mut self, wanted: Option<&[&str]>) -> Result<Option<Vec<String>>> {
@@ -183,7 +202,7 @@ impl RowSource for JsonLines {
                 let again = input.reopen()?.decoded()?;
                 let newline = newline_of(&again.prefix);
                 let mut lines = Lines::new(again.into_read(self.skip), Arc::clone(&input.file), newline);
-                scan(&mut lines, &mut self.keys, wanted)?;
+                scan(&mut lines, &mut self.keys, wanted, self.log.passes_over())?;
             } else {
                 input.lengthen(usize::MAX, b'\n', LOOK)?;
                 self.scan_prefix()?;
@@ -204,7 +223,6 @@ impl RowSource for JsonLines {
 
 impl JsonLines {
     fn append(&mut self, columns: &mut [ColumnBuilder]) -> Result<()> {
-        self.rows += 1;
         let (row, file) = (Row::at_line(self.rows, self.lines.line()), Arc::clone(self.lines.file()));
         let (keys, writer, left_out, all, number) =
             (&self.keys, &mut self.writer, &mut self.left_out, self.all, self.rows);
@@ -224,11 +242,14 @@ impl JsonLines {
             written += 1;
             let (Some(column), Some(last)) = (columns.get_mut(place), writer.get_mut(place)) else { return Ok(()) };
             if std::mem::replace(last, number) == number {
-                return Err(Error::data("the key is given twice").hint("give each key once in a row"));
+                return Err(twice());
             }
             match value {
-                Value::Nested(what) if column.want != Want::Skip => Err(Error::data(format!("the value is {what}"))
-                    .hint(format!("give a number, a text, true, false or null; or give `drop` {}", quoted(key)))),
+                Value::Nested(what) if column.want != Want::Skip => {
+                    let error = Error::data(format!("the value is {what}"))
+                        .hint(format!("give a number, a text, true, false or null; or give `drop` {}", quoted(key)));
+                    column.refuse(error.at_file(&file).at_row(row).at_column(key))
+                }
                 value => column.push_cell(value.cell(), row),
             }
         })?;
@@ -250,6 +271,18 @@ impl JsonLines {
         }
         Ok(())
     }
+}
+
+fn twice() -> Error {
+    Error::data("the key is given twice").hint("give each key once in a row")
+}
+
+/// Checks that the current line is an object, before its cells go to the columns.
+fn check(lines: &Lines, row: u64) -> Result<()> {
+    let mut keys = HashSet::new();
+    each(lines.current(), lines.file(), Row::at_line(row, lines.line()), |key, _| {
+        if keys.insert(key.to_owned()) { Ok(()) } else { Err(twice()) }
+    })
 }
 
 /// How many of the keys that are left out are shown.

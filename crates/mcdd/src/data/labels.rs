@@ -118,7 +118,8 @@ pub(super) fn check_classes(labels: Option<&Labels>, least: usize, remedy: &str)
     };
     let (classes, rows) = (&labels.names, labels.codes.len());
     if classes.is_empty() {
-        return Err(Error::data("no class is left").hint("lower `min_class`, or check `label`"));
+        return Err(Error::data("no class is left: all have fewer rows than `min_class`")
+            .hint("add rows, lower `min_class`, or check `label`"));
     }
     if classes.len() < 2 {
         return Err(Error::data(format!("there is one class only ({}), and at least two are needed", list(classes)))
@@ -140,5 +141,10 @@ pub(super) fn check_classes(labels: Option<&Labels>, least: usize, remedy: &str)
         ))
         .hint("check `label`: it must be a column of classes"));
     }
-    Err(Error::data(format!("each class needs at least {least} rows; too few have: {}", list(&small))).hint(remedy))
+    let error = Error::data(format!("each class needs at least {least} rows; too few have: {}", list(&small)));
+    Err(match classes.len() - small.len() {
+        // Without the small classes nothing is left to train on.
+        0 | 1 => error.hint(format!("add rows until two classes have {least} or more, or check `label`")),
+        _ => error.hint(remedy),
+    })
 }

@@ -98,15 +98,6 @@ impl Table {
         table
     }
 
-    /// Takes a feature column out, as [`ReadOptions::drop`](super::ReadOptions::drop) does; its name and its cells.
-    pub(super) fn take_column(&mut self, at: usize) -> (String, Column) {
-        let place = self.dropped.iter().fold(at, |place, (dropped, _)| place + usize::from(*dropped <= place));
-        let (name, column) = (self.names.remove(at), self.columns.remove(at));
-        self.dropped.push((place, name.clone()));
-        self.dropped.sort();
-        (name, column)
-    }
-
     /// Trains on these columns even if they look like an identifier. They are given as [`ReadOptions::keep`].
     ///
     /// [`ReadOptions::keep`]: super::ReadOptions::keep

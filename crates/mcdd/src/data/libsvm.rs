@@ -11,6 +11,7 @@ use super::input::{Input, RowSource};
 use super::kept::KeptType;
 use super::lines::{Lines, split_spaces};
 use super::number::{self, Parsed};
+use super::refused::RowLog;
 use super::text::quoted;
 use crate::error::{Error, Result, Row};
 
@@ -73,12 +74,15 @@ pub(crate) struct Libsvm {
     /// Whether columns are added for indices that appear; else they are left out and counted.
     grow: bool,
     rows: u64,
+    /// The rows that were read, without those that were passed over.
+    read: usize,
     written: u64,
     widest: usize,
     left_out: usize,
     /// The row that last wrote each column, to find an index that is given twice.
     writer: Vec<u64>,
     pairs: Vec<(usize, f64)>,
+    log: RowLog,
 }
 
 pub(crate) fn open(input: Input, skip: usize) -> Libsvm {
@@ -88,16 +92,19 @@ pub(crate) fn open(input: Input, skip: usize) -> Libsvm {
         lines: Lines::new(input.into_read(skip), file, newline),
         grow: true,
         rows: 0,
+        read: 0,
         written: 0,
         widest: 0,
         left_out: 0,
         writer: Vec::new(),
         pairs: Vec::new(),
+        log: RowLog::default(),
     }
 }
 
 impl Libsvm {
-    fn append(&mut self, columns: &mut Vec<ColumnBuilder>) -> Result<()> {
+    /// Reads the pairs of the current line.
+    fn parse(&mut self) -> Result<()> {
         self.rows += 1;
         let row = Row::at_line(self.rows, self.lines.line());
         let file = Arc::clone(self.lines.file());
@@ -112,11 +119,7 @@ impl Libsvm {
         let (pairs, writer, rows) = (&mut self.pairs, &mut self.writer, self.rows);
         split_spaces(line, |token| {
             if std::mem::take(&mut first) {
-                let class = memchr::memchr(b';', token).map_or(token, |at| &token[..at]);
-                return match columns.first_mut() {
-                    Some(label) => label.push(class, row),
-                    None => Ok(()),
-                };
+                return Ok(());
             }
             let Some((index, value)) = pair(token) else {
                 return Err(fail(
@@ -160,7 +163,20 @@ impl Libsvm {
             };
             pairs.push((index, value));
             Ok(())
-        })?;
+        })
+    }
+
+    /// Appends the current line, whose pairs were read.
+    fn append(&mut self, columns: &mut Vec<ColumnBuilder>) -> Result<()> {
+        let row = Row::at_line(self.rows, self.lines.line());
+        let file = Arc::clone(self.lines.file());
+        self.read += 1;
+        let line = strip_comment(self.lines.current()).trim_ascii();
+        let token = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+        let class = memchr::memchr(b';', token).map_or(token, |at| &token[..at]);
+        if let Some(label) = columns.first_mut() {
+            label.push(class, row)?;
+        }
         self.written += self.pairs.len() as u64;
         let widest = self.pairs.iter().map(|p| p.0).max().unwrap_or(0);
         if widest > self.widest {
@@ -186,7 +202,7 @@ impl Libsvm {
                     .map(|(index, column)| column.len().saturating_sub(usize::from(index == 0)))
                     .max()
                     .unwrap_or(0)
-                    .max(self.rows as usize - 1);
+                    .max(self.read - 1);
                 while columns.len() <= widest {
                     let name = feature_name(columns.len());
                     let mut column = ColumnBuilder::new(&name, Want::Auto, Arc::clone(&file));
@@ -216,15 +232,26 @@ pub(crate) fn feature_name(index: usize) -> String {
 
 impl RowSource for Libsvm {
     fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
+        self.log.lines.clear();
         let mut rows = 0;
         while rows < max && self.lines.advance()? {
             if strip_comment(self.lines.current()).trim_ascii().is_empty() {
                 continue;
             }
-            self.append(columns)?;
-            rows += 1;
+            match self.parse() {
+                Err(error) => self.log.refuse(error)?,
+                Ok(()) => {
+                    self.log.lines.push(self.lines.line());
+                    self.append(columns)?;
+                    rows += 1;
+                }
+            }
         }
         Ok(rows)
+    }
+
+    fn log(&mut self) -> Option<&mut RowLog> {
+        Some(&mut self.log)
     }
 
     fn grows(&self) -> bool {

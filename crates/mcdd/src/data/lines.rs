@@ -79,11 +79,30 @@ impl Lines {
             scanned -= moved;
         }
         self.next_line += 1;
-        // The line's own end only: inside a quoted field a carriage return is text.
+        self.cut_return();
+        Ok(true)
+    }
+
+    /// How many lines the current record has.
+    pub(super) fn count(&self) -> u64 {
+        self.next_line - self.line
+    }
+
+    /// Cuts the current record after its first line; the next record begins with the second.
+    pub(super) fn back_to_first(&mut self) {
+        if let Some(at) = memchr::memchr(self.newline, &self.buffer[self.from..self.next]) {
+            self.to = self.from + at;
+            self.next = self.to + 1;
+            self.next_line = self.line + 1;
+            self.cut_return();
+        }
+    }
+
+    /// Takes the line's own end off: inside a quoted field a carriage return is text.
+    fn cut_return(&mut self) {
         if self.newline == b'\n' && self.to > self.from && self.buffer[self.to - 1] == b'\r' {
             self.to -= 1;
         }
-        Ok(true)
     }
 
     /// Reads more, after moving the current record to the front; returns by how much it moved.
@@ -173,18 +192,29 @@ pub(crate) fn split_spaces<E>(record: &[u8], mut field: impl FnMut(&[u8]) -> Res
 
 /// Splits a record with quotes by the rules of RFC 4180, as the csv crate does: a quote counts at the start
 /// of a field only, two of them inside are one, and what follows a closing quote is taken as it is.
-/// `text` receives the fields one after the other, `ends` where each ends. `false`: a quoted field is not
-/// closed, so the record goes on in the next line.
-pub(crate) fn split_quoted(record: &[u8], separator: u8, text: &mut Vec<u8>, ends: &mut Vec<usize>) -> bool {
-    text.clear();
-    ends.clear();
-    let mut rest = record;
+/// `text` receives the fields one after the other, `ends` where each ends. `Some`: a quoted field is not closed, so the
+/// record goes on in the next line, and splitting from this place, to be given as `open`.
+pub(crate) fn split_quoted(
+    record: &[u8],
+    separator: u8,
+    open: Option<usize>,
+    text: &mut Vec<u8>,
+    ends: &mut Vec<usize>,
+) -> Option<usize> {
+    if open.is_none() {
+        text.clear();
+        ends.clear();
+    }
+    let mut inside = open.is_some();
+    let mut rest = &record[open.unwrap_or(0)..];
     loop {
-        if rest.first() == Some(&b'"') {
-            rest = &rest[1..];
+        if inside || rest.first() == Some(&b'"') {
+            rest = &rest[usize::from(!inside)..];
+            inside = false;
             loop {
                 let Some(at) = memchr::memchr(b'"', rest) else {
-                    return false;
+                    text.extend_from_slice(rest);
+                    return Some(record.len());
                 };
                 text.extend_from_slice(&rest[..at]);
                 rest = &rest[at + 1..];
@@ -204,7 +234,7 @@ pub(crate) fn split_quoted(record: &[u8], separator: u8, text: &mut Vec<u8>, end
             None => {
                 text.extend_from_slice(rest);
                 ends.push(text.len());
-                return true;
+                return None;
             }
         }
     }
@@ -240,7 +270,12 @@ mod tests {
         let mut l = Lines::new(Box::new(Cursor::new(text)), Path::new("-").into(), b'\n');
         let (mut out, mut ends, mut count) = (Vec::new(), Vec::new(), 0u64);
         while l.advance().unwrap() {
-            while !split_quoted(l.current(), b',', &mut out, &mut ends) {
+            let mut open = None;
+            loop {
+                open = split_quoted(l.current(), b',', open, &mut out, &mut ends);
+                if open.is_none() {
+                    break;
+                }
                 assert!(l.lengthen().unwrap());
             }
             assert_eq!(l.line(), 2 * count + 1);
@@ -249,6 +284,17 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, 40_000);
+    }
+
+    #[test]
+    fn a_record_can_be_cut_after_its_first_line() {
+        let mut l = lines(b"a\"b\r\nc\nd");
+        assert!(l.advance().unwrap() && l.lengthen().unwrap() && l.lengthen().unwrap() && !l.lengthen().unwrap());
+        assert_eq!((l.current(), l.count()), (&b"a\"b\r\nc\nd"[..], 3));
+        l.back_to_first();
+        assert_eq!((l.current(), l.count(), l.line()), (&b"a\"b"[..], 1, 1));
+        assert!(l.advance().unwrap());
+        assert_eq!((l.current(), l.line()), (&b"c"[..], 2));
     }
 
     #[test]
@@ -273,7 +319,7 @@ mod tests {
         #[test]
         fn quoted_records_split_as_the_csv_crate_does(record in "[ab,\" ]{0,24}") {
             let (mut text, mut ends) = (Vec::new(), Vec::new());
-            if !record.is_empty() && split_quoted(record.as_bytes(), b',', &mut text, &mut ends) {
+            if !record.is_empty() && split_quoted(record.as_bytes(), b',', None, &mut text, &mut ends).is_none() {
                 let mut fields = Vec::new();
                 let mut start = 0;
                 for &end in &ends {

@@ -136,6 +136,7 @@ pub mod profile;
 mod read;
 mod reader;
 mod recognize;
+mod refused;
 mod row;
 mod rows;
 mod schema;

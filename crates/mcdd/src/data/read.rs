@@ -10,6 +10,7 @@ use super::column_list;
 use super::input::Input;
 use super::libsvm;
 use super::options::{Label, ReadOptions};
+use super::refused::RefusedRows;
 use super::source::{LabelAt, Side, Source};
 use super::table::{LabelColumn, LeftOut, Table, Written};
 use super::text::{Notices, count, list};
@@ -69,10 +70,12 @@ pub(crate) struct Reading {
     notices: Notices,
     /// That of the first file.
     separator: Option<u8>,
+    /// The rows that were passed over.
+    pub refused: RefusedRows,
 }
 
 impl Reading {
-    /// Reads all rows of all sources. `pass_over`: cells that cannot be used are no error but noted in their column.
+    /// Reads all rows of all sources. `pass_over`: cells and rows that cannot be used are no error but noted.
     ///
     /// # Errors
     /// As [`Table::read`].
@@ -86,6 +89,9 @@ impl Reading {
         let mut shared: Option<Side> = None;
         for (index, source) in sources.enumerate() {
             let mut source = source?;
+            if pass_over {
+                source.pass_over();
+            }
             source.look_for(None)?;
             let mut own: Option<Side> = None;
             let label = match (&options.label, index) {
@@ -120,14 +126,14 @@ impl Reading {
                 }
             };
             reading.file(&mut source, label, side)?;
-            if let Some(side) = &mut own {
+            if let Some(side) = own.as_mut().filter(|_| reading.refused.is_empty()) {
                 side.at_end(&mut reading.side)?;
             }
         }
         let Some(mut reading) = reading else {
             return Err(Error::setting("no data file is given").hint("give at least one file"));
         };
-        if let Some(side) = &mut shared {
+        if let Some(side) = shared.as_mut().filter(|_| reading.refused.is_empty()) {
             side.at_end(&mut reading.side)?;
         }
         Ok(reading)
@@ -196,6 +202,7 @@ impl Reading {
             file_rows: Vec::new(),
             notices: Notices::new(),
             separator: source.separator(),
+            refused: RefusedRows::default(),
         })
     }
 
@@ -233,7 +240,8 @@ impl Reading {
                 }
             }
         }
-        if self.rows == before {
+        self.refused.append(source.refused());
+        if self.rows == before && self.refused.is_empty() {
             let message = if source.named() { "the file has a header and no rows" } else { "the file has no rows" };
             return Err(Error::data(message)
                 .at_file(source.path())
@@ -305,6 +313,16 @@ impl Reading {
             return Err(fail(format!("it has columns that {first_name} has not: {}", list(&extra))).at_column(*name));
         }
         Ok(names.iter().filter_map(|name| there.get(name).copied()).collect())
+    }
+
+    /// The number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The name of the label column.
+    pub(super) fn label(&self) -> Option<&str> {
+        self.label_column.as_ref().map(|label| label.name.as_str())
     }
 
     fn is_growing(&self) -> bool {

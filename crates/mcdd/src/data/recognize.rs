@@ -29,18 +29,25 @@ const ORDERS: [DateOrder; 4] = [DateOrder::YearFirst, DateOrder::DayFirst, DateO
 /// The points in the plain numbers of a text file. `1.500` is 1.5, or 1500 where fractions follow a comma.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Points {
-    /// Whether some point cannot stand between thousands: as in `0.5`. Then it is before a fraction in all cells.
+    /// Whether some point cannot stand between thousands: as in `0.5` or `5.0`. Then it is before a fraction in all cells.
     pub decimal: bool,
+    /// The row of the first such point, where it is known.
+    pub first: Option<u32>,
     /// Else the rows of the cells with a point, all of the form `1.500`.
     pub grouped: Vec<u32>,
 }
 
 impl Points {
+    /// Those of numbers with a decimal point.
+    pub(super) fn decimal() -> Points {
+        Points { decimal: true, ..Points::default() }
+    }
+
     /// Looks at the cell of a row, whose value is known.
     #[inline]
     pub(super) fn note(&mut self, cell: &[u8], value: f64, row: usize) {
         let integral = value == value as i64 as f64;
-        if self.decimal || (integral && cell.len().checked_sub(4).is_none_or(|at| cell[at] != b'.')) {
+        if self.decimal || (integral && memchr::memchr(b'.', cell).is_none()) {
             return;
         }
         self.look(cell, row);
@@ -60,9 +67,9 @@ impl Points {
             }
             _ => false,
         };
-        match u32::try_from(row) {
-            Ok(row) if thousands => self.grouped.push(row),
-            _ => *self = Points { decimal: true, grouped: Vec::new() },
+        match u32::try_from(row).ok() {
+            Some(row) if thousands => self.grouped.push(row),
+            first => *self = Points { first, ..Points::decimal() },
         }
     }
 
@@ -73,7 +80,8 @@ impl Points {
             true => Vec::new(),
             false => (0u32..).zip(rows).filter(|(_, row)| has(row)).map(|(at, _)| at).collect(),
         };
-        Points { decimal: self.decimal, grouped }
+        let first = rows.iter().position(|&row| self.first.is_some_and(|first| first as usize == row));
+        Points { decimal: self.decimal, first: first.and_then(|at| u32::try_from(at).ok()), grouped }
     }
 }
 
@@ -403,9 +411,9 @@ mod tests {
         let decision = context.decide(open.clone());
         assert_eq!(decision.form.parse(b"1,234"), Parsed::Number(1.234));
         assert!(decision.assumed.unwrap().contains("as other columns show"));
-        let plain = context.of_plain(&[7.0, 1.5], &Points { decimal: false, grouped: vec![1] }).unwrap();
+        let plain = context.of_plain(&[7.0, 1.5], &Points { grouped: vec![1], ..Points::default() }).unwrap();
         assert!(plain.assumed.unwrap().starts_with("\"1.500\" is taken as 1500"));
-        let decimal = Points { decimal: true, grouped: vec![] };
+        let decimal = Points::decimal();
         assert!(context.of_plain(&[1.5], &decimal).is_none());
         let context = Context::new([&open].into_iter(), [&decimal].into_iter(), Some(b';'));
         assert_eq!(context.decide(open).form.parse(b"1,234"), Parsed::Number(1234.0));
@@ -424,9 +432,10 @@ mod tests {
             points
         };
         assert_eq!(note(&["7", "1.500", "-2.000", "950", "12.345"]).grouped, [1, 2, 4]);
-        for cell in ["0.500", "1.5", "1234.567", "1.5000", "1e-3"] {
+        for cell in ["0.500", "1.5", "1234.567", "1.5000", "1e-3", "5.0", "5.", "12.00", "7.0000"] {
             let points = note(&["1.500", cell]);
-            assert!(points.decimal && points.grouped.is_empty(), "{cell}");
+            assert!(points.decimal && points.grouped.is_empty() && points.first == Some(1), "{cell}");
+            assert_eq!((points.select(&[1, 0]).first, points.select(&[0]).first), (Some(0), None));
         }
         assert_eq!(note(&["1.500", "3", "2.500"]).select(&[2, 1, 0, 2]).grouped, [0, 2, 3]);
     }

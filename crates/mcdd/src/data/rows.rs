@@ -1,6 +1,7 @@
 //! Reading a table for prediction: block by block, in bounded memory, straight to the network's inputs.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::batch::{Batch, Unseen};
@@ -12,7 +13,7 @@ use super::options::{Label, ReadOptions};
 use super::schema::{ColumnKind, Schema, no_names};
 use super::source::{LabelAt, Side, Source};
 use super::text::{Notices, count, list, quoted, shown};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Row};
 
 /// A file bound to a model's columns.
 pub struct TableReader {
@@ -172,12 +173,24 @@ impl TableReader {
         };
         let width = self.schema.width();
         let mut kept = 0;
+        // The place of each row among those that stay.
+        let mut places = vec![None; labels.len()];
         for row in (0..labels.len()).filter(|&row| labels[row].is_some()) {
             out.x.copy_within(row * width..(row + 1) * width, kept * width);
+            places[row] = Some(kept);
             kept += 1;
         }
         out.x.truncate(kept * width);
         labels.retain(Option::is_some);
+        let mut stays = places.iter();
+        out.places.retain(|_| stays.next().is_some_and(Option::is_some));
+        out.unseen_cells.retain_mut(|cell| match places.get(cell.row) {
+            Some(Some(place)) => {
+                cell.row = *place;
+                true
+            }
+            _ => false,
+        });
         self.unlabeled += out.rows - kept;
         out.rows = kept;
     }
@@ -188,6 +201,7 @@ impl TableReader {
         out.missing = 0;
         out.unseen = 0;
         out.unseen_cells.clear();
+        out.places.clear();
         out.labels = None;
         out.kept.iter_mut().for_each(Kept::clear);
         if self.done {
@@ -211,6 +225,12 @@ impl TableReader {
         if rows == 0 {
             return Ok(false);
         }
+        let lines = self.source.lines();
+        let place = |i: usize| Row {
+            number: self.rows + i as u64 + 1,
+            line: lines.get(i).and_then(|&line| NonZeroU64::new(line)),
+        };
+        out.places.extend((0..rows).map(place));
         self.rows += rows as u64;
         self.encode(rows, out);
         out.kept.resize_with(self.kept.len(), Kept::default);

@@ -21,6 +21,7 @@ use super::npz::{Archive, SideBySide};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
 #[cfg(feature = "parquet")]
 use super::parquet::Parquet;
+use super::refused::{RefusedRows, RowLog};
 #[cfg(not(all(feature = "excel", feature = "npz", feature = "parquet")))]
 use super::text::needs_feature;
 use super::text::{Notices, count, list, positional_name, quoted};
@@ -296,6 +297,23 @@ impl Source {
 
     pub(crate) fn left_out(&self) -> usize {
         self.rows.left_out()
+    }
+
+    /// The lines of the rows that were read last, where the format has lines.
+    pub(crate) fn lines(&mut self) -> &[u64] {
+        self.rows.log().map_or(&[], |log| &log.lines)
+    }
+
+    /// Passes over rows that cannot be used from now on.
+    pub(crate) fn pass_over(&mut self) {
+        if let Some(log) = self.rows.log() {
+            log.pass_over();
+        }
+    }
+
+    /// The rows that were passed over.
+    pub(crate) fn refused(&mut self) -> RefusedRows {
+        self.rows.log().map(RowLog::refused).unwrap_or_default()
     }
 
     /// The type of a column that is passed through to the output.

@@ -53,7 +53,7 @@ pub struct Table {
     pub(crate) groups: Option<Vec<u32>>,
     pub(super) rows: usize,
     pub(super) files: Vec<Arc<Path>>,
-    /// How many rows each file has; empty for a selection of rows.
+    /// How many rows each file has.
     pub(super) file_rows: Vec<usize>,
     pub(super) notices: Notices,
     pub(super) written: Written,
@@ -69,6 +69,8 @@ pub(super) struct Written {
     pub points: Vec<Points>,
     /// The names of the columns that are categories because the caller asked for it.
     pub categorical: Vec<String>,
+    /// The rows of the data, from 0, if they are not all there or not in their order.
+    pub rows: Vec<u32>,
 }
 
 impl PartialEq for Written {
@@ -187,9 +189,16 @@ impl Table {
         self.files.iter().map(AsRef::as_ref)
     }
 
-    /// What a row is called: `row 3`, counted from 1 without the header; `b.csv, row 3` for a table of several files, counted
-    /// within the file. The rows of a [selection](Table::select) are counted as they are in it.
+    /// The number of a row in the data that the table was made from, counted from 1 without the header: other than its index
+    /// where rows were left out or [selected](Table::select).
+    pub fn row_number(&self, row: usize) -> u64 {
+        self.written.rows.get(row).map_or(row as u64, |&row| u64::from(row)) + 1
+    }
+
+    /// What a row is called: `row 3`, [as it is numbered](Table::row_number) in the data; `b.csv, row 3` for a table of several
+    /// files, counted within the file.
     pub fn row_name(&self, row: usize) -> String {
+        let row = (self.row_number(row) - 1) as usize;
         let (mut file, mut within) = (None, row);
         if self.file_rows.len() > 1 {
             for (path, &rows) in self.files.iter().zip(&self.file_rows) {
@@ -253,9 +262,10 @@ impl Table {
             groups: self.groups.as_ref().map(|groups| rows.iter().map(|&r| groups[r]).collect()),
             rows: rows.len(),
             files: self.files.clone(),
-            file_rows: Vec::new(),
+            file_rows: self.file_rows.clone(),
             notices: self.notices.clone(),
             written: Written {
+                rows: rows.iter().map(|&row| (self.row_number(row) - 1) as u32).collect(),
                 separator: self.written.separator,
                 points: self.written.points.iter().map(|points| points.select(rows)).collect(),
                 categorical: self.written.categorical.clone(),
@@ -342,17 +352,18 @@ impl Table {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Rows 0, 1, 2, ... with labels in turn.
-    fn table(rows: usize, classes: &[&str]) -> Table {
+    pub(in super::super) fn table(rows: usize, classes: &[&str]) -> Table {
         let x: Vec<f32> = (0..rows).map(|row| row as f32).collect();
         let labels: Vec<&str> = classes.iter().copied().cycle().take(rows).collect();
         Table::from_rows(&x, 1, Some(&labels)).unwrap()
     }
 
-    fn rows(table: &Table) -> Vec<f64> {
+    /// The numbers of the first column.
+    pub(in super::super) fn rows(table: &Table) -> Vec<f64> {
         match &table.columns[0] {
             Column::Number(values) => values.clone(),
             other => panic!("{other:?}"),

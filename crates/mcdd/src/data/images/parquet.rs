@@ -1,17 +1,16 @@
 //! Parquet with encoded images, as the Hugging Face hub keeps them: a column `image` of bytes, or of bytes with a path.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
+use super::super::arrow_text;
 use super::super::options::{LABEL_NAMES, Label};
 use super::super::parquet::guarded;
 use super::super::text::list;
@@ -121,32 +120,6 @@ fn bytes(array: &ArrayRef, at: usize) -> Option<&[u8]> {
     }
 }
 
-/// The text or the digits of the integer at a place of an array; nothing where it is null.
-fn text(array: &ArrayRef, at: usize) -> Option<Cow<'_, str>> {
-    if array.is_null(at) {
-        return None;
-    }
-    macro_rules! integer {
-        ($type:ty) => {
-            Some(array.as_primitive::<$type>().value(at).to_string().into())
-        };
-    }
-    match array.data_type() {
-        DataType::Utf8 => Some(array.as_string::<i32>().value(at).into()),
-        DataType::LargeUtf8 => Some(array.as_string::<i64>().value(at).into()),
-        DataType::Utf8View => Some(array.as_string_view().value(at).into()),
-        DataType::Int8 => integer!(Int8Type),
-        DataType::Int16 => integer!(Int16Type),
-        DataType::Int32 => integer!(Int32Type),
-        DataType::Int64 => integer!(Int64Type),
-        DataType::UInt8 => integer!(UInt8Type),
-        DataType::UInt16 => integer!(UInt16Type),
-        DataType::UInt32 => integer!(UInt32Type),
-        DataType::UInt64 => integer!(UInt64Type),
-        _ => None,
-    }
-}
-
 /// Reads the metadata.
 pub(super) fn open(path: &Path, label: &Label) -> Result<ParquetImages> {
     let handle = File::open(path).map_err(|e| Error::io(e, path))?;
@@ -218,7 +191,7 @@ impl ParquetImages {
 
     /// The label of a row of the batch: its text, or the name that its number stands for.
     fn label(&self, at: usize) -> Option<Arc<str>> {
-        let text = text(self.labels.as_ref()?, at)?;
+        let (text, _) = arrow_text::value(self.labels.as_ref()?, at)?;
         let text = text.trim();
         match text.parse::<usize>().ok().and_then(|code| self.names.get(code)) {
             Some(name) => Some(Arc::clone(name)),

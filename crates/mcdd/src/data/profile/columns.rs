@@ -45,7 +45,7 @@ pub(super) fn one_value(table: &Table, used: &mut [bool], findings: &mut Vec<Fin
 }
 
 /// Columns of which nearly all cells are equal.
-pub(super) fn nearly_constant(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
+pub(super) fn nearly_constant(table: &Table, columns: &[&Column], used: &[bool], findings: &mut Vec<Finding>) {
     if !has_names(table) || table.rows() < 200 {
         return;
     }
@@ -54,7 +54,7 @@ pub(super) fn nearly_constant(table: &Table, used: &[bool], findings: &mut Vec<F
         Column::Number(values) => others(values.iter().map(|v| v.to_bits()), most_others),
         Column::Text { codes, .. } => others(codes.iter().map(|&code| u64::from(code)), most_others),
     };
-    let found = table.names.iter().zip(&table.columns).zip(used).filter(|((_, column), used)| **used && nearly(column));
+    let found = table.names.iter().zip(columns).zip(used).filter(|((_, column), used)| **used && nearly(column));
     let names: Vec<&str> = found.map(|((name, _), _)| name.as_str()).collect();
     if !names.is_empty() {
         let what = format!("{} at most with another value than all other rows", count(most_others, "row"));
@@ -76,7 +76,7 @@ fn others(values: impl Iterator<Item = u64> + Clone, most: usize) -> bool {
     values.filter(|value| Some(*value) != majority).take(most + 1).count() <= most
 }
 
-/// Columns of texts most of which occur once.
+/// Columns that are categories because the user asked for it, with texts most of which occur once.
 pub(super) fn many_texts(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
     for ((name, column), used) in table.names.iter().zip(&table.columns).zip(used) {
         let Column::Text { codes, .. } = column else {
@@ -85,7 +85,7 @@ pub(super) fn many_texts(table: &Table, used: &[bool], findings: &mut Vec<Findin
         let mut sizes: HashMap<u32, usize> = HashMap::new();
         codes.iter().filter(|&&code| code != MISSING).for_each(|&code| *sizes.entry(code).or_default() += 1);
         let (texts, cells) = (sizes.len(), sizes.values().sum::<usize>());
-        if *used && texts >= MANY && texts * 2 > cells {
+        if *used && texts >= MANY && texts * 2 > cells && table.written.categorical.contains(name) {
             let what = format!("{texts} different texts in {}", count(cells, "row"));
             let remedy = format!(
                 "a text that occurs once says nothing about new rows; leave it out by `drop` {}",
@@ -97,12 +97,12 @@ pub(super) fn many_texts(table: &Table, used: &[bool], findings: &mut Vec<Findin
 }
 
 /// Missing cells of the columns that are used.
-pub(super) fn missing_cells(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
+pub(super) fn missing_cells(table: &Table, columns: &[&Column], used: &[bool], findings: &mut Vec<Finding>) {
     let missing = |column: &Column| match column {
         Column::Number(values) => values.iter().filter(|v| v.is_nan()).count(),
         Column::Text { codes, .. } => codes.iter().filter(|&&code| code == MISSING).count(),
     };
-    let all = table.names.iter().zip(&table.columns).zip(used).filter(|(_, used)| **used);
+    let all = table.names.iter().zip(columns).zip(used).filter(|(_, used)| **used);
     let found: Vec<(&str, usize)> =
         all.map(|((name, column), _)| (name.as_str(), missing(column))).filter(|(_, missing)| *missing > 0).collect();
     if !found.is_empty() {

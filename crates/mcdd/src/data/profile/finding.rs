@@ -1,10 +1,12 @@
 //! What a finding is.
 
-use std::path::PathBuf;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::super::text::{list, shown};
+use crate::error::Row;
 
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,8 +34,17 @@ pub struct Finding {
 pub struct Place {
     /// The file.
     pub file: PathBuf,
-    /// The row: in text files the line, from 1 with the header.
+    /// The row, from 1, the header not counted.
     pub row: u64,
+    /// The line of a text, or the row of a worksheet, from 1, everything counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+}
+
+impl Place {
+    pub(in crate::data) fn new(file: &Path, row: Row) -> Place {
+        Place { file: file.to_owned(), row: row.number, line: row.line.map(NonZeroU64::get) }
+    }
 }
 
 /// The kinds of problems.
@@ -49,8 +60,12 @@ pub enum Problem {
     SmallClasses,
     /// The labels are not classes, or all rows have the same.
     NotClasses,
-    /// Cells, or a whole column, cannot be used.
+    /// Rows, cells, or a whole column, cannot be used.
     Unreadable,
+    /// How a file is read: its encoding, its sheet.
+    Reading,
+    /// Cells that are numbers and do not look like it: dates, percentages, numbers with separators.
+    Form,
     /// A column of texts most of which occur once.
     ManyTexts,
     /// A column that counts the rows or names each of them.

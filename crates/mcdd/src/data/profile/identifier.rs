@@ -69,13 +69,13 @@ fn name_of(name: &str, at: usize) -> Name {
     if camel { Name::Id } else { Name::Other }
 }
 
-/// The columns that are identifiers, and why.
-pub(super) fn find(table: &Table) -> Vec<(usize, &'static str)> {
+/// The columns that are identifiers, and why. `columns` are those of the table as they are read.
+pub(super) fn find(table: &Table, columns: &[&Column]) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
     // One column without a name is an index; several are a table without names.
     let nameless = |at: usize| !table.named || table.names[at] == positional_name(position(table, at));
     let several = (0..table.names.len()).filter(|&at| nameless(at)).count() > 1;
-    for (at, (name, column)) in table.names.iter().zip(&table.columns).enumerate() {
+    for (at, (name, &column)) in table.names.iter().zip(columns).enumerate() {
         if table.kept.contains(name) {
             continue;
         }
@@ -85,7 +85,7 @@ pub(super) fn find(table: &Table) -> Vec<(usize, &'static str)> {
         };
         let why = match column {
             Column::Number(values) => numbers(values, what)
-                .or_else(|| (what == Name::Other && codes(values) && unrelated(table, at)).then_some(UNIQUE)),
+                .or_else(|| (what == Name::Other && codes(values) && unrelated(table, columns, at)).then_some(UNIQUE)),
             Column::Text { codes, names } => texts(codes, names, what),
         };
         found.extend(why.map(|why| (at, why)));
@@ -190,8 +190,8 @@ fn codes(values: &[f64]) -> bool {
 }
 
 /// Whether the numbers of a column have no linear relation to any other column of numbers, nor to the classes.
-fn unrelated(table: &Table, at: usize) -> bool {
-    let Column::Number(values) = &table.columns[at] else {
+fn unrelated(table: &Table, columns: &[&Column], at: usize) -> bool {
+    let Column::Number(values) = columns[at] else {
         return false;
     };
     let n = values.len() as f64;
@@ -210,7 +210,7 @@ fn unrelated(table: &Table, at: usize) -> bool {
         // A column of numbers too large to be squared is taken for related, which keeps both.
         !(square.is_finite() && both.abs() <= 4.0 / n.sqrt() * (spread * square).sqrt())
     };
-    if table.columns.iter().enumerate().any(|(i, column)| i != at && related(column)) {
+    if columns.iter().enumerate().any(|(i, column)| i != at && related(column)) {
         return false;
     }
     let Some(labels) = &table.labels else {

@@ -22,7 +22,7 @@ const ERROR: f64 = 0.02;
 const MOST: usize = 3;
 
 /// Finds columns that predict the class almost without error while no other column comes near.
-pub(super) fn find(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
+pub(super) fn find(table: &Table, columns: &[&Column], used: &[bool], findings: &mut Vec<Finding>) {
     let Some(labels) = table.labels.as_ref().filter(|labels| labels.names.len() > 1) else {
         return;
     };
@@ -43,7 +43,7 @@ pub(super) fn find(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
     }
     let mut errors: Vec<(f64, usize)> = (0..table.columns.len())
         .filter(|&at| used[at])
-        .map(|at| (error(&table.columns[at], &labels.codes, labels.names.len(), learn, test), at))
+        .map(|at| (error(columns[at], &labels.codes, labels.names.len(), learn, test), at))
         .collect();
     errors.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let leaks = errors.iter().take_while(|(error, _)| *error <= ERROR.min(0.1 * base)).count();

@@ -21,7 +21,7 @@
 use serde::Serialize;
 
 mod columns;
-mod finding;
+pub(super) mod finding;
 mod identifier;
 mod leak;
 mod repeated;
@@ -30,6 +30,11 @@ mod tests;
 
 pub use finding::{Action, Finding, Place, Problem};
 
+use super::categories::{self, Choice};
+use super::column::Column;
+use super::convert::convert;
+use super::decide::Decisions;
+use super::form::Form;
 use super::labels::Labels;
 use super::table::Table;
 use super::text::{Notices, count, list, quoted, shown};
@@ -51,15 +56,18 @@ impl Profile {
         let mut used = vec![true; table.columns.len()];
         let mut same = Vec::new();
         columns::one_value(table, &mut used, &mut same);
-        let mut findings = identifiers(table, &mut used);
+        let read = AsRead::of(table);
+        let mut findings = identifiers(table, &read, &mut used);
         findings.append(&mut same);
-        leak::find(table, &used, &mut findings);
-        columns::nearly_constant(table, &used, &mut findings);
+        free_texts(table, &read, &mut used);
+        let columns = read.columns(table);
+        leak::find(table, &columns, &used, &mut findings);
+        columns::nearly_constant(table, &columns, &used, &mut findings);
         columns::many_texts(table, &used, &mut findings);
-        repeated::columns(table, &used, &mut findings);
-        repeated::rows(table, &used, &mut findings);
+        repeated::columns(table, &columns, &used, &mut findings);
+        repeated::rows(table, &columns, &used, &mut findings);
         imbalance(table, &mut findings);
-        columns::missing_cells(table, &used, &mut findings);
+        columns::missing_cells(table, &columns, &used, &mut findings);
         Profile { findings, reading: table.notices() }
     }
 
@@ -96,17 +104,70 @@ impl Profile {
     }
 }
 
-/// For each column whether it is trained on: whether it varies and is no identifier.
+/// For each column whether it is trained on: whether it varies and is neither an identifier nor free text.
 pub(super) fn used_columns(table: &Table) -> Vec<bool> {
     let mut used = vec![true; table.columns.len()];
     columns::one_value(table, &mut used, &mut Vec::new());
-    identifiers(table, &mut used);
+    let read = AsRead::of(table);
+    identifiers(table, &read, &mut used);
+    free_texts(table, &read, &mut used);
     used
 }
 
+/// The columns that training reads as numbers though they are texts: percentages, dates, numbers with separators.
+struct AsRead {
+    numbers: Vec<Option<Column>>,
+    /// Whether these are dates or times.
+    times: Vec<bool>,
+}
+
+impl AsRead {
+    fn of(table: &Table) -> AsRead {
+        let decisions = Decisions::of(table);
+        let read = |at: usize| {
+            let form = decisions.form(at)?;
+            Some(Column::Number(convert(form, &table.columns[at], table.written.points.get(at)).values))
+        };
+        let all = 0..table.columns.len();
+        let time = |at| matches!(decisions.form(at), Some(Form::Time(_)));
+        AsRead { numbers: all.clone().map(read).collect(), times: all.map(time).collect() }
+    }
+
+    /// The columns as training reads them.
+    fn columns<'a>(&'a self, table: &'a Table) -> Vec<&'a Column> {
+        table.columns.iter().zip(&self.numbers).map(|(column, read)| read.as_ref().unwrap_or(column)).collect()
+    }
+
+    /// The same, with dates and times as they are written.
+    fn columns_but_times<'a>(&'a self, table: &'a Table) -> Vec<&'a Column> {
+        let mut columns = self.columns(table);
+        for (at, column) in columns.iter_mut().enumerate().filter(|(at, _)| self.times[*at]) {
+            *column = &table.columns[at];
+        }
+        columns
+    }
+}
+
+/// Columns of free text are not used, unless there is nothing else.
+fn free_texts(table: &Table, read: &AsRead, used: &mut [bool]) {
+    let rows: Vec<usize> = (0..table.rows()).collect();
+    let free = |at: usize| match &table.columns[at] {
+        Column::Text { codes, names } if read.numbers[at].is_none() => {
+            let forced = table.written.categorical.contains(&table.names[at]);
+            matches!(categories::choose(codes, names, &rows, forced).0, Choice::FreeText(_))
+        }
+        _ => false,
+    };
+    let free: Vec<bool> = (0..used.len()).map(|at| used[at] && free(at)).collect();
+    if used.iter().zip(&free).any(|(used, free)| *used && !free) {
+        used.iter_mut().zip(free).for_each(|(used, free)| *used &= !free);
+    }
+}
+
 /// Finds identifiers; they are no longer used, unless there is nothing else.
-fn identifiers(table: &Table, used: &mut [bool]) -> Vec<Finding> {
-    let found: Vec<(usize, &str)> = identifier::find(table).into_iter().filter(|&(at, _)| used[at]).collect();
+fn identifiers(table: &Table, read: &AsRead, used: &mut [bool]) -> Vec<Finding> {
+    let columns = read.columns_but_times(table);
+    let found: Vec<(usize, &str)> = identifier::find(table, &columns).into_iter().filter(|&(at, _)| used[at]).collect();
     if !found.is_empty() && found.len() == used.iter().filter(|used| **used).count() {
         let names: Vec<&str> = found.iter().map(|&(at, _)| table.names[at].as_str()).collect();
         let remedy = "it is trained on, because there is no other; a model of it says nothing about new rows";

@@ -55,7 +55,7 @@ fn equal(a: &Column, b: &Column) -> bool {
 }
 
 /// Columns with the cells of another column.
-pub(super) fn columns(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
+pub(super) fn columns(table: &Table, columns: &[&Column], used: &[bool], findings: &mut Vec<Finding>) {
     if !has_names(table) || table.rows() < 20 {
         return;
     }
@@ -67,9 +67,9 @@ pub(super) fn columns(table: &Table, used: &[bool], findings: &mut Vec<Finding>)
     };
     let mut firsts: HashMap<u64, usize> = HashMap::new();
     let (mut copies, mut pairs) = (Vec::new(), Vec::new());
-    for at in (0..table.columns.len()).filter(|&at| used[at]) {
-        let first = *firsts.entry(hash(&table.columns[at])).or_insert(at);
-        if first != at && equal(&table.columns[first], &table.columns[at]) {
+    for at in (0..columns.len()).filter(|&at| used[at]) {
+        let first = *firsts.entry(hash(columns[at])).or_insert(at);
+        if first != at && equal(columns[first], columns[at]) {
             copies.push(table.names[at].as_str());
             pairs.push(format!("{} of {}", shown(&table.names[at]), shown(&table.names[first])));
         }
@@ -82,13 +82,13 @@ pub(super) fn columns(table: &Table, used: &[bool], findings: &mut Vec<Finding>)
 }
 
 /// Rows with the cells of another row: with its label too, or with another one.
-pub(super) fn rows(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
+pub(super) fn rows(table: &Table, columns: &[&Column], used: &[bool], findings: &mut Vec<Finding>) {
     let rows = table.rows();
     if !used.contains(&true) {
         return;
     }
     let mut hashes = vec![0u64; rows];
-    for (column, _) in table.columns.iter().zip(used).filter(|(_, used)| **used) {
+    for (column, _) in columns.iter().zip(used).filter(|(_, used)| **used) {
         match column {
             Column::Number(values) => {
                 hashes.iter_mut().zip(values).for_each(|(hash, &value)| *hash = mix(*hash, bits(value)));
@@ -111,8 +111,7 @@ pub(super) fn rows(table: &Table, used: &[bool], findings: &mut Vec<Finding>) {
     let percent = |n: usize| format!("{:.1}%", 100.0 * n as f64 / rows.max(1) as f64);
     if copies >= 5 && copies * 100 >= rows {
         let what = format!("{} ({}) repeated from others", count(copies, "row"), percent(copies));
-        let remedy =
-            "copies stay together in every split, so they promise nothing false; remove them if they are an accident";
+        let remedy = "copies stay on one side of every split; remove them if they are an accident";
         findings.push(Finding::new(Problem::RepeatedRows, Action::Look, &[], what, remedy).count(copies));
     }
     if contradictory >= 2 && contradictory * 200 >= rows {

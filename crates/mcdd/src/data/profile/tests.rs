@@ -189,7 +189,7 @@ fn copies_contradictions_and_sizes_are_found() {
     assert!(few.findings[0].problem == Problem::Imbalance && few.findings[0].what.contains("d (1)"), "{few:?}");
 
     let texts = (0..60).map(|i| format!("a name {} of {}", i * i % 61, i)).collect::<Vec<_>>();
-    let texts = Table::builder().column("name", texts.iter().map(String::as_str)).unwrap();
+    let texts = Table::builder().categorical("name", texts.iter().map(String::as_str)).unwrap();
     let texts = texts.column("x", (0..60).map(|i| f64::from(i % 7))).unwrap().build().unwrap();
     assert_eq!(problems(&texts), [Problem::ManyTexts]);
 }
@@ -230,4 +230,44 @@ proptest! {
         prop_assert!(profile.left_out().len() < width);
         prop_assert_eq!(profile.clone(), Profile::of(&table));
     }
+}
+
+/// Columns of percentages and dates are numbers, whatever their texts are; free text is no column of the model.
+#[test]
+fn columns_are_looked_at_as_they_are_read() {
+    let row = |i: usize| {
+        let text = format!("the {} th remark", i * 7919 % 10_007);
+        let id = if i < 1000 { i.to_string() } else { format!("\"1,{:03}\"", i - 1000) };
+        format!(
+            "{id},{}.{}%,{:02}.{:02}.2024,{text},{}\n",
+            i * 37 % 90,
+            i % 7,
+            1 + i % 28,
+            1 + i % 12,
+            ["a", "b"][i * 7919 % 1009 % 2]
+        )
+    };
+    let text: String = (0..1200).map(row).collect();
+    let text = format!("nr,rate,day,note,class\n{text}");
+    let table = Table::from_bytes(text.into_bytes(), "a.csv", &ReadOptions::default()).unwrap();
+    let profile = Profile::of(&table);
+    let found: Vec<(Problem, &str)> = profile.findings.iter().map(|f| (f.problem, f.columns[0].as_str())).collect();
+    assert_eq!(found, [(Problem::Identifier, "nr")], "{:?}", profile.findings);
+    assert_eq!(used_columns(&table), [false, true, true, false]);
+}
+
+/// Rows that differ only in a remark, which is not trained on, are copies.
+#[test]
+fn remarks_do_not_make_rows_different() {
+    let row = |i: usize| {
+        format!("{},{},remark {} of {i} here,{}\n", i / 3 * 37 % 101, i / 3 % 5, i * 31 % 97, ["a", "b"][i / 3 % 2])
+    };
+    let text: String = (0..300).map(row).collect();
+    let table =
+        Table::from_bytes(format!("x,z,note,class\n{text}").into_bytes(), "a.csv", &ReadOptions::default()).unwrap();
+    let profile = Profile::of(&table);
+    let copies = profile.findings.iter().find(|f| f.problem == Problem::RepeatedRows).unwrap();
+    assert_eq!(copies.count, Some(200), "{:?}", profile.findings);
+    let (_, test) = table.split_rows(0.3, 1).unwrap();
+    assert!(!test.is_empty() && test.iter().all(|row| (row / 3 * 3..row / 3 * 3 + 3).all(|r| test.contains(&r))));
 }

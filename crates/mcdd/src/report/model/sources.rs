@@ -84,7 +84,11 @@ impl Report {
                 TrainingData::Table(table) => table.files().nth(1).map(|_| table.row_name(row)),
                 TrainingData::Images(images) => Some(images.name(row)),
             };
-            let at = Place { row: row as u64 + 1, file: file.as_deref(), unseen: Unseen::of_row(unseen, i) };
+            let row = match data {
+                TrainingData::Table(table) => table.row_number(row),
+                TrainingData::Images(_) => row as u64 + 1,
+            };
+            let at = Place { row, file: file.as_deref(), unseen: Unseen::of_row(unseen, i) };
             gather.add(Side::Known(class), at, x, name, predictions, i);
             let label = class.filter(|&c| c < model.classes().len()).map(|c| c as u32);
             evaluator.add_row(predictions.confidence[i], predictions.class.get(i).copied(), label);
@@ -114,7 +118,8 @@ impl Report {
             let labels = || (0..table.rows()).map(|i| table.label_name(i).map(str::to_owned)).collect();
             // A model without classes does not use labels.
             let labels = (!model.classes().is_empty()).then(labels);
-            Ok(Batch { rows: table.rows(), x, labels, unseen_cells, ..Batch::default() })
+            let places = (0..table.rows()).map(|row| table.row_number(row).into()).collect();
+            Ok(Batch { rows: table.rows(), x, places, labels, unseen_cells, ..Batch::default() })
         };
         let rows = batch(known)?;
         model.predict_rows(&rows.x, &mut predictions, pool)?;
@@ -132,9 +137,10 @@ impl Report {
     }
 }
 
-/// The place of a row of a batch, except for its number.
-fn place(batch: &Batch, i: usize) -> Place<'_> {
-    Place { row: 0, file: batch.names.get(i).map(String::as_str), unseen: Unseen::of_row(&batch.unseen_cells, i) }
+/// The place of a row of a batch; `count` is its number if the batch does not have it.
+fn place(batch: &Batch, i: usize, count: u64) -> Place<'_> {
+    let row = batch.places.get(i).map_or(count, |place| place.number);
+    Place { row, file: batch.names.get(i).map(String::as_str), unseen: Unseen::of_row(&batch.unseen_cells, i) }
 }
 
 impl Gather<'_> {
@@ -149,7 +155,7 @@ impl Gather<'_> {
                 Some(None) => Side::Unknown(self.foreign_set(name)),
                 class => Side::Known(class.flatten()),
             };
-            let at = Place { row: self.known_rows, ..place(batch, i) };
+            let at = place(batch, i, self.known_rows);
             self.add(side, at, x, label, predictions, i);
         }
     }
@@ -159,7 +165,7 @@ impl Gather<'_> {
         for (i, x) in batch.x.chunks_exact(self.model.schema().width()).enumerate() {
             self.sets[set].rows += 1;
             let label = batch.labels.as_ref().and_then(|l| l[i].as_deref());
-            let at = Place { row: self.sets[set].rows, ..place(batch, i) };
+            let at = place(batch, i, self.sets[set].rows);
             self.add(Side::Unknown(set), at, x, label, predictions, i);
         }
     }
