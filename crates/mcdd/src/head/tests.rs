@@ -364,10 +364,11 @@ fn the_registry_is_consistent() {
     }
     let e = HeadConfig::parse("deep-mccd").err().unwrap();
     assert!(e.hint_text().unwrap().contains("did you mean deep-mcdd"), "{e:?}");
-    assert_eq!(HeadConfig::parse("soft-mcdd:nu=0.2").unwrap(), config::SoftMcdd { nu: Some(0.2) }.into());
+    assert_eq!(HeadConfig::parse("soft-mcdd:nu=0.2").unwrap(), config::SoftMcdd { nu: 0.2 }.into());
     for wrong in [
         "deep-mcdd:nu=0",
         "soft-mcdd:nu=0",
+        "soft-mcdd:nu=1",
         "protonet:shots=0",
         "deep-ncm:decay=1",
         "deep-svdd:nu=2",
