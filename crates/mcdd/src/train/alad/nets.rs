@@ -137,25 +137,9 @@ impl Net {
     /// Adds up the gradients of `used`, in order, as one with respect to `raw`.
     pub(super) fn collect<'a>(&mut self, parts: impl Iterator<Item = &'a Vec<f32>>) -> &[f32] {
         let sum = &mut self.gradient[0];
-        let parts: Vec<&[f32]> = parts.map(Vec::as_slice).collect();
-        match parts.as_slice() {
-            // Two shards, once or twice, are the usual numbers; one pass over the memory.
-            [a, b] => {
-                for ((s, a), b) in sum.iter_mut().zip(*a).zip(*b) {
-                    *s = 0.0 + a + b;
-                }
-            }
-            [a, b, c, d] => {
-                for ((((s, a), b), c), d) in sum.iter_mut().zip(*a).zip(*b).zip(*c).zip(*d) {
-                    *s = 0.0 + a + b + c + d;
-                }
-            }
-            parts => {
-                sum.fill(0.0);
-                for part in parts {
-                    sum.iter_mut().zip(*part).for_each(|(s, g)| *s += g);
-                }
-            }
+        sum.fill(0.0);
+        for part in parts {
+            sum.iter_mut().zip(part).for_each(|(s, g)| *s += g);
         }
         for norm in &self.norms {
             let range = self.used.range(norm.weight);
