@@ -25,12 +25,13 @@ Examples:
   mcdd explain flowers.mcdd new.csv --unknown   the columns that make a row unknown
   mcdd figure samples flowers.mcdd test.csv     the rows with the highest and the lowest confidence
   mcdd bench flowers.csv --label species        how well unseen species are detected
+  mcdd reproduce tables --quick --data DIR      the paper's tables from the data in DIR
   mcdd methods                                  all methods and detectors, and their requirements
   mcdd datasets --data DIR                      which data sets of the paper are in DIR
   mcdd score --detector knn --train-features f.npy --features g.npy    features of any network
 
-Exit codes: 0 success; 1 a row is unknown (predict --fail-on-unknown); 2 error; 3 a part failed (bench); \
-130 interrupted (train, bench). \
+Exit codes: 0 success; 1 a row is unknown (predict --fail-on-unknown); 2 error; 3 a part failed (bench, reproduce); \
+130 interrupted (train, bench, reproduce). \
 Colors are off if NO_COLOR is set or stderr is not a terminal.";
 
 /// Train classifiers that assign known classes and reject everything else as "unknown"
@@ -49,6 +50,7 @@ enum Command {
     Evaluate(cmd::evaluate::Args),
     Explain(cmd::explain::Args),
     Bench(cmd::bench::Args),
+    Reproduce(cmd::reproduce::Args),
     Metrics(cmd::metrics::Args),
     Inspect(cmd::inspect::Args),
     Figure(Box<cmd::figure::Args>),
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Command::Evaluate(args) => cmd::evaluate::run(args),
         Command::Explain(args) => cmd::explain::run(args),
         Command::Bench(args) => cmd::bench::run(args),
+        Command::Reproduce(args) => cmd::reproduce::run(args),
         Command::Metrics(args) => cmd::metrics::run(args),
         Command::Inspect(args) => cmd::inspect::run(args),
         Command::Figure(args) => cmd::figure::run(*args),

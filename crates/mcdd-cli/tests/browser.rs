@@ -1,4 +1,4 @@
-//! The report and the page of a benchmark in headless Chromium. Without a browser the tests print a message and do nothing.
+//! The report and the pages of a benchmark and of a reproduction in headless Chromium. Without a browser the tests print a message and do nothing.
 
 mod help;
 
@@ -476,5 +476,38 @@ fn the_page_of_a_benchmark_sorts_and_folds() {
         let out = run(&browser, &lab, "out/index.html", window, CONTENTS);
         check_contents(&out);
         assert_eq!(out["links"][0], "Mean over the classes");
+    }
+}
+
+const REPRODUCTION: &str = "
+  out.tables = document.querySelectorAll('table').length;
+  out.sortable = document.querySelectorAll('thead button').length;
+  out.images = [...document.images].map(i => [i.alt, i.complete && i.naturalWidth > 0]);
+  const details = document.querySelector('details');
+  details.open = true;
+  const frame = details.querySelector('.wide'), box = frame.getBoundingClientRect();
+  out.inside = box.right <= window.innerWidth && frame.scrollHeight > 0;
+  out.size = Number.parseFloat(getComputedStyle(details.querySelector('td')).fontSize);
+";
+
+#[test]
+fn the_page_of_a_reproduction_shows_tables_and_figures() {
+    let Some(browser) = browser() else { return };
+    let lab = Lab::new();
+    lab.shuttle("data");
+    lab.ok(&["reproduce", "tables", "figures", "--quick", "--data", "data", "-q", "-o", "out"]);
+    let (_, complaints) = open(&browser, &lab, "out/index.html", WIDE);
+    assert!(complaints.is_empty(), "{complaints:?}");
+    for window in [WIDE, PHONE, NARROW] {
+        let out = run(&browser, &lab, "out/index.html", window, CONTENTS);
+        let links = ["AUROC at a glance", "Not run, or run in part", "Table 2, Shuttle", "nu, Shuttle", "Figures"];
+        assert!(out["links"] == serde_json::json!(links) && out["links"] == out["headings"], "{out}");
+        assert!(out["wide"] == true, "wider than the window");
+        let out = run(&browser, &lab, "out/index.html", window, REPRODUCTION);
+        let images = out["images"].as_array().unwrap();
+        assert!(images.len() == 3 && images.iter().all(|i| i[1] == true), "{out}");
+        // The overview, and for both studies the means and five metrics by class.
+        assert!(out["tables"] == 13 && out["sortable"].as_u64().unwrap() > 50, "{out}");
+        assert!(out["inside"] == true && out["size"].as_f64().unwrap() >= 12.0, "{out}");
     }
 }

@@ -207,8 +207,7 @@ fn files(lab: &Lab) {
         images(lab, folder, kind, count);
     }
     fs::write(lab.path("one.png"), bmp(1, 3)).unwrap();
-    fs::create_dir(lab.path("data")).unwrap();
-    fs::create_dir(lab.path("DIR")).unwrap();
+    ["data", "DIR"].iter().for_each(|folder| lab.shuttle(folder));
     fs::copy(lab.path("l.npy"), lab.path("train_logits.npy")).unwrap();
     fs::copy(lab.path("m.npy"), lab.path("new_logits.npy")).unwrap();
     // Models that pages use which do not train them.

@@ -26,7 +26,7 @@ fn latent_spaces_do_not_depend_on_threads() {
     let svg = drawn(&lab, "a");
     assert!(svg == drawn(&lab, "b"));
     assert!(fs::read(lab.path("a.png")).unwrap() == fs::read(lab.path("b.png")).unwrap());
-    for word in ["Softmax", "Deep-NCM", "Deep-MCDD", "3 (left out)", "AUROC", "A random"] {
+    for word in ["Softmax", "Deep-NCM", "Soft-MCDD", "Deep-MCDD", "3 (left out)", "AUROC", "A random"] {
         assert!(svg.contains(word), "{word}");
     }
     lab.ok(&[

@@ -12,5 +12,6 @@ pub mod inspect;
 pub mod methods;
 pub mod metrics;
 pub mod predict;
+pub mod reproduce;
 pub mod score;
 pub mod train;

@@ -42,6 +42,16 @@ impl Lab {
         std::fs::write(self.path(name), text).unwrap();
     }
 
+    /// A part of the data set Shuttle in a folder of data sets: 9 features, 3 of its classes, 30 rows of each.
+    pub fn shuttle(&self, folder: &str) {
+        let row = |i: usize| {
+            let features = (0..9).map(|j| format!("{} ", (i * 7 + j * 13) % 19 + 10 * (i % 3) * (j % 2)));
+            format!("{}{}\n", features.collect::<String>(), i % 3 + 1)
+        };
+        std::fs::create_dir_all(self.path(folder).join("shuttle")).unwrap();
+        self.write(&format!("{folder}/shuttle/shuttle.trn"), &(0..90).map(row).collect::<String>());
+    }
+
     pub fn program(&self) -> PathBuf {
         PathBuf::from(env!("CARGO_BIN_EXE_mcdd"))
     }

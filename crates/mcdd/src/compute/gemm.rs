@@ -45,6 +45,9 @@ pub const ZERO: Line = Line([0.0; NR]);
 #[derive(Clone, Copy, Debug)]
 pub struct Panels<'a> {
     lines: &'a [Line],
+    /// The number of lines of a panel, and the first of the `k` lines that count.
+    stride: usize,
+    first: usize,
     k: usize,
     n: usize,
 }
@@ -61,7 +64,18 @@ impl<'a> Panels<'a> {
     /// If the number of lines is not that of the matrix.
     pub fn new(lines: &'a [Line], k: usize, n: usize) -> Panels<'a> {
         assert!(lines.len() == Self::lines(k, n));
-        Panels { lines, k, n }
+        Panels { lines, stride: k, first: 0, k, n }
+    }
+
+    /// Some rows of the matrix.
+    pub(crate) fn rows(self, rows: std::ops::Range<usize>) -> Panels<'a> {
+        assert!(rows.start <= rows.end && rows.end <= self.k);
+        Panels { first: self.first + rows.start, k: rows.len(), ..self }
+    }
+
+    #[inline(always)]
+    fn panel(&self, i: usize) -> &'a [Line] {
+        &self.lines[i * self.stride + self.first..][..self.k]
     }
 }
 
@@ -132,6 +146,16 @@ pub enum Then<'a> {
 /// # Panics
 /// If the shapes do not match.
 pub fn product(a: &[f32], b: Panels, c: &mut [f32], then: Then) {
+    multiply_all(a, b, c, false, then);
+}
+
+/// `c += a b`, followed by `then`: with the same bits as one product whose inner index runs over that of the product
+/// already in `c`, and then over that of this one.
+pub(crate) fn add_product(a: &[f32], b: Panels, c: &mut [f32], then: Then) {
+    multiply_all(a, b, c, true, then);
+}
+
+fn multiply_all(a: &[f32], b: Panels, c: &mut [f32], add: bool, then: Then) {
     let (k, n) = (b.k, b.n);
     let m = c.len().checked_div(n).unwrap_or(0);
     assert!(c.len() == m * n && a.len() == m * k);
@@ -140,10 +164,10 @@ pub fn product(a: &[f32], b: Panels, c: &mut [f32], then: Then) {
         Then::Where(activation) => assert!(activation.len() == m * n),
         Then::Keep => {}
     }
-    if m == 1 {
+    if m == 1 && !add {
         simd::dispatch(OneRow { a, b, c, then });
     } else {
-        simd::dispatch(ManyRows { a, b, c, then, m });
+        simd::dispatch(ManyRows { a, b, c, add, then, m });
     }
 }
 
@@ -152,6 +176,7 @@ struct ManyRows<'a> {
     a: &'a [f32],
     b: Panels<'a>,
     c: &'a mut [f32],
+    add: bool,
     then: Then<'a>,
     m: usize,
 }
@@ -159,14 +184,15 @@ struct ManyRows<'a> {
 impl simd::Kernel for ManyRows<'_> {
     #[inline(always)]
     fn run(self) {
-        let ManyRows { a, b, c, then, m } = self;
+        let ManyRows { a, b, c, add, then, m } = self;
         let (k, n) = (b.k, b.n);
         let block = block(k);
         let mut from = 0;
         loop {
             let to = (from + block).min(k);
+            let (add, then) = (add || from > 0, if to == k { then } else { Then::Keep });
             for panel in 0..n.div_ceil(NR) {
-                let lines = &b.lines[panel * k..(panel + 1) * k][from..to];
+                let lines = &b.panel(panel)[from..to];
                 for row in (0..m).step_by(MR) {
                     let rows = MR.min(m - row);
                     let mut tile = Tile { c, n, row, rows, column: panel * NR };
@@ -174,14 +200,12 @@ impl simd::Kernel for ManyRows<'_> {
                     let at = |r: usize| &a[(row + r.min(rows - 1)) * k + from..][..to - from];
                     let rows = [at(0), at(1), at(2), at(3), at(4), at(5)];
                     // SAFETY: each row is as long as the panel.
-                    if block >= k && unsafe { tile.multiply(rows.map(<[f32]>::as_ptr), 1, lines, then) } {
+                    if unsafe { tile.multiply(rows.map(<[f32]>::as_ptr), 1, lines, add, then) } {
                         continue;
                     }
-                    let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
+                    let mut acc = if add { tile.load() } else { [ZERO; MR] };
                     multiply(rows, lines, &mut acc);
-                    if to == k {
-                        tile.finish(&mut acc, then);
-                    }
+                    tile.finish(&mut acc, then);
                     tile.store(&acc);
                 }
             }
@@ -235,27 +259,29 @@ impl Tile<'_> {
     }
 
     /// Computes a full tile in registers: the product of six rows of A, whose elements are `stride` apart, and a panel of
-    /// B. Returns false, and does nothing, if the tile is not full, `then` has a bias, or AVX2 is missing.
+    /// B, added to C if `add`. Returns false, and does nothing, if the tile is not full or AVX2 is missing.
     ///
     /// # Safety
     /// Every `a[r]` must be readable at `p * stride` for each `p < b.len()`.
     #[inline(always)]
-    unsafe fn multiply(&mut self, a: [*const f32; MR], stride: usize, b: &[Line], then: Then) -> bool {
+    unsafe fn multiply(&mut self, a: [*const f32; MR], stride: usize, b: &[Line], add: bool, then: Then) -> bool {
         #[cfg(target_arch = "x86_64")]
         if self.rows == MR && self.width() == NR && simd::has_avx2() {
             let from = self.row * self.n + self.column;
             let whole = from..from + (MR - 1) * self.n + NR;
             let c = &mut self.c[whole.clone()];
-            match then {
-                // SAFETY: the machine has AVX2 and FMA, and C and the activation contain a full tile; the caller
-                // guarantees the reads of A.
-                Then::Keep => unsafe { x86::whole_tile::<false>(a, stride, b, c, self.n, &[]) },
-                Then::Where(z) => unsafe { x86::whole_tile::<true>(a, stride, b, c, self.n, &z[whole]) },
-                Then::Bias(_) | Then::BiasRelu(_) => return false,
-            }
+            let then = match then {
+                Then::Keep => Then::Keep,
+                Then::Bias(bias) => Then::Bias(&bias[self.column..self.column + NR]),
+                Then::BiasRelu(bias) => Then::BiasRelu(&bias[self.column..self.column + NR]),
+                Then::Where(z) => Then::Where(&z[whole]),
+            };
+            // SAFETY: the machine has AVX2 and FMA; C and the activation contain a full tile, and the bias its columns;
+            // the caller guarantees the reads of A.
+            unsafe { x86::whole_tile(a, stride, b, c, self.n, add, then) };
             return true;
         }
-        let _ = (a, stride, b, then);
+        let _ = (a, stride, b, add, then);
         false
     }
 
@@ -345,17 +371,15 @@ impl simd::Kernel for OneRow<'_> {
     #[inline(always)]
     fn run(self) {
         const WIDE: usize = 4;
-        let (k, n) = (self.b.k, self.b.n);
+        let n = self.b.n;
         let panels = n.div_ceil(NR);
         let mut panel = 0;
         while panel < panels {
             let wide = WIDE.min(panels - panel);
             let mut acc = [[0.0f32; NR]; WIDE];
-            let lines = &self.b.lines[panel * k..(panel + wide) * k];
+            let lines = |w: usize| self.b.panel(panel + w);
             if wide == WIDE {
-                let (l0, rest) = lines.split_at(k);
-                let (l1, rest) = rest.split_at(k);
-                let (l2, l3) = rest.split_at(k);
+                let (l0, l1, l2, l3) = (lines(0), lines(1), lines(2), lines(3));
                 for ((((&x, l0), l1), l2), l3) in self.a.iter().zip(l0).zip(l1).zip(l2).zip(l3) {
                     for j in 0..NR {
                         acc[0][j] = x.mul_add(l0.0[j], acc[0][j]);
@@ -366,7 +390,7 @@ impl simd::Kernel for OneRow<'_> {
                 }
             } else {
                 for (w, acc) in acc.iter_mut().enumerate().take(wide) {
-                    for (&x, line) in self.a.iter().zip(&lines[w * k..(w + 1) * k]) {
+                    for (&x, line) in self.a.iter().zip(lines(w)) {
                         for (v, b) in acc.iter_mut().zip(line.0) {
                             *v = x.mul_add(b, *v);
                         }
@@ -419,7 +443,7 @@ impl<L: Look> simd::Kernel for Looking<'_, L> {
         for (panel, &start) in start.iter().enumerate() {
             for from in (0..k).step_by(block) {
                 let to = (from + block).min(k);
-                let lines = &b.lines[panel * k..(panel + 1) * k][from..to];
+                let lines = &b.panel(panel)[from..to];
                 for (t, row) in (0..m).step_by(MR).enumerate() {
                     let rows = MR.min(m - row);
                     let acc = &mut waiting[if block < k { t } else { 0 }];
@@ -467,17 +491,19 @@ impl Default for Columns {
 }
 
 /// Computes rows of the gradient of a linear layer's weight, `x^T dy`: those of the input features `first..`, as many as
-/// `dw` has (at most [`WEIGHT_ROWS`]). `x` has `inputs` columns, and `dy` is packed.
+/// `dw` has (at most [`WEIGHT_ROWS`]). `x` has `inputs` columns, and `dy` is packed. If `add`, they continue the sums in
+/// `dw`.
 pub(crate) fn weight_gradient(
     x: &[f32],
     inputs: usize,
     dy: Panels,
     first: usize,
     dw: &mut [f32],
+    add: bool,
     columns: &mut Columns,
 ) {
     assert!(x.len() == dy.k * inputs && dw.len() <= WEIGHT_ROWS * dy.n);
-    simd::dispatch(WeightGradient { x, inputs, dy, first, dw, columns: &mut columns.0 });
+    simd::dispatch(WeightGradient { x, inputs, dy, first, dw, add, columns: &mut columns.0 });
 }
 
 struct WeightGradient<'a> {
@@ -486,6 +512,7 @@ struct WeightGradient<'a> {
     dy: Panels<'a>,
     first: usize,
     dw: &'a mut [f32],
+    add: bool,
     columns: &'a mut [f32],
 }
 
@@ -497,6 +524,7 @@ impl simd::Kernel for WeightGradient<'_> {
         let length = block(batch);
         for from in (0..batch).step_by(length) {
             let to = (from + length).min(batch);
+            let add = self.add || from > 0;
             for (t, columns) in self.columns.chunks_exact_mut(COLUMN).enumerate().take(features.div_ceil(MR)) {
                 let first = self.first + t * MR;
                 // To the end of x, not of the row: what a tile reads beyond its columns is dropped.
@@ -512,7 +540,7 @@ impl simd::Kernel for WeightGradient<'_> {
                 }
             }
             for panel in 0..outputs.div_ceil(NR) {
-                let lines = &self.dy.lines[panel * batch..][from..to];
+                let lines = &self.dy.panel(panel)[from..to];
                 for (t, columns) in self.columns.chunks_exact(COLUMN).enumerate().take(features.div_ceil(MR)) {
                     let rows = MR.min(features - t * MR);
                     let mut tile = Tile { c: self.dw, n: outputs, row: t * MR, rows, column: panel * NR };
@@ -520,10 +548,10 @@ impl simd::Kernel for WeightGradient<'_> {
                     let at = |r: usize| columns[r..].as_ptr();
                     let pointers = [at(0), at(1), at(2), at(3), at(4), at(5)];
                     // SAFETY: there are six numbers per line of the panel.
-                    if length >= batch && unsafe { tile.multiply(pointers, MR, lines, Then::Keep) } {
+                    if unsafe { tile.multiply(pointers, MR, lines, add, Then::Keep) } {
                         continue;
                     }
-                    let mut acc = if from == 0 { [ZERO; MR] } else { tile.load() };
+                    let mut acc = if add { tile.load() } else { [ZERO; MR] };
                     multiply_columns(columns, lines, &mut acc);
                     tile.store(&acc);
                 }

@@ -92,6 +92,46 @@ impl simd::Kernel for AddScaled<'_> {
     }
 }
 
+/// `[a x, b x, b y]`, the scalar products of two vectors `a` and `b` with `x` and `y`, each over the shorter one's length:
+/// eight partial sums in f64, element `i` in sum `i % 8`.
+pub(crate) fn dots_f64(a: &[f32], b: &[f32], x: &[f32], y: &[f32]) -> [f64; 3] {
+    let mut sums = [[0.0f64; 8]; 3];
+    simd::dispatch(Dots { a, b, x, y, sums: &mut sums });
+    sums.map(|s| s.iter().sum())
+}
+
+struct Dots<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+    x: &'a [f32],
+    y: &'a [f32],
+    sums: &'a mut [[f64; 8]; 3],
+}
+
+impl simd::Kernel for Dots<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Dots { a, b, x, y, sums } = self;
+        let whole = a.len().min(b.len()).min(x.len()).min(y.len()) / 8;
+        let chunks = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).zip(x.as_chunks::<8>().0);
+        let [mut ax, mut bx, mut by] = *sums;
+        for (((a, b), x), y) in chunks.zip(y.as_chunks::<8>().0) {
+            for i in 0..8 {
+                let [a, b, x, y] = [a[i], b[i], x[i], y[i]].map(f64::from);
+                ax[i] += a * x;
+                bx[i] += b * x;
+                by[i] += b * y;
+            }
+        }
+        *sums = [ax, bx, by];
+        for (sums, [v, w]) in sums.iter_mut().zip([[a, x], [b, x], [b, y]]) {
+            for (i, (v, w)) in v.iter().zip(w).enumerate().skip(8 * whole) {
+                sums[i % 8] += f64::from(*v) * f64::from(*w);
+            }
+        }
+    }
+}
+
 /// Pairs of vectors `a + i a_stride` and `b + i b_stride`, each with a weight.
 struct Pairs<'a> {
     a: &'a [f32],
@@ -242,6 +282,16 @@ mod tests {
             for (j, &o) in out.iter().enumerate() {
                 prop_assert_eq!(o, fold(j, &|i| weights[i][0], false));
             }
+            let longer = [&one[..], &[0.3]].concat();
+            let dot = |a: &[f32], b: &[f32]| {
+                let mut sums = [0.0f64; 8];
+                for (i, (&a, &b)) in a.iter().zip(b).enumerate() {
+                    sums[i % 8] += f64::from(a) * f64::from(b);
+                }
+                sums.iter().sum::<f64>()
+            };
+            let (a, b) = (&many[..n], &longer[..]);
+            prop_assert_eq!(dots_f64(a, b, &one, &longer), [dot(a, &one), dot(b, &one), dot(b, &longer)]);
             let mut sum = one.clone();
             add_scaled(&mut sum, 0.3, &many[..n]);
             for ((&s, &a), &b) in sum.iter().zip(&one).zip(&many) {

@@ -9,7 +9,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Head, Loop, LossBuffers, Objective, dot_f64, fixed, out_of_range};
+use super::{About, Head, Loop, LossBuffers, Objective, fixed, out_of_range};
+use crate::compute::vector::dots_f64;
 use crate::error::Result;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
@@ -85,8 +86,9 @@ impl Alad {
         let rows = self.params.get(WEIGHT).chunks_exact(self.latent).zip(self.params.get(BIAS));
         rows.map(move |(row, &bias)| {
             let (first, second) = row.split_at(self.latent / 2);
-            let own = dot_f64(x, first) + f64::from(bias);
-            ([own + dot_f64(x, second), own + dot_f64(other, second)], first, second)
+            let [of_first, same, different] = dots_f64(first, second, x, other);
+            let own = of_first + f64::from(bias);
+            ([own + same, own + different], first, second)
         })
     }
 }

@@ -24,6 +24,7 @@ pub mod images;
 mod method;
 mod networks;
 pub mod published;
+pub mod reproduction;
 pub mod results;
 mod split;
 mod tables;

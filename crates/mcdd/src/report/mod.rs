@@ -25,6 +25,7 @@ mod html;
 mod latent;
 pub mod model;
 mod page;
+pub mod reproduction;
 mod samples;
 mod words;
 

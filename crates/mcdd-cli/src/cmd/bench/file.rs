@@ -65,6 +65,7 @@ struct BenchFile {
     id: Option<String>,
     net: Option<String>,
     seeds: Option<u64>,
+    limit: Option<usize>,
     epochs: Option<usize>,
     schedule: Option<ScheduleName>,
     output: Option<PathBuf>,
@@ -115,6 +116,7 @@ impl Args {
         self.id = self.id.or(file.id.map(near));
         self.net = self.net.or(file.net);
         self.seeds = self.seeds.or(file.seeds);
+        self.limit = self.limit.or(file.limit);
         self.epochs = self.epochs.or(file.epochs);
         self.schedule = self.schedule.or(file.schedule);
         self.output = self.output.or(file.output.map(|o| folder.join(o)));

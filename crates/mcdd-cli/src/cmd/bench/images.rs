@@ -31,6 +31,10 @@ impl Args {
             report(&loaded.notices);
             mcdd::Result::Ok(loaded.images)
         };
+        let some = |images: Images| match self.limit.filter(|n| *n < images.rows()) {
+            Some(n) => images.select(&(0..n).map(|i| i * images.rows() / n).collect::<Vec<_>>()),
+            None => images,
+        };
         let (train, test, title, set) = match sets::find(id) {
             Some(set) => {
                 let [train, test] = [Part::Train, Part::Test].map(|part| of_set(set, part, None));
@@ -57,10 +61,10 @@ impl Args {
                     read(name, ImageOptions { label, size, channels, skip_bad, part, ..ImageOptions::default() })?
                 }
             };
-            Ok((name.trim_end_matches('/').to_owned(), images))
+            Ok((name.trim_end_matches('/').to_owned(), some(images)))
         };
         let ood = names.map(other).collect::<mcdd::Result<Vec<_>>>()?;
-        Ok((ImageSets { train, test, ood }, title, set))
+        Ok((ImageSets { train: some(train), test: some(test), ood }, title, set))
     }
 }
 
@@ -71,6 +75,9 @@ pub(super) fn run(args: &Args, id: &str, net: &str) -> anyhow::Result<ExitCode> 
         return Err(e.hint("mcdd bench images --id NAME --ood NAME,… --net NAME").into());
     }
     let net = NetName::parse(net)?;
+    if args.limit == Some(0) {
+        return Err(mcdd::Error::setting("a limit of 0 images leaves nothing").hint("give a larger --limit").into());
+    }
     let mut methods = images::methods(args.methods.as_deref().unwrap_or_default(), net)?;
     args.apply(&mut methods)?;
     let (sets, title, set) = args.image_sets(id)?;
@@ -78,7 +85,7 @@ pub(super) fn run(args: &Args, id: &str, net: &str) -> anyhow::Result<ExitCode> 
         let augments = methods.iter_mut().filter_map(|m| m.settings.image.as_mut()?.augment.as_mut());
         augments.for_each(|augment| augment.flip = false);
     }
-    let about = About::of_images(&sets, &title, set, net)?;
+    let about = args.limited(About::of_images(&sets, &title, set, net)?, true);
     let grid = Grid { experiment: sets, methods, seeds: args.seeds.unwrap_or(1), retry: args.retry };
     execute(args, &about, grid, set.map_or("images", |set| set.name))
 }

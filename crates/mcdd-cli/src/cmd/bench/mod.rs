@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use mcdd::data::Table;
 use mcdd::data::profile::Profile;
+use mcdd::data::sets::thousands;
 use mcdd::error::count;
 use mcdd::protocol::results::{About, Cell, Results};
 use mcdd::protocol::{Experiment, Grid, LeaveOneOut, Method, Outcome};
@@ -102,6 +103,11 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
 
+    /// Use at most N rows, a random sample stratified by class (images: at most N of each set, evenly spaced); the paper's
+    /// numbers are then not shown [default: all]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+
     /// Epochs of every method [default: that of the method, 100; images: 30]
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
@@ -166,6 +172,17 @@ impl Args {
         Ok(())
     }
 
+    /// The description of the data: only a part of it, if `--limit` has taken effect.
+    fn limited(&self, about: About, some: bool) -> About {
+        match self.limit.filter(|_| some) {
+            // Numbers of the whole set are no comparison.
+            Some(n) => {
+                About { set: None, coverage: format!("{}, limited to {}", about.coverage, thousands(n)), ..about }
+            }
+            None => about,
+        }
+    }
+
     /// The methods as they were typed.
     fn method_names(&self, classes: usize) -> Vec<String> {
         self.methods.clone().unwrap_or_else(|| vec![Method::default_group(classes).to_owned()])
@@ -206,7 +223,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn tables(args: &Args) -> anyhow::Result<ExitCode> {
     let Opened { table, title, short, coverage } =
         options::open(&args.data, args.data_dir.clone(), &args.reading, &args.columns)?;
-    let about = About::new(&table, &title, coverage.as_ref())?;
+    let found = table.rows();
+    let table = options::limited(table, args.limit, 0)?;
+    let about = args.limited(About::new(&table, &title, coverage.as_ref())?, table.rows() < found);
     if !args.quiet {
         let profile = Profile::of(&table);
         profile.notices().iter().chain(&profile.warnings()).for_each(|n| ui::note(n));

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use mcdd::data::Table;
 use mcdd::error::count;
 use mcdd::head::{HeadConfig, config};
 use mcdd::model::Model;
@@ -30,7 +29,7 @@ of the class that was left out are hollow.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Methods to compare; settings follow a name, as in deep-mcdd:nu=0.1
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "softmax,deep-ncm,deep-mcdd")]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "softmax,deep-ncm,soft-mcdd,deep-mcdd")]
     methods: Vec<String>,
 
     #[command(flatten)]
@@ -149,7 +148,7 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
     let Opened { table, coverage, .. } =
         options::open(&common.data, common.data_dir.clone(), &common.reading, &common.columns)?;
     let found = table.rows();
-    let table = limited(table, common)?;
+    let table = options::limited(table, common.limit, common.seed)?;
     let Split { train, test, unknown } = Split::new(&table, &common.ood, 0, 5, common.seed)?;
     let (mut panels, mut shown) = (Vec::new(), None);
     for (i, (title, settings)) in all.iter().enumerate() {
@@ -161,7 +160,12 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
         let run = Run { threads: options::threads(common.threads), callback: &progress, ..Run::default() };
         let fitted = Model::fit_with(&train, settings, &run);
         progress.finish();
-        let (panel, counts) = latent_space(&fitted?.model, title, &test, &unknown)?;
+        let fitted = fitted?;
+        if fitted.interrupted {
+            ui::warning("stopped before the end; nothing was drawn");
+            return Ok(ExitCode::from(130));
+        }
+        let (panel, counts) = latent_space(&fitted.model, title, &test, &unknown)?;
         panels.push(panel);
         shown = Some(counts);
     }
@@ -177,19 +181,6 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
     let hollow = format!("{} (left out)", common.ood);
     let figure = latent_spaces(title, &caption, train.classes(), &hollow, &panels)?;
     common.output.write(name, &figure)
-}
-
-/// A stratified sample of the rows, if `--limit` is given.
-fn limited(table: Table, common: &Common) -> mcdd::Result<Table> {
-    match common.limit {
-        Some(0) => {
-            Err(mcdd::Error::setting("a limit of 0 rows leaves nothing").hint("give a larger --limit, or leave it out"))
-        }
-        Some(limit) if limit < table.rows() => {
-            table.split(limit as f64 / table.rows() as f64, common.seed).map(|(_, some)| some)
-        }
-        _ => Ok(table),
-    }
 }
 
 fn caption(common: &Common, found: usize, used: usize, trained: usize, shown: Option<Shown>) -> String {

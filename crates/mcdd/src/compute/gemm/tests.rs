@@ -40,6 +40,14 @@ proptest! {
         let mut c = vec![f32::NAN; m * n];
         product(&a, panels, &mut c, Then::Keep);
         prop_assert_eq!(&c, &expected);
+        // In two parts of the inner index.
+        let columns = |range: std::ops::Range<usize>| -> Vec<f32> {
+            a.chunks(k).flat_map(|row| row[range.clone()].to_vec()).collect()
+        };
+        let half = k / 2;
+        product(&columns(0..half), panels.rows(0..half), &mut c, Then::Keep);
+        add_product(&columns(half..k), panels.rows(half..k), &mut c, Then::Keep);
+        prop_assert_eq!(&c, &expected);
         // A single row gives the same bits as in a batch.
         let mut row = vec![0.0; n];
         product(&a[..k], panels, &mut row, Then::Keep);
@@ -95,7 +103,15 @@ proptest! {
         let (mut dw, mut db) = (vec![0.0; inputs * outputs], vec![0.0; outputs]);
         let mut columns = Columns::default();
         for (i, dw) in dw.chunks_mut(WEIGHT_ROWS * outputs).enumerate() {
-            weight_gradient(&x, inputs, Panels::new(&lines, batch, outputs), i * WEIGHT_ROWS, dw, &mut columns);
+            weight_gradient(&x, inputs, Panels::new(&lines, batch, outputs), i * WEIGHT_ROWS, dw, false, &mut columns);
+        }
+        prop_assert_eq!(&dw, &expected);
+        // In two parts of the rows.
+        let (half, panels) = (batch / 2, Panels::new(&lines, batch, outputs));
+        for (i, dw) in dw.chunks_mut(WEIGHT_ROWS * outputs).enumerate() {
+            let first = i * WEIGHT_ROWS;
+            weight_gradient(&x[..half * inputs], inputs, panels.rows(0..half), first, dw, false, &mut columns);
+            weight_gradient(&x[half * inputs..], inputs, panels.rows(half..batch), first, dw, true, &mut columns);
         }
         prop_assert_eq!(dw, expected);
         column_sums(&lines, batch, &mut db);

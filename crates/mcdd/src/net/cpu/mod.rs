@@ -9,7 +9,7 @@ mod rows;
 use std::sync::Arc;
 
 pub(crate) use layout::CpuParams;
-pub(crate) use rows::{Pass, RowEngine, concat_rows, shard_rows};
+pub(crate) use rows::{Pairs, Pass, RowEngine, shard_rows};
 
 use self::images::{ImageNetwork, ImageTrainer};
 use self::rows::{RowNetwork, RowTrainer};

@@ -145,7 +145,9 @@ fn gradients(graph: &Graph, params: &Params, x: &[f32], matrix: &[f32]) -> (Vec<
     let (mut here, mut out) = (vec![f32::NAN; params.data().len()], vec![f32::NAN; params.data().len()]);
     pass.backward(&engine, &params, x, &mut here);
     params.convert_back(&here, &mut out);
-    (latents, out, pass.input_gradient(&engine, &params).to_vec())
+    let (mut dx, width) = (vec![0.0; x.len()], graph.input);
+    pass.input_gradient(&engine, &params, 0..x.len() / width, 0..width, &mut dx);
+    (latents, out, dx)
 }
 
 /// The numbers of a nested list, in order.

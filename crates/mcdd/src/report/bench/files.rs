@@ -26,7 +26,7 @@ pub fn write(folder: &Path, study: &Study) -> Result<()> {
 }
 
 /// The SVG figures in a folder, sorted by name; larger files are not figures of this library.
-fn figures_in(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+pub(in crate::report) fn figures_in(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     const LARGEST: u64 = 16 << 20;
     let io = |e| Error::io(e, folder);
     let figure = |path: &PathBuf| {

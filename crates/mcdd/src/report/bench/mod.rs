@@ -5,8 +5,8 @@
 //! order in which they were computed; of many methods the page shows those first that were asked for.
 
 mod figures;
-mod files;
-mod page;
+pub(in crate::report) mod files;
+pub(in crate::report) mod page;
 mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -349,7 +349,7 @@ impl<'a> Study<'a> {
     }
 
     /// The versions of the program that computed the cells.
-    fn versions(&self) -> String {
+    pub(in crate::report) fn versions(&self) -> String {
         let all: BTreeSet<&str> = self.cells.iter().map(|c| c.version.as_str()).collect();
         all.into_iter().collect::<Vec<_>>().join(", ")
     }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::figures::figures;
-use super::tables::{difference, most, row, title};
+use super::tables::{PRINTED, difference, most, row, title};
 use super::{METRICS, Metric, Stat, Study};
 use crate::data::sets::thousands;
 use crate::error::count;
@@ -21,10 +21,26 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: [&str; 2] = [TABLES, include_str!("page.js")];
 
 /// A part of the page that the contents list links to.
-struct Section {
-    id: &'static str,
-    title: String,
-    body: String,
+pub(in crate::report) struct Section {
+    pub id: String,
+    pub title: String,
+    pub body: String,
+}
+
+/// A page with a list of contents: `top`, the sections, and `end`, inside `main` with some attributes.
+pub(in crate::report) fn document(title: &str, attributes: &str, top: &str, sections: &[Section], end: &str) -> String {
+    let link = |s: &Section| format!("<li><a href=\"#{}\">{}</a></li>\n", s.id, html(&s.title));
+    let links: String = sections.iter().map(link).collect();
+    let mut body = format!(
+        "<main{attributes}>\n{top}<nav class=contents aria-label=Contents><ul>\n{links}</ul></nav>\n<p class=aside role=status id=order></p>\n"
+    );
+    for Section { id, title, body: text } in sections {
+        let _ = write!(body, "<section id={id}>\n<h2>{}</h2>\n{text}</section>\n", html(title));
+    }
+    body.push_str(end);
+    body.push_str("</main>\n");
+    let style = classes() + "\n" + STYLE;
+    Page { title, style: &style, body: &body, script: &SCRIPT, data: None, images: true }.write()
 }
 
 /// A self-contained HTML page with its own figures and with others, given as names and contents of SVG files. A file with
@@ -32,7 +48,7 @@ struct Section {
 pub fn page(study: &Study, others: &[(String, Vec<u8>)]) -> String {
     let table = Tables { study, first: study.shown_first() };
     let mut sections = vec![Section {
-        id: "means",
+        id: "means".into(),
         title: format!("Mean over the {}", study.words().rows),
         body: format!("{}{}", legend(study), table.means()),
     }];
@@ -41,41 +57,36 @@ pub fn page(study: &Study, others: &[(String, Vec<u8>)]) -> String {
     let (first, rest): (Vec<_>, Vec<_>) = METRICS.iter().partition(|m| m.key == "auroc");
     for m in first.into_iter().chain(rest) {
         let note = format!("<p class=note>{}</p>\n", meaning(m.key));
-        sections.push(Section { id: m.key, title: title(m), body: note + &table.of_metric(m) });
+        sections.push(Section { id: m.key.into(), title: title(m), body: note + &table.of_metric(m) });
     }
-    sections.push(Section { id: "methods", title: "Methods".into(), body: methods(study, &table) });
-    sections.push(Section { id: "data", title: "The data".into(), body: data(study) });
+    sections.push(Section { id: "methods".into(), title: "Methods".into(), body: methods(study, &table) });
+    sections.push(Section { id: "data".into(), title: "The data".into(), body: data(study) });
     let failures = study.failures();
     if !failures.is_empty() {
         let each: String = failures.iter().map(|f| format!("<li>{}</li>\n", html(f))).collect();
-        sections.push(Section { id: "failed", title: "Failed".into(), body: format!("<ul>\n{each}</ul>\n") });
+        sections.push(Section { id: "failed".into(), title: "Failed".into(), body: format!("<ul>\n{each}</ul>\n") });
     }
 
-    let links: String =
-        sections.iter().map(|s| format!("<li><a href=\"#{}\">{}</a></li>\n", s.id, html(&s.title))).collect();
     let (few, all) = (table.first.len(), study.methods.len());
     let why =
         if study.asked.is_empty() { "the best by AUROC" } else { "the best by AUROC, and those that were asked for" };
-    let mut body = format!("<main data-first={few} data-all={all} data-why=\"{why}\">\n{}", summary(study));
+    let attributes = format!(" data-first={few} data-all={all} data-why=\"{why}\"");
+    let mut top = summary(study);
     if !failures.is_empty() {
         let cells = count(failures.len(), "cell");
-        let _ = writeln!(body, "<p class=warn>{cells} failed; <a href=\"#failed\">see below</a>.</p>");
+        let _ = writeln!(top, "<p class=warn>{cells} failed; <a href=\"#failed\">see below</a>.</p>");
     }
-    let _ = write!(
-        body,
-        "<nav class=contents aria-label=Contents><ul>\n{links}</ul></nav>\n<p class=aside role=status id=order></p>\n"
-    );
-    for Section { id, title, body: text } in &sections {
-        let _ = write!(body, "<section id={id}>\n<h2>{}</h2>\n{text}</section>\n", html(title));
-    }
-    let _ = write!(
-        body,
+    let title = format!("{}: out-of-distribution detection", study.about.title);
+    document(&title, &attributes, &top, &sections, &footer(&study.versions()))
+}
+
+/// What holds for all numbers.
+pub(in crate::report) fn footer(versions: &str) -> String {
+    format!(
         "<p class=note>mcdd {}. Scaling and weights come from training rows alone. TNR and detection accuracy \
-         are taken from the ROC curve of the test rows, as in the paper, not from a threshold that was set in advance.</p>\n</main>\n",
-        html(&study.versions())
-    );
-    let (title, style) = (format!("{}: out-of-distribution detection", study.about.title), classes() + "\n" + STYLE);
-    Page { title: &title, style: &style, body: &body, script: &SCRIPT, data: None, images: true }.write()
+         are taken from the ROC curve of the test rows, as in the paper, not from a threshold that was set in advance.</p>\n",
+        html(versions)
+    )
 }
 
 /// The title, the question, and the best methods.
@@ -92,7 +103,7 @@ fn summary(study: &Study) -> String {
 }
 
 /// What the numbers of all tables are.
-fn legend(study: &Study) -> String {
+pub(in crate::report) fn legend(study: &Study) -> String {
     let mut out = format!(
         "<p class=note>Numbers are means in percent ± standard deviation over {}; higher is better. The best of each column, and \
          of each row of the tables below, is bold",
@@ -117,19 +128,35 @@ fn legend(study: &Study) -> String {
 fn charts(study: &Study, others: &[(String, Vec<u8>)]) -> Option<Section> {
     let own = figures(study);
     let mut body: String = own.iter().map(|f| format!("<figure class=wide>{}</figure>\n", f.embedded())).collect();
-    for (name, svg) in others.iter().filter(|(_, svg)| !own.iter().any(|f| f.same_title(svg))) {
-        let data = BASE64_STANDARD.encode(svg);
-        let _ = writeln!(
-            body,
-            "<figure class=wide><img alt=\"{}\" src=\"data:image/svg+xml;base64,{data}\"></figure>",
-            html(name)
+    let others = others.iter().filter(|(_, svg)| !own.iter().any(|f| f.same_title(svg)));
+    others.for_each(|(name, svg)| body.push_str(&picture(name, svg)));
+    (!body.is_empty()).then(|| Section { id: "figures".into(), title: "Figures".into(), body })
+}
+
+/// An SVG file as an image.
+pub(in crate::report) fn picture(name: &str, svg: &[u8]) -> String {
+    let data = BASE64_STANDARD.encode(svg);
+    format!("<figure class=wide><img alt=\"{}\" src=\"data:image/svg+xml;base64,{data}\"></figure>\n", html(name))
+}
+
+/// A study's tables for another page: the means, and the printed metrics by class, folded.
+pub(in crate::report) fn tables(study: &Study) -> String {
+    let table = Tables { study, first: study.methods.clone() };
+    let mut out = format!("<p class=note>{}.</p>\n{}", html(&study.header()), table.means());
+    for m in METRICS.iter().filter(|m| PRINTED.contains(&m.key)) {
+        let _ = write!(
+            out,
+            "<details><summary>{} by {}</summary>\n{}</details>\n",
+            html(&title(m)),
+            study.words().row,
+            table.of_metric(m)
         );
     }
-    (!body.is_empty()).then(|| Section { id: "figures", title: "Figures".into(), body })
+    out
 }
 
 /// A method's name; a long one is broken at its parts.
-fn named(method: &str) -> String {
+pub(in crate::report) fn named(method: &str) -> String {
     let text = name(method);
     format!("<bdi title=\"{0}\">{1}</bdi>", html(&text), html(&text).replace('+', "+<wbr>").replace(':', ":<wbr>"))
 }
@@ -196,7 +223,13 @@ impl Tables<'_> {
     }
 }
 
-fn cell(stat: Option<Stat>, paper: Option<f64>, bold: bool, most: usize, attributes: &str) -> String {
+pub(in crate::report) fn cell(
+    stat: Option<Stat>,
+    paper: Option<f64>,
+    bold: bool,
+    most: usize,
+    attributes: &str,
+) -> String {
     let Some(stat) = stat else { return format!("<td{attributes}>n/a</td>") };
     let mean = format!("{:.2}", stat.mean);
     let mut out = format!("<td{attributes}>{}", if bold { format!("<b>{mean}</b>") } else { mean });

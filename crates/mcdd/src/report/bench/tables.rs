@@ -198,7 +198,7 @@ fn tex(text: &str) -> String {
 }
 
 /// The metrics of the paper's Table 2.
-const PRINTED: [&str; 5] = ["accuracy", "tnr85", "auroc", "aupr_id", "detection_accuracy"];
+pub(super) const PRINTED: [&str; 5] = ["accuracy", "tnr85", "auroc", "aupr_id", "detection_accuracy"];
 
 /// The paper's Table 2 with our numbers, the paper's numbers and the differences, or the same table of all methods if the
 /// paper has no numbers for the data; then the means of all methods.

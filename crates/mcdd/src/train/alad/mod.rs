@@ -215,8 +215,8 @@ impl<'a> AladTrainer<'a> {
                 rows[mine.clone()].iter().for_each(|&r| s.x.extend(&data.x[r * width..(r + 1) * width]));
                 s.z.clear();
                 s.z.extend(&codes[mine.start * code..mine.end * code]);
-                s.forward(before, width, code);
-                s.train_discriminators(before, rows.len());
+                s.forward(before, width);
+                s.train_discriminators(before, rows.len(), width, code);
             }
         });
         for (k, discriminator) in nets.discriminators.iter_mut().enumerate() {

@@ -1,7 +1,7 @@
 //! ALAD on some rows of a batch: forward and backward through all networks, on one thread without waiting.
 
 use super::nets::{Nets, XX, XZ, ZZ};
-use crate::net::cpu::{Pass, concat_rows};
+use crate::net::cpu::{Pairs, Pass};
 
 /// Buffers, gradients and losses of some rows.
 #[derive(Clone, Default)]
@@ -16,8 +16,8 @@ pub(super) struct Shard {
     rebuild: Pass,
     recode: Pass,
     discriminators: [Pass; 3],
-    /// The inputs of the discriminators: first the pairs of the class "real", then the others.
-    pairs: [Vec<f32>; 3],
+    /// What the second pass through a network adds to the gradient of the first.
+    more: Vec<f32>,
     /// Gradients with respect to `Net::used`; encoder and generator run twice, with a buffer each.
     pub encoder: [Vec<f32>; 2],
     pub generator: [Vec<f32>; 2],
@@ -40,38 +40,30 @@ impl Shard {
         }
     }
 
-    /// Encodes the rows and generates from the codes, reconstructs both, and concatenates the pairs.
-    pub(super) fn forward(&mut self, nets: &Nets, width: usize, code: usize) {
+    /// Encodes the rows and generates from the codes, and reconstructs both.
+    pub(super) fn forward(&mut self, nets: &Nets, width: usize) {
         let (e, g) = (&nets.encoder, &nets.generator);
-        let (x, z) = (&self.x[..], &self.z[..]);
-        self.rows = x.len() / width;
-        let encoded = self.encode.forward(&e.engine, &e.used, x);
-        let rebuilt = self.rebuild.forward(&g.engine, &g.used, encoded);
-        let generated = self.generate.forward(&g.engine, &g.used, z);
-        let recoded = self.recode.forward(&e.engine, &e.used, generated);
-        let shapes = [(width, code), (width, width), (code, code)];
-        let sources = [[(x, encoded), (generated, z)], [(x, x), (x, rebuilt)], [(z, z), (z, recoded)]];
-        for ((pairs, (a, b)), sources) in self.pairs.iter_mut().zip(shapes).zip(sources) {
-            pairs.resize(2 * self.rows * (a + b), 0.0);
-            let halves = pairs.chunks_exact_mut(self.rows * (a + b));
-            for (half, (first, second)) in halves.zip(sources) {
-                concat_rows(first, a, second, b, half);
-            }
-        }
+        self.rows = self.x.len() / width;
+        let encoded = self.encode.forward(&e.engine, &e.used, &self.x);
+        self.rebuild.forward(&g.engine, &g.used, encoded);
+        let generated = self.generate.forward(&g.engine, &g.used, &self.z);
+        self.recode.forward(&e.engine, &e.used, generated);
     }
 
     /// The losses and gradients of the discriminators: `log D(real) + log(1 - D(other))` for each.
-    pub(super) fn train_discriminators(&mut self, nets: &Nets, batch: usize) {
+    pub(super) fn train_discriminators(&mut self, nets: &Nets, batch: usize, width: usize, code: usize) {
         self.discriminator_loss = 0.0;
-        let buffers = self.discriminators.iter_mut().zip(&self.pairs).zip(&mut self.discriminator_gradients);
-        for (((pass, pairs), gradient), net) in buffers.zip(&nets.discriminators) {
-            pass.forward(&net.engine, &net.used, pairs);
+        let pairs = pairs(&self.x, &self.z, [&self.encode, &self.generate, &self.rebuild, &self.recode]);
+        for k in [XZ, XX, ZZ] {
+            let (net, pass) = (&nets.discriminators[k], &mut self.discriminators[k]);
+            let pairs = Pairs { widths: widths(k, width, code), halves: &pairs[k] };
+            pass.forward_pairs(&net.engine, &net.used, pairs);
             let (logits, d) = pass.latents_and_gradient();
             let (real, other) = logits.split_at(self.rows);
             let (d_real, d_other) = d.split_at_mut(self.rows);
             self.discriminator_loss +=
                 cross_entropy(real, true, batch, d_real) + cross_entropy(other, false, batch, d_other);
-            pass.backward(&net.engine, &net.used, pairs, gradient);
+            pass.backward_pairs(&net.engine, &net.used, pairs, &mut self.discriminator_gradients[k]);
         }
         let features = nets.discriminators[XX].used.specs()[1].len();
         let all = &self.discriminators[XX].penultimate()[..2 * self.rows * features];
@@ -80,48 +72,61 @@ impl Shard {
     }
 
     /// The losses and gradients of encoder and generator: the classes of all pairs are swapped. Pairs of a vector with
-    /// itself are left out, as they depend on neither network.
+    /// itself are left out, as they depend on neither network. The discriminators have no gradients here.
     pub(super) fn train_generator(&mut self, nets: &Nets, batch: usize, width: usize, code: usize) {
         let n = self.rows;
         self.generator_loss = 0.0;
+        let pairs = pairs(&self.x, &self.z, [&self.encode, &self.generate, &self.rebuild, &self.recode]);
         for k in [XZ, XX, ZZ] {
             let (net, pass) = (&nets.discriminators[k], &mut self.discriminators[k]);
-            let pairs = if k == XZ { &self.pairs[k][..] } else { &self.pairs[k][self.pairs[k].len() / 2..] };
-            pass.forward(&net.engine, &net.used, pairs);
+            let halves = if k == XZ { &pairs[k][..] } else { &pairs[k][1..] };
+            pass.forward_pairs(&net.engine, &net.used, Pairs { widths: widths(k, width, code), halves });
             let (logits, d) = pass.latents_and_gradient();
             let from = logits.len() - n;
             self.generator_loss += cross_entropy(&logits[..from], false, batch, &mut d[..from]);
             self.generator_loss += cross_entropy(&logits[from..], true, batch, &mut d[from..]);
-            pass.backward(&net.engine, &net.used, pairs, &mut self.discriminator_gradients[k]);
+            pass.backward_hidden(&net.engine, &net.used);
         }
         let [xz, xx, zz] = &mut self.discriminators;
-        let [d_xz, d_xx, d_zz] = [(xz, XZ), (xx, XX), (zz, ZZ)]
-            .map(|(p, k)| p.input_gradient(&nets.discriminators[k].engine, &nets.discriminators[k].used));
+        let [of_xz, of_xx, of_zz] = &nets.discriminators;
         let (e, g) = (&nets.encoder, &nets.generator);
 
         // Backward through the second halves of G(E(x)) and E(G(z)).
-        let (encoded, d_encoded) = self.encode.latents_and_gradient();
-        take_columns(self.rebuild.latents_and_gradient().1, d_xx, width..2 * width, 2 * width);
-        self.rebuild.backward(&g.engine, &g.used, encoded, &mut self.generator[1]);
-        let (generated, d_generated) = self.generate.latents_and_gradient();
-        take_columns(self.recode.latents_and_gradient().1, d_zz, code..2 * code, 2 * code);
-        self.recode.backward(&e.engine, &e.used, generated, &mut self.encoder[1]);
+        let d_rebuilt = self.rebuild.latents_and_gradient().1;
+        xx.input_gradient(&of_xx.engine, &of_xx.used, 0..n, width..2 * width, d_rebuilt);
+        self.rebuild.backward(&g.engine, &g.used, self.encode.latents(), &mut self.generator[1]);
+        let d_recoded = self.recode.latents_and_gradient().1;
+        zz.input_gradient(&of_zz.engine, &of_zz.used, 0..n, code..2 * code, d_recoded);
+        self.recode.backward(&e.engine, &e.used, self.generate.latents(), &mut self.encoder[1]);
 
         // And through the first halves, with the gradients of the pairs of row and code added.
-        let (of_rows, of_codes) = d_xz.split_at(n * (width + code));
-        take_columns(d_encoded, of_rows, width..width + code, width + code);
-        add(d_encoded, self.rebuild.input_gradient(&g.engine, &g.used));
+        let d_encoded = self.encode.latents_and_gradient().1;
+        xz.input_gradient(&of_xz.engine, &of_xz.used, 0..n, width..width + code, d_encoded);
+        self.more.resize(n * code, 0.0);
+        self.rebuild.input_gradient(&g.engine, &g.used, 0..n, 0..code, &mut self.more);
+        add(d_encoded, &self.more);
         self.encode.backward(&e.engine, &e.used, &self.x, &mut self.encoder[0]);
-        take_columns(d_generated, of_codes, 0..width, width + code);
-        add(d_generated, self.recode.input_gradient(&e.engine, &e.used));
+        let d_generated = self.generate.latents_and_gradient().1;
+        xz.input_gradient(&of_xz.engine, &of_xz.used, n..2 * n, 0..width, d_generated);
+        self.more.resize(n * width, 0.0);
+        self.recode.input_gradient(&e.engine, &e.used, 0..n, 0..width, &mut self.more);
+        add(d_generated, &self.more);
         self.generate.backward(&g.engine, &g.used, &self.z, &mut self.generator[0]);
     }
 }
 
-/// Some columns of rows that are `width` long.
-fn take_columns(to: &mut [f32], from: &[f32], columns: std::ops::Range<usize>, width: usize) {
-    for (to, from) in to.chunks_exact_mut(columns.len()).zip(from.chunks_exact(width)) {
-        to.copy_from_slice(&from[columns.clone()]);
+/// The inputs of each discriminator: first the pairs of the class "real", then the others.
+fn pairs<'a>(x: &'a [f32], z: &'a [f32], passes: [&'a Pass; 4]) -> [[[&'a [f32]; 2]; 2]; 3] {
+    let [encoded, generated, rebuilt, recoded] = passes.map(Pass::latents);
+    [[[x, encoded], [generated, z]], [[x, x], [x, rebuilt]], [[z, z], [z, recoded]]]
+}
+
+/// The lengths of the two vectors that a discriminator reads.
+fn widths(discriminator: usize, width: usize, code: usize) -> [usize; 2] {
+    match discriminator {
+        XX => [width, width],
+        ZZ => [code, code],
+        _ => [width, code],
     }
 }
 

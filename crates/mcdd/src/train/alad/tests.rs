@@ -110,8 +110,8 @@ fn gradients_match_finite_differences() {
     let mut normal = |n: usize| (0..n).map(|_| seed.normal() as f32).collect::<Vec<f32>>();
     let mut shard = Shard::new(&nets);
     (shard.x, shard.z) = (normal(rows * width), normal(rows * code));
-    shard.forward(&nets, width, code);
-    shard.train_discriminators(&nets, rows);
+    shard.forward(&nets, width);
+    shard.train_discriminators(&nets, rows, width, code);
     let discriminator_gradients = shard.discriminator_gradients.clone();
     shard.train_generator(&nets, rows, width, code);
 

@@ -3,11 +3,14 @@
 //! Threads share the packed weights of a [`RowEngine`]. Each takes some rows through a [`Pass`] of its own, forward and
 //! backward, without waiting for the others.
 
+use std::ops::Range;
+
 use super::super::layout::CpuParams;
 use super::super::norm::{Affine, Batch, MOMENTUM};
 use super::compile::{CompiledSteps, Step, compile, unsupported};
 use crate::compute::gemm::{
-    Columns, Line, NR, Panels, Then, WEIGHT_ROWS, ZERO, column_sums, pack, pack_transposed, product, weight_gradient,
+    Columns, Line, NR, Panels, Then, WEIGHT_ROWS, ZERO, add_product, column_sums, pack, pack_transposed, product,
+    weight_gradient,
 };
 use crate::compute::pool::{Pool, pieces};
 use crate::error::{Error, Result};
@@ -16,8 +19,8 @@ use crate::net::graph::Graph;
 /// The packed lines of a layer's weights, for the forward and for the backward pass.
 #[derive(Clone, Debug)]
 struct PackedLines {
-    forward: std::ops::Range<usize>,
-    backward: std::ops::Range<usize>,
+    forward: Range<usize>,
+    backward: Range<usize>,
 }
 
 /// One task of the parallel loop that packs: some panels of a layer.
@@ -106,6 +109,11 @@ impl RowEngine {
         }
     }
 
+    /// The number of inputs.
+    pub(super) fn inputs(&self) -> usize {
+        self.steps.first().map_or(0, |s| s.inputs)
+    }
+
     /// The number of latent features.
     pub(crate) fn latent(&self) -> usize {
         self.steps.last().map_or(0, |s| s.outputs)
@@ -118,6 +126,35 @@ impl RowEngine {
     fn backward(&self, i: usize) -> Panels<'_> {
         Panels::new(&self.weights[self.packed[i].backward.clone()], self.steps[i].outputs, self.steps[i].inputs)
     }
+}
+
+/// Rows that are concatenations of two vectors, in one or two halves; vectors that both halves have are multiplied once.
+/// The bits are those of the concatenated rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pairs<'a> {
+    /// The lengths of the two vectors.
+    pub widths: [usize; 2],
+    /// The first and the second vectors of each half, which have the same number of rows.
+    pub halves: &'a [[&'a [f32]; 2]],
+}
+
+impl Pairs<'_> {
+    /// The number of rows of a half.
+    fn rows(&self) -> usize {
+        self.halves.first().map_or(0, |[first, _]| first.len() / self.widths[0].max(1))
+    }
+
+    /// Whether half `i` has the first vectors of the half before it.
+    fn repeats(&self, i: usize) -> bool {
+        i > 0 && std::ptr::eq(self.halves[i][0], self.halves[i - 1][0])
+    }
+}
+
+/// The input of the first layer.
+#[derive(Clone, Copy)]
+enum Input<'a> {
+    Rows(&'a [f32]),
+    Pairs(Pairs<'a>),
 }
 
 /// Forward and backward through a [`RowEngine`] for some rows, on one thread. Its buffers grow to the largest number of
@@ -134,7 +171,6 @@ pub(crate) struct Pass {
     batches: Vec<Batch>,
     packed: Vec<Line>,
     columns: Columns,
-    input_gradient: Vec<f32>,
     input_weights: Vec<Line>,
     rows: usize,
     latent: usize,
@@ -143,28 +179,69 @@ pub(crate) struct Pass {
 impl Pass {
     /// The latent vectors of the rows in `x`, one after the other.
     pub(crate) fn forward(&mut self, engine: &RowEngine, params: &CpuParams, x: &[f32]) -> &[f32] {
-        self.rows = x.len() / engine.steps[0].inputs;
+        self.prepare(engine, x.len() / engine.steps[0].inputs);
+        let mut clipped = std::mem::take(&mut self.clipped);
+        self.layer(engine, params, 0, Some(clip(engine.clip, x, &mut clipped)));
+        self.clipped = clipped;
+        (1..engine.steps.len()).for_each(|i| self.layer(engine, params, i, None));
+        self.latents()
+    }
+
+    /// The same for pairs; the engine must not clip, nor begin with batch normalization.
+    pub(crate) fn forward_pairs(&mut self, engine: &RowEngine, params: &CpuParams, pairs: Pairs) -> &[f32] {
+        let (step, rows, [a, b]) = (&engine.steps[0], pairs.rows(), pairs.widths);
+        debug_assert!(engine.clip.is_none() && step.norm.is_none() && a + b == step.inputs);
+        self.prepare(engine, rows * pairs.halves.len());
+        let (weights, size) = (engine.forward(0), rows * step.outputs);
+        let out = &mut self.values[0];
+        for (i, [first, _]) in pairs.halves.iter().enumerate() {
+            match pairs.repeats(i) {
+                true => out.copy_within((i - 1) * size..i * size, i * size),
+                false => product(first, weights.rows(0..a), &mut out[i * size..][..size], Then::Keep),
+            }
+        }
+        let then = step.then(step.bias.map(|b| params.get(b)));
+        for ([_, second], out) in pairs.halves.iter().zip(out.chunks_exact_mut(size.max(1))) {
+            add_product(second, weights.rows(a..a + b), out, then);
+        }
+        (1..engine.steps.len()).for_each(|i| self.layer(engine, params, i, None));
+        self.latents()
+    }
+
+    /// Makes room for a number of rows.
+    fn prepare(&mut self, engine: &RowEngine, rows: usize) {
+        self.rows = rows;
         self.latent = engine.latent();
         self.values.resize(engine.steps.len(), Vec::new());
         self.gradients.resize(engine.steps.len(), Vec::new());
         self.raw.resize(engine.steps.len(), Vec::new());
         self.batches.resize(engine.steps.len(), Batch::default());
-        let x = clip(engine.clip, x, &mut self.clipped);
         for (i, step) in engine.steps.iter().enumerate() {
-            let n = self.rows * step.outputs;
-            sized(&mut self.gradients[i], n);
-            let (before, here) = self.values.split_at_mut(i);
-            let input = before.last().map_or(x, |v| &v[..self.rows * step.inputs]);
-            let out = sized(&mut here[0], n);
-            if let Some(affine) = affine(step, params) {
-                let raw = sized(&mut self.raw[i], n);
-                product(input, engine.forward(i), raw, step.then(step.bias.map(|b| params.get(b))));
-                self.batches[i].forward(raw, affine, step.relu, out);
-            } else {
-                product(input, engine.forward(i), out, step.then(step.bias.map(|b| params.get(b))));
-            }
+            sized(&mut self.gradients[i], rows * step.outputs);
+            sized(&mut self.values[i], rows * step.outputs);
         }
-        self.latents_and_gradient().0
+    }
+
+    /// Layer `i`, on `x` or on the output of the layer before it.
+    fn layer(&mut self, engine: &RowEngine, params: &CpuParams, i: usize, x: Option<&[f32]>) {
+        let step = &engine.steps[i];
+        let n = self.rows * step.outputs;
+        let (before, here) = self.values.split_at_mut(i);
+        let input = x.or(before.last().map(|v| &v[..self.rows * step.inputs])).unwrap_or(&[]);
+        let out = &mut here[0][..n];
+        let then = step.then(step.bias.map(|b| params.get(b)));
+        if let Some(affine) = affine(step, params) {
+            let raw = sized(&mut self.raw[i], n);
+            product(input, engine.forward(i), raw, then);
+            self.batches[i].forward(raw, affine, step.relu, out);
+        } else {
+            product(input, engine.forward(i), out, then);
+        }
+    }
+
+    /// The latent vectors of the last forward pass.
+    pub(crate) fn latents(&self) -> &[f32] {
+        self.values.last().map_or(&[], |values| &values[..self.rows * self.latent])
     }
 
     /// The latent vectors, and the buffer for the gradient of the loss with respect to them.
@@ -188,7 +265,31 @@ impl Pass {
     /// `x` must be the input of the last forward pass; `gradients` has the parameters' layout and is overwritten. In the
     /// place of the running means and variances it gets those of the batch, for [`RowEngine::update_running_stats`].
     pub(crate) fn backward(&mut self, engine: &RowEngine, params: &CpuParams, x: &[f32], gradients: &mut [f32]) {
-        let x = if engine.clip.is_some() { &self.clipped[..x.len()] } else { x };
+        let clipped = std::mem::take(&mut self.clipped);
+        let x = if engine.clip.is_some() { &clipped[..x.len()] } else { x };
+        self.propagate(engine, params, Some((Input::Rows(x), gradients)));
+        self.clipped = clipped;
+    }
+
+    /// The same after [`Pass::forward_pairs`].
+    pub(crate) fn backward_pairs(
+        &mut self,
+        engine: &RowEngine,
+        params: &CpuParams,
+        pairs: Pairs,
+        gradients: &mut [f32],
+    ) {
+        self.propagate(engine, params, Some((Input::Pairs(pairs), gradients)));
+    }
+
+    /// The same without the gradients of the parameters, for [`Pass::input_gradient`] alone; the engine must not have batch
+    /// normalization.
+    pub(crate) fn backward_hidden(&mut self, engine: &RowEngine, params: &CpuParams) {
+        debug_assert!(engine.steps.iter().all(|s| s.norm.is_none()));
+        self.propagate(engine, params, None);
+    }
+
+    fn propagate(&mut self, engine: &RowEngine, params: &CpuParams, mut parameters: Option<(Input, &mut [f32])>) {
         for (i, step) in engine.steps.iter().enumerate().rev() {
             let (below, here) = self.gradients.split_at_mut(i);
             let dy = &mut here[0][..self.rows * step.outputs];
@@ -197,7 +298,7 @@ impl Pass {
                     *d = if v > 0.0 { *d } else { 0.0 };
                 }
             }
-            if let Some(affine) = affine(step, params) {
+            if let (Some(affine), Some((_, gradients))) = (affine(step, params), &mut parameters) {
                 let norm = step.norm.unwrap_or(0);
                 let (batch, raw) = (&self.batches[i], &self.raw[i][..dy.len()]);
                 let [d_weight, d_bias, mean, variance] =
@@ -205,11 +306,12 @@ impl Pass {
                 batch.backward(raw, affine.weight, dy, d_weight, d_bias);
                 batch.statistics(mean, variance);
             }
-            let input = if i == 0 { x } else { &self.values[i - 1][..self.rows * step.inputs] };
-            if let Some(below) = below.last_mut() {
-                let then = if engine.steps[i - 1].relu { Then::Where(input) } else { Then::Keep };
+            let hidden = i.checked_sub(1).map(|below| &self.values[below][..self.rows * step.inputs]);
+            if let (Some(below), Some(hidden)) = (below.last_mut(), hidden) {
+                let then = if engine.steps[i - 1].relu { Then::Where(hidden) } else { Then::Keep };
                 product(dy, engine.backward(i), &mut below[..self.rows * step.inputs], then);
             }
+            let Some((input, gradients)) = &mut parameters else { continue };
             let lines = Panels::lines(self.rows, step.outputs);
             if self.packed.len() < lines {
                 self.packed.resize(lines, ZERO);
@@ -221,25 +323,58 @@ impl Pass {
             }
             let dy = Panels::new(packed, self.rows, step.outputs);
             let dw = &mut gradients[params.range(step.weight)];
-            for (c, dw) in dw.chunks_mut(WEIGHT_ROWS * step.outputs).enumerate() {
-                weight_gradient(input, step.inputs, dy, c * WEIGHT_ROWS, dw, &mut self.columns);
-            }
+            let input = hidden.map_or(*input, Input::Rows);
+            weights_gradient(input, step, dy, dw, &mut self.columns);
         }
     }
 
-    /// The gradient with respect to the input, after [`Pass::backward`] with the same parameters.
-    pub(crate) fn input_gradient(&mut self, engine: &RowEngine, params: &CpuParams) -> &[f32] {
+    /// The gradient with respect to some columns of some rows of the input, after a backward pass with the same parameters.
+    pub(crate) fn input_gradient(
+        &mut self,
+        engine: &RowEngine,
+        params: &CpuParams,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        to: &mut [f32],
+    ) {
         let Step { inputs, outputs, weight, .. } = engine.steps[0];
-        self.input_weights.resize(Panels::lines(outputs, inputs), ZERO);
-        pack_transposed(&mut self.input_weights, params.get(weight), outputs, inputs, 0);
-        let panels = Panels::new(&self.input_weights, outputs, inputs);
-        let dx = sized(&mut self.input_gradient, self.rows * inputs);
-        product(&self.gradients[0][..self.rows * outputs], panels, dx, Then::Keep);
+        self.input_weights.resize(Panels::lines(outputs, columns.len()), ZERO);
+        let weights = &params.get(weight)[columns.start * outputs..columns.end * outputs];
+        pack_transposed(&mut self.input_weights, weights, outputs, columns.len(), 0);
+        let panels = Panels::new(&self.input_weights, outputs, columns.len());
+        product(&self.gradients[0][rows.start * outputs..rows.end * outputs], panels, to, Then::Keep);
         if let Some(limit) = engine.clip {
             // A value beyond the limit has no gradient.
-            dx.iter_mut().zip(&self.clipped).filter(|(_, x)| x.abs() >= limit).for_each(|(d, _)| *d = 0.0);
+            let clipped = self.clipped[rows.start * inputs..rows.end * inputs].chunks_exact(inputs);
+            for (to, x) in to.chunks_exact_mut(columns.len()).zip(clipped) {
+                to.iter_mut().zip(&x[columns.clone()]).filter(|(_, x)| x.abs() >= limit).for_each(|(d, _)| *d = 0.0);
+            }
         }
-        dx
+    }
+}
+
+/// The gradient of a layer's weight.
+fn weights_gradient(input: Input, step: &Step, dy: Panels, dw: &mut [f32], columns: &mut Columns) {
+    let mut part = |x: &[f32], width: usize, dy: Panels, dw: &mut [f32], add: bool| {
+        for (c, dw) in dw.chunks_mut(WEIGHT_ROWS * step.outputs).enumerate() {
+            weight_gradient(x, width, dy, c * WEIGHT_ROWS, dw, add, columns);
+        }
+    };
+    match input {
+        Input::Rows(x) => part(x, step.inputs, dy, dw, false),
+        Input::Pairs(pairs) => {
+            let (rows, [a, b]) = (pairs.rows(), pairs.widths);
+            let (first, second) = dw.split_at_mut(a * step.outputs);
+            for (i, [x, y]) in pairs.halves.iter().enumerate() {
+                let dy = dy.rows(i * rows..(i + 1) * rows);
+                part(x, a, dy, first, i > 0);
+                // A vector beside itself has the same sums twice.
+                match i == 0 && std::ptr::eq(*x, *y) {
+                    true => second.copy_from_slice(first),
+                    false => part(y, b, dy, second, i > 0),
+                }
+            }
+        }
     }
 }
 
@@ -264,7 +399,7 @@ fn four(buffer: &mut [f32]) -> [&mut [f32]; 4] {
 }
 
 /// Concatenates each row of `a` with the row of `b`.
-pub(crate) fn concat_rows(a: &[f32], a_width: usize, b: &[f32], b_width: usize, to: &mut [f32]) {
+pub(super) fn concat_rows(a: &[f32], a_width: usize, b: &[f32], b_width: usize, to: &mut [f32]) {
     let rows = a.chunks_exact(a_width).zip(b.chunks_exact(b_width));
     for (to, (a, b)) in to.chunks_exact_mut(a_width + b_width).zip(rows) {
         let (first, second) = to.split_at_mut(a_width);

@@ -5,6 +5,6 @@ mod engine;
 mod predict;
 mod train;
 
-pub(crate) use engine::{Pass, RowEngine, concat_rows};
+pub(crate) use engine::{Pairs, Pass, RowEngine};
 pub(crate) use predict::RowNetwork;
 pub(crate) use train::{RowTrainer, shard_rows};

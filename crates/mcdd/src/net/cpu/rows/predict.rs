@@ -132,22 +132,23 @@ struct RowGradient {
 #[derive(Default)]
 struct GradientBuffers {
     pass: Pass,
-    ignored: Vec<f32>,
-    copy: Vec<f32>,
+    gradient: Vec<f32>,
 }
 
 impl InputGradient for RowGradient {
     fn input_gradient<'b>(&self, x: &[f32], latent_gradient: &[f32], buffers: &'b mut NetworkBuffers) -> &'b [f32] {
-        let GradientBuffers { pass, ignored, copy } = buffers.get();
+        let GradientBuffers { pass, gradient } = buffers.get();
         let Some(engine) = &self.engine else {
-            let to = sized(copy, latent_gradient.len());
+            let to = sized(gradient, latent_gradient.len());
             to.copy_from_slice(latent_gradient);
             return to;
         };
         pass.forward(engine, &self.params, x);
         pass.latents_and_gradient().1.copy_from_slice(latent_gradient);
-        pass.backward(engine, &self.params, x, sized(ignored, self.params.data().len()));
-        pass.input_gradient(engine, &self.params)
+        pass.backward_hidden(engine, &self.params);
+        let (to, width) = (sized(gradient, x.len()), engine.inputs());
+        pass.input_gradient(engine, &self.params, 0..x.len() / width, 0..width, to);
+        to
     }
 }
 
