@@ -166,7 +166,7 @@ fn a_table_with_decimal_commas() {
     assert!(schema.columns[0].form.is_none() && notices.is_empty());
 }
 
-/// `5.0` is no number with a decimal comma: whichever cell comes first, and however the rows are read.
+/// `5.0` is not a number with a decimal comma: whichever cell comes first, and however the rows are read.
 #[test]
 fn a_decimal_point_among_decimal_commas() {
     let folder = Folder::new();
