@@ -158,6 +158,15 @@ impl Error {
         self
     }
 
+    /// Counts the row from the start of the data, after `rows` other rows.
+    #[must_use]
+    pub fn after_rows(mut self, rows: u64) -> Self {
+        if let Some(row) = &mut self.0.row {
+            row.number += rows;
+        }
+        self
+    }
+
     /// Sets the line of a text, unless it is set already: counted from 1. For what is not in a row, such as a header.
     #[must_use]
     pub fn at_line(mut self, line: u64) -> Self {

@@ -39,7 +39,7 @@
 //! | write your own objective or engine | [`head::Head`], [`net::Engine`] |
 //!
 //! # Cargo features
-//! `parquet`, `excel`, `npz`, `images`, `datasets` and `figures` are on by default. Without them the crate is the core: tables from
+//! `arrow`, `parquet`, `excel`, `npz`, `images`, `datasets` and `figures` are on by default. Without them the crate is the core: tables from
 //! memory, text, JSON Lines, NPY and IDX files, training, models, detectors and metrics.
 
 #![warn(missing_docs, unreachable_pub)]

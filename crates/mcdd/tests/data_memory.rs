@@ -286,3 +286,26 @@ fn streams_and_bytes_of_every_format() {
     let e = Table::read_from(std::io::Cursor::new("a,label\n1,x\nz,y\n"), "table", &options).unwrap_err();
     assert_eq!((e.to_string().split(':').next(), e.row()), (Some("table, row 2 (line 3), column a"), Some(2)));
 }
+
+/// A model of a table with booleans reads a text file with these words, and the other way round.
+#[test]
+fn booleans_from_memory_and_from_text_are_the_same() {
+    let paid = [true, false, false, true, false, true];
+    let memory =
+        Table::builder().column("paid", paid).unwrap().column("n", [1, 2, 3, 4, 5, 6]).unwrap().build().unwrap();
+    let text: String =
+        paid.iter().zip(1..).map(|(p, n)| format!("{},{n}\n", if *p { "True" } else { "False" })).collect();
+    let options = ReadOptions { label: Label::None, ..ReadOptions::default() };
+    let file = Table::from_bytes(format!("paid,n\n{text}").into_bytes(), "paid.csv", &options).unwrap();
+    let rows: Vec<usize> = (0..6).collect();
+    let (of_memory, of_file) = (Schema::fit(&memory, &rows).unwrap().0, Schema::fit(&file, &rows).unwrap().0);
+    assert_eq!(of_memory.columns, of_file.columns);
+    let expected = of_memory.transform(&memory, None).unwrap();
+    for schema in [&of_memory, &of_file] {
+        assert_eq!(schema.transform(&file, None).unwrap(), expected);
+        assert_eq!(schema.transform(&memory, None).unwrap(), expected);
+        let mut x = vec![0.0; schema.width()];
+        schema.encode_row(&[Cell::Bool(true), Cell::Int(1)], &mut x).unwrap();
+        assert_eq!(x, expected[..schema.width()]);
+    }
+}

@@ -174,10 +174,9 @@ fn push_at(
     match values.data_type() {
         DataType::Boolean => {
             let array = values.as_boolean();
-            each(values, places, row, |at, row| match (at, text) {
-                (None, _) => column.push(b"", row),
-                (Some(at), false) => column.push_number(f64::from(u8::from(array.value(at))), row),
-                (Some(at), true) => column.push(if array.value(at) { b"true" } else { b"false" }, row),
+            each(values, places, row, |at, row| match at {
+                None => column.push(b"", row),
+                Some(at) => column.push_bool(array.value(at), row),
             })
         }
         DataType::Int8 => integers!(Int8Type),

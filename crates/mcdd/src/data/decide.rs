@@ -2,7 +2,7 @@
 
 use super::categories::Choice;
 use super::column::Column;
-use super::form::Form;
+use super::form::{Form, Words};
 use super::profile::finding::{Action, Finding, Problem};
 use super::recognize::{self, Context, Decision, Points};
 use super::table::Table;
@@ -63,7 +63,8 @@ impl Decisions {
         if let Some(assumed) = &decision.assumed {
             self.single.push(done(Problem::Form, name, assumed, ""));
         }
-        if decision.plain {
+        // Booleans need no word.
+        if decision.plain || decision.form == Form::Boolean(Words::TrueFalse) {
             return;
         }
         let what = decision.form.describe();

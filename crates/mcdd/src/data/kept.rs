@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-#[cfg(feature = "parquet")]
+#[cfg(feature = "arrow")]
 use arrow_array::ArrayRef;
 
-#[cfg(feature = "parquet")]
+#[cfg(feature = "arrow")]
 use super::arrow_text;
 use super::cell::Cell;
 use super::number::write_shortest;
@@ -85,7 +85,7 @@ pub enum KeptType {
     /// Numbers in double precision.
     F64,
     /// A type of Arrow.
-    #[cfg(feature = "parquet")]
+    #[cfg(feature = "arrow")]
     Arrow(arrow_schema::DataType),
 }
 
@@ -93,7 +93,7 @@ impl KeptType {
     /// Whether values can be written as texts.
     pub fn has_text(&self) -> bool {
         match self {
-            #[cfg(feature = "parquet")]
+            #[cfg(feature = "arrow")]
             KeptType::Arrow(kind) => arrow_text::has_text(kind),
             _ => true,
         }
@@ -103,7 +103,7 @@ impl KeptType {
 impl fmt::Display for KeptType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            #[cfg(feature = "parquet")]
+            #[cfg(feature = "arrow")]
             KeptType::Arrow(kind) => write!(f, "{kind}"),
             other => write!(f, "{other:?}"),
         }
@@ -155,16 +155,16 @@ pub struct Kept {
     /// Where each ends, and what it is.
     cells: Vec<(usize, Form)>,
     /// The values of a column of Arrow, in place of cells.
-    #[cfg(feature = "parquet")]
+    #[cfg(feature = "arrow")]
     arrays: Vec<ArrayRef>,
 }
 
 impl Kept {
     /// The number of rows.
     pub fn len(&self) -> usize {
-        #[cfg(feature = "parquet")]
+        #[cfg(feature = "arrow")]
         let arrays: usize = self.arrays.iter().map(|a| a.len()).sum();
-        #[cfg(not(feature = "parquet"))]
+        #[cfg(not(feature = "arrow"))]
         let arrays = 0;
         self.cells.len() + arrays
     }
@@ -177,7 +177,7 @@ impl Kept {
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.cells.clear();
-        #[cfg(feature = "parquet")]
+        #[cfg(feature = "arrow")]
         self.arrays.clear();
     }
 
@@ -200,20 +200,20 @@ impl Kept {
         self.cells.push((self.text.len(), form));
     }
 
-    #[cfg(feature = "parquet")]
+    #[cfg(feature = "arrow")]
     pub(super) fn push_array(&mut self, values: ArrayRef) {
         self.arrays.push(values);
     }
 
     /// The values of a column of Arrow, piece by piece; empty for other columns.
-    #[cfg(feature = "parquet")]
+    #[cfg(feature = "arrow")]
     pub(crate) fn arrays(&self) -> &[ArrayRef] {
         &self.arrays
     }
 
     /// The cell of a row; null if there is no such row.
     pub fn cell(&self, row: usize) -> KeptCell<'_> {
-        #[cfg(feature = "parquet")]
+        #[cfg(feature = "arrow")]
         if !self.arrays.is_empty() {
             let mut at = row;
             for values in &self.arrays {

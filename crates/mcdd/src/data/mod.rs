@@ -64,7 +64,7 @@
 //! From Arrow:
 //!
 //! ```
-//! # #[cfg(feature = "parquet")] {
+//! # #[cfg(feature = "arrow")] {
 //! use std::sync::Arc;
 //!
 //! use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
@@ -85,12 +85,12 @@
     allow(dead_code, unused_imports)
 )]
 
-#[cfg(feature = "parquet")]
+#[cfg(feature = "arrow")]
 mod arrow;
-#[cfg(feature = "parquet")]
+#[cfg(feature = "arrow")]
 mod arrow_text;
 mod batch;
-#[cfg(feature = "parquet")]
+#[cfg(feature = "arrow")]
 mod batches;
 mod builder;
 mod categories;

@@ -2,13 +2,18 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 use super::cell::Cell;
 use super::encode::{moment, standardize};
 use super::number::{self, Parsed};
 use super::schema::{ColumnKind, Schema, SchemaColumn};
 use super::text::{quoted, shown};
+use crate::compute::pool::{Pool, chunks};
 use crate::error::{Error, Result};
+
+/// Rows of a task of [`Schema::encode_rows`].
+const ENCODED: usize = 1024;
 
 /// Cells of a row that are missing or were not seen in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +90,42 @@ impl Schema {
             at += width;
         }
         Ok(counts)
+    }
+
+    /// The network inputs of rows of numbers in row-major order, by the threads of `pool`: a value for each of
+    /// [`Schema::columns`], in their order, with NaN for a missing cell. They are those of [`Schema::transform`] to the bit.
+    ///
+    /// # Errors
+    /// As [`Schema::encode_row`]; rows count from 1.
+    pub fn encode_rows<T: Copy + Into<f64> + Sync>(&self, x: &[T], pool: &Pool) -> Result<Vec<f32>> {
+        self.check_reads_tables()?;
+        let (columns, width) = (self.columns.len().max(1), self.width());
+        if !x.len().is_multiple_of(columns) {
+            return Err(self.wrong_count(x.len() % columns, "numbers in the last row"));
+        }
+        let mut out = vec![0.0; x.len() / columns * width];
+        let first: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+        pool.split(chunks(&mut out, (ENCODED * width).max(1)), |part, out| {
+            let rows = x.chunks_exact(columns).enumerate().skip(part * ENCODED);
+            for ((row, cells), out) in rows.zip(out.chunks_exact_mut(width)) {
+                let (mut at, mut counts) = (0, RowCounts::default());
+                for (column, &cell) in self.columns.iter().zip(cells) {
+                    let to = at + column.kind.width();
+                    if let Err(error) = column.encode(Cell::F64(cell.into()), &mut out[at..to], &mut counts) {
+                        let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                        if first.as_ref().is_none_or(|(known, _)| row < *known) {
+                            *first = Some((row, error.at_row(row as u64 + 1)));
+                        }
+                        return;
+                    }
+                    at = to;
+                }
+            }
+        });
+        match first.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None => Ok(out),
+        }
     }
 
     fn check_out(&self, out: &[f32]) -> Result<()> {
@@ -276,6 +317,27 @@ mod tests {
         let counts = schema.encode_row(&[" 0.1".into(), Cell::from(&digits), "new".into(), 3.into()], &mut x).unwrap();
         assert_eq!((x[0], counts.unseen), (all[0], 1));
         assert_eq!(x[1..6], all[3 * width + 1..3 * width + 6]);
+    }
+
+    #[test]
+    fn rows_of_numbers_are_those_of_a_table() {
+        let rows = 3 * ENCODED / 2;
+        let mut x: Vec<f64> = (0..rows * 2).map(|i| ((i * 37) % 101) as f64).collect();
+        (x[5], x[10]) = (f64::NAN, -0.0);
+        let table = Table::from_rows(&x, 2, None::<&[&str]>).unwrap();
+        let (schema, _) = Schema::fit(&table, &(0..rows).collect::<Vec<_>>()).unwrap();
+        let expected = schema.transform(&table, None).unwrap();
+        for threads in [1, 2] {
+            assert_eq!(schema.encode_rows(&x, &Pool::new(threads)).unwrap(), expected);
+        }
+        let single: Vec<f32> = x.iter().map(|&v| v as f32).collect();
+        assert_eq!(schema.encode_rows(&single, Pool::shared()).unwrap(), expected);
+        // The first wrong row is named, whichever thread finds it.
+        (x[2 * rows - 1], x[9]) = (f64::INFINITY, f64::INFINITY);
+        let e = schema.encode_rows(&x, &Pool::new(2)).unwrap_err();
+        assert_eq!((e.row(), e.column()), (Some(5), Some("2")));
+        assert!(schema.encode_rows(&x[1..], Pool::shared()).is_err());
+        assert!(schema.encode_rows(&x[..0], Pool::shared()).unwrap().is_empty());
     }
 
     #[test]

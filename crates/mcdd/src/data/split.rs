@@ -105,6 +105,11 @@ impl Groups {
         possible.then(|| Groups::new(&(0..self.len() as u128).collect::<Vec<_>>(), None))
     }
 
+    /// Whether the user named groups.
+    pub(crate) fn named(&self) -> bool {
+        self.named
+    }
+
     /// The number of rows.
     pub(crate) fn len(&self) -> usize {
         self.of.len()

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::column::{Column, ColumnBuilder, MISSING, Want};
+use super::column_list;
 use super::labels::{self, Labels};
 use super::recognize::Points;
 use super::text::{Notices, count, positional_name, shown};
@@ -80,17 +81,21 @@ impl PartialEq for Written {
 }
 
 impl Table {
-    /// A table from an array in row-major order. NaN is a missing cell.
+    /// A table from an array in row-major order, in single or double precision. NaN is a missing cell.
     ///
     /// # Errors
     /// If the lengths do not fit each other, or a value is infinite.
-    pub fn from_rows<S: AsRef<str>>(x: &[f32], columns: usize, labels: Option<&[S]>) -> Result<Table> {
+    pub fn from_rows<T: Copy + Into<f64>, S: AsRef<str>>(
+        x: &[T],
+        columns: usize,
+        labels: Option<&[S]>,
+    ) -> Result<Table> {
         if columns == 0 || x.is_empty() || !x.len().is_multiple_of(columns) {
             return Err(Error::data(format!("{} values are not rows of {columns}", x.len()))
                 .hint("give rows * columns values, and at least one row"));
         }
         let rows = x.len() / columns;
-        if let Some(at) = x.iter().position(|v| v.is_infinite()) {
+        if let Some(at) = x.iter().position(|&v| v.into().is_infinite()) {
             return Err(Error::data("the value is infinite")
                 .at_row((at / columns + 1) as u64)
                 .at_column((at % columns + 1).to_string())
@@ -118,7 +123,7 @@ impl Table {
             names: (0..columns).map(positional_name).collect(),
             named: false,
             columns: (0..columns)
-                .map(|c| Column::Number(x.iter().skip(c).step_by(columns).map(|&v| f64::from(v)).collect()))
+                .map(|c| Column::Number(x.iter().skip(c).step_by(columns).map(|&v| v.into()).collect()))
                 .collect(),
             labels,
             dropped: Vec::new(),
@@ -157,6 +162,29 @@ impl Table {
             notices: Notices::new(),
             written: Written::default(),
         }
+    }
+
+    /// This table, whose listed columns are trained on even if they look like an identifier. They are given as those of
+    /// [`ReadOptions::keep`](super::ReadOptions::keep).
+    ///
+    /// # Errors
+    /// If there is no such column.
+    pub fn keep_columns(mut self, columns: &[String]) -> Result<Table> {
+        self.kept = column_list::find(columns, &self.names)?.into_iter().map(|at| self.names[at].clone()).collect();
+        Ok(self)
+    }
+
+    /// This table, of which rows with equal numbers are never divided between training and calibration or test rows.
+    ///
+    /// # Errors
+    /// If there is not one number for each row.
+    pub fn with_groups(mut self, groups: Vec<u32>) -> Result<Table> {
+        if groups.len() != self.rows {
+            return Err(Error::data(format!("{} for {}", count(groups.len(), "group"), count(self.rows, "row")))
+                .hint("give one group for each row"));
+        }
+        self.groups = Some(groups);
+        Ok(self)
     }
 
     /// The number of rows.

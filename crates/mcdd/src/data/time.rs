@@ -190,7 +190,7 @@ fn civil(days: i64) -> (i64, u32, u32) {
 }
 
 /// Seconds since 1970-01-01 in the form that [`parse`] reads. `None` outside of the years 1 to 9999.
-#[cfg_attr(not(feature = "parquet"), allow(dead_code))]
+#[cfg_attr(not(feature = "arrow"), allow(dead_code))]
 pub(super) fn timestamp(seconds: i64, nanos: u32, zone: bool) -> Option<String> {
     let mut text = date(seconds.div_euclid(86_400))?;
     text.push('T');
@@ -200,7 +200,7 @@ pub(super) fn timestamp(seconds: i64, nanos: u32, zone: bool) -> Option<String> 
 }
 
 /// Days since 1970-01-01 as a date.
-#[cfg_attr(not(feature = "parquet"), allow(dead_code))]
+#[cfg_attr(not(feature = "arrow"), allow(dead_code))]
 pub(super) fn date(days: i64) -> Option<String> {
     if !(-719_162..2_932_897).contains(&days) {
         return None;
@@ -210,7 +210,7 @@ pub(super) fn date(days: i64) -> Option<String> {
 }
 
 /// Seconds since midnight as a time.
-#[cfg_attr(not(feature = "parquet"), allow(dead_code))]
+#[cfg_attr(not(feature = "arrow"), allow(dead_code))]
 pub(super) fn clock(seconds: i64, nanos: u32) -> String {
     let mut text = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     if nanos > 0 {

@@ -42,11 +42,19 @@ impl Folds {
     fn new(labels: Option<&Labels>, groups: &Groups, settings: &Settings) -> Result<Folds> {
         let (fraction, seed) = (settings.left_out(groups.len()), settings.seed);
         let members = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
-        let mut left_out = match members {
-            1 => vec![split::split_rows(labels, groups, fraction, seed)?.1],
-            _ => split::folds(labels, groups, ((1.0 / fraction).round() as usize).max(2), seed, "calibration"),
+        let divide = |labels| -> Result<Vec<Vec<usize>>> {
+            let mut left_out = match members {
+                1 => vec![split::split_rows(labels, groups, fraction, seed)?.1],
+                _ => split::folds(labels, groups, ((1.0 / fraction).round() as usize).max(2), seed, "calibration"),
+            };
+            left_out.truncate(members);
+            Ok(left_out)
         };
-        left_out.truncate(members);
+        let mut left_out = divide(labels)?;
+        if !groups.named() && left_out.iter().any(Vec::is_empty) {
+            // Classes of one row stay in training as a whole. Where no others are left, rows are divided without classes.
+            left_out = divide(None)?;
+        }
         if left_out.iter().any(Vec::is_empty) {
             return Err(Error::setting("there are no calibration rows: too few rows or groups for this fraction")
                 .hint("raise `calibration_fraction`, e.g. to 0.3, or give more rows"));
@@ -213,7 +221,7 @@ pub(super) fn predict(
 mod tests {
     use super::*;
     use crate::data::digits;
-    use crate::train::Preset;
+    use crate::train::{Preset, Run};
 
     fn quick(preset: Preset) -> Settings {
         Settings { hidden: vec![32], latent: 8, epochs: 15, steps: None, batch: 64, ..preset.settings() }
@@ -247,6 +255,54 @@ mod tests {
         let one = folds(1, None);
         assert_eq!(one.left_out(0), table.split_rows(0.1, 0).unwrap().1);
         assert_eq!(one.preprocessing(), one.trained_on(0));
+    }
+
+    /// Classes of one row are trained on, and other rows calibrate; where there are no others, rows of any class do.
+    #[test]
+    fn small_classes_can_be_trained_on() {
+        let x: Vec<f64> = (0..40).map(|i| f64::from(i) * 0.37 % 5.0).collect();
+        for (distinct, left_out) in [(3, 18), (20, 20)] {
+            let labels: Vec<String> = (0..20).map(|i: usize| i.min(distinct - 1).to_string()).collect();
+            let table = Table::from_rows(&x, 2, Some(&labels)).unwrap();
+            assert!(Model::fit(&table, &quick(Preset::Best)).is_err());
+            let run = Run { min_class_rows: 1, ..Run::default() };
+            let model = Model::fit_with(&table, &quick(Preset::Best), &run).unwrap().model;
+            assert_eq!(model.calibration().scores().len(), left_out);
+            assert_eq!(model.predict(&table).unwrap(), model.predict_matrix(&x, Pool::shared()).unwrap());
+        }
+    }
+
+    /// Sets of plausible classes contain the true one as often as was asked for.
+    #[test]
+    fn plausible_classes_cover_the_true_one() {
+        let (train, test) = digits().split(0.3, 1).unwrap();
+        let settings = quick(Preset::Best);
+        let model = Model::fit(&train, &settings).unwrap();
+        let predictions = model.predict(&test).unwrap();
+        let k = predictions.classes;
+        let mut before = 0;
+        for coverage in [0.5, 0.8, 0.9, 0.99] {
+            let sets = model.plausible_classes(&predictions, coverage).unwrap().unwrap();
+            let hit = |row: usize| sets[row * k + test.label(row).unwrap() as usize];
+            let covered = (0..test.rows()).filter(|&row| hit(row)).count() as f64 / test.rows() as f64;
+            // Five standard errors of a fraction of some 540 rows.
+            let error = 5.0 * (coverage * (1.0 - coverage) / test.rows() as f64).sqrt();
+            assert!(covered > coverage - error, "{covered} of {coverage}");
+            let size = sets.iter().filter(|&&inside| inside).count();
+            assert!(size >= before);
+            before = size;
+        }
+        // Not all classes are plausible.
+        assert!(before < test.rows() * k / 2, "{before}");
+        assert!(model.plausible_classes(&predictions, 1.0).is_err());
+        let loaded = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
+        assert_eq!(
+            loaded.plausible_classes(&predictions, 0.9).unwrap(),
+            model.plausible_classes(&predictions, 0.9).unwrap()
+        );
+        let svdd = Settings::builder().preset(Preset::Paper).method("deep-svdd").epochs(2).build().unwrap();
+        let svdd = Model::fit(&train, &svdd).unwrap();
+        assert!(svdd.plausible_classes(&svdd.predict(&test).unwrap(), 0.9).unwrap().is_none());
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::train::{Epoch, Settings};
 const LIMITS: &str = "clip.limits";
 const CLASS_MEANS: &str = "explain.class_means";
 const SCALES: &str = "calibration.scales";
+const PROBABILITIES: &str = "calibration.probability";
 const CLASS_SCALES: &str = "calibration.by_class";
 
 /// Everything in a model except its tensors.
@@ -105,6 +106,9 @@ impl Model {
         }
         let scores = self.calibration.scores();
         container.put("calibration.confidence", &[scores.len()], Values::F64(scores.to_vec()));
+        if let Some(classes) = &self.class_calibration {
+            container.put(PROBABILITIES, &[classes.scores().len()], Values::F64(classes.scores().to_vec()));
+        }
         Ok(container)
     }
 
@@ -189,6 +193,10 @@ impl Model {
         }
         let class_scales = class_scales(&text.class_points, text.classes.len(), text.settings.per_class, &mut c)?;
         let scores = c.take_f64("calibration.confidence", &[text.calibration_rows])?;
+        let class_calibration = match members.iter().all(|m| m.classes() > 0) {
+            true => Some(Calibration::new(c.take_f64(PROBABILITIES, &[text.calibration_rows])?)?),
+            false => None,
+        };
         if let Some(name) = c.tensors.keys().next() {
             return Err(invalid(&format!("tensor {name} is not used")));
         }
@@ -201,6 +209,7 @@ impl Model {
             centers,
             calibration: Calibration::new(scores)?,
             class_scales,
+            class_calibration,
             accuracy: text.validation_accuracy,
             settings: text.settings,
             rows: text.rows,

@@ -120,6 +120,8 @@ pub struct Model {
     calibration: Calibration,
     /// For each class the map of its confidences; empty without calibration by class.
     class_scales: Vec<ClassScale>,
+    /// The probabilities of the true classes of the calibration rows, if it classifies.
+    class_calibration: Option<Calibration>,
     /// Accuracy on the calibration rows, each predicted by the members that left it out.
     accuracy: Option<f64>,
     settings: Settings,
@@ -187,7 +189,7 @@ impl Model {
         }
         let labeled = needs_labels(settings, table.labels.is_some())?;
         if labeled {
-            table.check_classes(MIN_CLASS_ROWS)?;
+            table.check_classes(run.min_class_rows)?;
         }
         let folds = Folds::of_table(table, settings)?;
         let profile = Profile::of(table);
@@ -230,7 +232,7 @@ impl Model {
         settings.check()?;
         let labeled = needs_labels(settings, images.labels.is_some())?;
         if labeled {
-            images.check_classes(MIN_CLASS_ROWS)?;
+            images.check_classes(run.min_class_rows)?;
         }
         let folds = Folds::of_images(images, settings)?;
         let spec = ImageSpec::fit(images, &folds.preprocessing())?;
@@ -353,6 +355,14 @@ impl Model {
         let classified: usize = predicted.iter().map(|p| p.class.len()).sum();
         let accuracy = (classified > 0).then(|| right as f64 / classified as f64);
         let calibrated = Calibration::new(confidences).map_err(|_| score_scale::not_finite())?;
+        let of_true_class = |(p, part): (&Predictions, &Part)| -> Vec<f64> {
+            (0..p.class.len()).map(|i| p.posterior(i)[part.y[i] as usize]).collect()
+        };
+        let probabilities: Vec<f64> = predicted.iter().zip(&calibrating).flat_map(of_true_class).collect();
+        let class_calibration = match probabilities.is_empty() {
+            true => None,
+            false => Some(Calibration::new(probabilities).map_err(|_| score_scale::not_finite())?),
+        };
         let latents: Vec<Vec<f32>> = members.iter().map(|m| out[m.fold].rows.latents(m.net.as_ref(), &pool)).collect();
         let labels: Vec<&[u32]> = members.iter().map(|m| &calibrating[m.fold].y[..]).collect();
         let all_labels: Vec<u32> = calibrating.iter().flat_map(|part| part.y.iter().copied()).collect();
@@ -372,6 +382,7 @@ impl Model {
             centers,
             calibration: calibrated,
             class_scales,
+            class_calibration,
             accuracy,
             settings,
             rows: all.rows.len(),
@@ -399,6 +410,18 @@ impl Model {
     /// The confidences of the calibration rows.
     pub fn calibration(&self) -> &Calibration {
         &self.calibration
+    }
+
+    /// Which classes are plausible for each row: a set of classes that contains the true one for a fraction `coverage` of
+    /// in-distribution rows (conformal prediction with the probability of the class as the score). `None` if the model does
+    /// not classify.
+    ///
+    /// # Errors
+    /// If `coverage` is not between 0 and 1.
+    pub fn plausible_classes(&self, predictions: &Predictions, coverage: f64) -> Result<Option<Vec<bool>>> {
+        let Some(calibration) = &self.class_calibration else { return Ok(None) };
+        let threshold = calibration.threshold(coverage)?;
+        Ok(Some(predictions.posterior.iter().map(|&p| threshold.known(p)).collect()))
     }
 
     /// The accuracy on the calibration rows, each predicted by the members that left it out, if the model classifies.

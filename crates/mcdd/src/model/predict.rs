@@ -57,7 +57,7 @@ impl Predictions {
     }
 
     /// Appends the predictions of other rows.
-    pub(super) fn append(&mut self, mut other: Predictions) {
+    pub fn append(&mut self, mut other: Predictions) {
         self.classes = self.classes.max(other.classes);
         self.class.append(&mut other.class);
         self.confidence.append(&mut other.confidence);
@@ -303,6 +303,24 @@ impl Model {
         let mut out = Predictions::default();
         self.predict_rows(&x, &mut out, Pool::shared())?;
         Ok(out)
+    }
+
+    /// Predicts rows of numbers in row-major order, which are only read: a value for each of
+    /// [`Schema::columns`](crate::data::Schema::columns), in their order, with NaN for a missing cell.
+    ///
+    /// # Errors
+    /// If the number of values does not fit, a value is infinite, or a column of times or categories cannot have the value.
+    pub fn predict_matrix<T: Copy + Into<f64> + Sync>(&self, x: &[T], pool: &Pool) -> Result<Predictions> {
+        /// Rows that are encoded at a time, so that their inputs need little memory.
+        const ROWS: usize = 1 << 16;
+        let columns = self.schema().columns.len().max(1);
+        let (mut all, mut part) = (Predictions::default(), Predictions::default());
+        for (block, x) in x.chunks(ROWS * columns).enumerate() {
+            let inputs = self.schema().encode_rows(x, pool).map_err(|error| error.after_rows((block * ROWS) as u64))?;
+            self.predict_rows(&inputs, &mut part, pool)?;
+            all.append(std::mem::take(&mut part));
+        }
+        Ok(all)
     }
 
     /// Predicts images with [`Pool::shared`].

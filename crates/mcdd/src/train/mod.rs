@@ -22,6 +22,7 @@ use self::checkpoint::Checkpointer;
 use self::sampler::BatchSampler;
 use crate::compute::pool::Pool;
 use crate::compute::{argmax, parallel_map};
+use crate::data::MIN_CLASS_ROWS;
 use crate::error::{Error, Kind, Result};
 use crate::head::{CenterUpdates, Head, Loop, LossBuffers, Sampling};
 use crate::net::{
@@ -42,6 +43,8 @@ pub struct Run<'a> {
     pub callback: &'a dyn Callback,
     /// Runs and trains the networks.
     pub engine: &'a dyn Engine,
+    /// The number of rows that each class needs, at least 1; training on a class with fewer is an error.
+    pub min_class_rows: usize,
 }
 
 /// The initial weights of a network, if they are not random.
@@ -50,7 +53,14 @@ pub type Start<'a> = Option<&'a Params>;
 impl Default for Run<'_> {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, Into::into);
-        Run { threads, checkpoint: None, resume: false, callback: &NoCallback, engine: default_engine() }
+        Run {
+            threads,
+            checkpoint: None,
+            resume: false,
+            callback: &NoCallback,
+            engine: default_engine(),
+            min_class_rows: MIN_CLASS_ROWS,
+        }
     }
 }
 

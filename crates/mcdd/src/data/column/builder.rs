@@ -287,8 +287,7 @@ impl ColumnBuilder {
         match cell {
             Cell::Missing => self.push(b"", row),
             Cell::Text(text) => self.push(text.as_bytes(), row),
-            Cell::Bool(value) if self.wants_text() => self.push(if value { b"true" } else { b"false" }, row),
-            Cell::Bool(value) => self.push_number(f64::from(u8::from(value)), row),
+            Cell::Bool(value) => self.push_bool(value, row),
             Cell::Int(value) if self.wants_text() => self.push(value.to_string().as_bytes(), row),
             Cell::Int(value) => self.push_number(value as f64, row),
             Cell::Uint(value) if self.wants_text() => self.push(value.to_string().as_bytes(), row),
@@ -298,6 +297,15 @@ impl ColumnBuilder {
             }
             Cell::F32(value) => self.push_number(f64::from(value), row),
             Cell::F64(value) => self.push_number(value, row),
+        }
+    }
+
+    /// Appends a boolean: a number where numbers are wanted, else the word, so that a table with booleans is read as a text file
+    /// with these words.
+    pub(crate) fn push_bool(&mut self, value: bool, row: impl Into<Row>) -> Result<()> {
+        match self.wants_text() || self.want == Want::Auto {
+            true => self.push(if value { b"true" } else { b"false" }, row),
+            false => self.push_number(f64::from(u8::from(value)), row),
         }
     }
 

@@ -1,0 +1,341 @@
+"""The classifier, as scikit-learn has them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from . import _data, _mcdd, _progress
+from ._verdict import VerdictMixin
+from ._warnings import warn
+
+Array = npt.NDArray[Any]
+
+# Parameters that are settings of the library, under the same name.
+_SETTINGS = (
+    "preset",
+    "method",
+    "detector",
+    "tpr",
+    "per_class",
+    "nu",
+    "sigma",
+    "hidden",
+    "latent",
+    "batch_norm",
+    "clip",
+    "members",
+    "epochs",
+    "steps",
+    "batch",
+    "lr",
+    "optimizer",
+    "momentum",
+    "weight_decay",
+    "schedule",
+    "select",
+    "patience",
+    "calibration_fraction",
+)
+
+
+def seed(random_state: Any) -> int:
+    """The seed for scikit-learn's `random_state`: a whole number as it is, else one that is drawn."""
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def encode_labels(y: Any) -> tuple[Array, npt.NDArray[np.uint32]]:
+    """The classes, and the number of the class of each row."""
+    y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y", estimator="McddClassifier"), warn=True)
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if classes.dtype.kind == "O" and all(isinstance(c, str) for c in classes):
+        classes = classes.astype(str)
+    return classes, codes.astype(np.uint32)
+
+
+def _has_distances(clf: McddClassifier) -> bool:
+    check_is_fitted(clf)
+    if not clf.model_.has_distances:
+        raise AttributeError(f"the method {clf.method!r} has no distances to the classes")
+    return True
+
+
+class McddClassifier(VerdictMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+    """A classifier that can answer "unknown".
+
+    Networks map each row to a latent vector in which every class is an isotropic Gaussian (Deep-MCDD). The distance of a
+    row to the training rows gives a confidence. Out-of-fold rows turn it into a p-value: the fraction of known rows whose
+    confidence is as low or lower. A row is unknown if its p-value is at most ``1 - tpr``.
+
+    Parameters
+    ----------
+    preset : {"best", "fast", "paper"}, default="best"
+        The base configuration; the other parameters override it. "best" trains five networks, "fast" one, "paper" is
+        the method as published.
+    method : str, default=None
+        The training objective with its settings, such as ``"softmax"`` or ``"deep-mcdd:nu=0.1"``; see `mcdd.methods`.
+    detector : str, default=None
+        The score with its settings, such as ``"knn:k=10"`` or ``"mahalanobis"``; see `mcdd.detectors`.
+    tpr : float, default=0.95
+        The fraction of known rows to keep as known (true positive rate).
+    random_state : int, RandomState instance or None, default=0
+        The seed of all random numbers. The same seed gives the same model, to the bit.
+    n_jobs : int, default=None
+        The number of threads; None and -1 for all cores. It does not change the results.
+    unknown_label : object, default=None
+        The label that `predict` gives to unknown rows. None makes `predict` choose a class for every row, as
+        scikit-learn expects.
+    per_class : bool, default=False
+        Whether one fraction of every predicted class is kept, instead of one of all rows.
+    categorical : list of str, default=()
+        Columns of a data frame that are categories although they hold numbers.
+    keep : list of str, default=()
+        Columns to train on even if they look like an identifier.
+    verbose : bool or int, default=False
+        Whether to show a progress bar.
+    nu, sigma, hidden, latent, batch_norm, clip, members, epochs, steps, batch, lr, optimizer, momentum, weight_decay, \
+schedule, select, patience, calibration_fraction : default=None
+        Settings of networks and training; None takes those of the preset. `clip` and `steps` may be "off".
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes.
+    n_features_in_ : int
+        The number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        The names of the columns, if they have names.
+    doctor_ : list of str
+        What is worth a look about the model and the data, in sentences.
+    model_ : object
+        The trained model of the library.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mcdd import McddClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = McddClassifier().fit(X, y)
+    >>> clf.predict([[5.0, 3.4, 1.5, 0.2]])
+    array([0])
+    >>> clf.is_known([[5.0, 3.4, 1.5, 0.2], [50.0, 34.0, 15.0, 2.0]])
+    array([ True, False])
+    """
+
+    classes_: Array
+    doctor_: list[str]
+    feature_names_in_: Array
+    model_: _mcdd.Model
+    n_features_in_: int
+
+    def __init__(
+        self,
+        preset: str = "best",
+        method: str | None = None,
+        detector: str | None = None,
+        *,
+        tpr: float = 0.95,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+        unknown_label: Any = None,
+        per_class: bool = False,
+        categorical: Any = (),
+        keep: Any = (),
+        verbose: bool | int = False,
+        nu: float | None = None,
+        sigma: str | None = None,
+        hidden: Any = None,
+        latent: int | None = None,
+        batch_norm: bool | None = None,
+        clip: float | str | None = None,
+        members: int | None = None,
+        epochs: int | None = None,
+        steps: int | str | None = None,
+        batch: int | None = None,
+        lr: float | None = None,
+        optimizer: str | None = None,
+        momentum: float | None = None,
+        weight_decay: float | None = None,
+        schedule: str | None = None,
+        select: str | None = None,
+        patience: int | None = None,
+        calibration_fraction: float | None = None,
+    ) -> None:
+        self.preset = preset
+        self.method = method
+        self.detector = detector
+        self.tpr = tpr
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.unknown_label = unknown_label
+        self.per_class = per_class
+        self.categorical = categorical
+        self.keep = keep
+        self.verbose = verbose
+        self.nu = nu
+        self.sigma = sigma
+        self.hidden = hidden
+        self.latent = latent
+        self.batch_norm = batch_norm
+        self.clip = clip
+        self.members = members
+        self.epochs = epochs
+        self.steps = steps
+        self.batch = batch
+        self.lr = lr
+        self.optimizer = optimizer
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.select = select
+        self.patience = patience
+        self.calibration_fraction = calibration_fraction
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> McddClassifier:
+        """Train on rows and their classes.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            Numbers, or a frame of pandas, polars or Arrow with numbers, categories, booleans, dates and texts. NaN and
+            null are missing values.
+        y : array-like of shape (n_samples,)
+            The classes: strings, integers or booleans.
+        groups : array-like of shape (n_samples,), default=None
+            Rows of one group, such as one patient or machine, are never divided between training and calibration.
+
+        Returns
+        -------
+        self : McddClassifier
+        """
+        if y is None:
+            name = type(self).__name__
+            raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
+        data = self._table(self._read(X, reset=True))
+        classes, codes = encode_labels(y)
+        check_consistent_length(range(len(data)), codes)
+        data = data.with_labels(codes, _data.class_names(classes))
+        if groups is not None:
+            _, numbers = np.unique(column_or_1d(groups), return_inverse=True)
+            data = data.with_groups(numbers.astype(np.uint32))
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings["seed"] = seed(self.random_state)
+        threads, bar = _data.threads(self.n_jobs), _progress.bar(self.verbose)
+        self.model_, notices = _mcdd.fit(data, settings, threads, bar)
+        self.classes_ = classes
+        self._n_features_out = len(classes)
+        self.doctor_ = list(dict.fromkeys([*notices, *self.model_.findings]))
+        warn(self.doctor_)
+        return self
+
+    @available_if(_has_distances)
+    def transform(self, X: Any) -> npt.NDArray[np.float64]:
+        """The distance of each row to each class, in the latent space.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, n_classes)
+        """
+        distances = self._predict(X)["distance"]
+        # `available_if` has looked.
+        assert distances is not None
+        return distances
+
+    def explain(self, X: Any, n: int = 5) -> Any:
+        """The columns that explain the confidence of each row, in the units of the data.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+        n : int, default=5
+            The number of columns for each row.
+
+        Returns
+        -------
+        frame : pandas.DataFrame, or dict of lists without pandas
+            `row` (from 0), `column`, `value`, `expected` (the mean of the class), `deviations` (the distance from it in
+            standard deviations), `gain` (the confidence if the column had its expected value, less that of the row) and
+            `note`.
+        """
+        data = self._read(X, reset=False)
+        rows = self.model_.explain(data, n, _data.threads(self.n_jobs))
+        names = ["row", "column", "value", "expected", "deviations", "gain", "note"]
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        try:
+            import pandas
+        except ImportError:
+            return columns
+        return pandas.DataFrame(columns)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> McddClassifier:
+        """Read a model from a file of `save` or of the command ``mcdd train``.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Returns
+        -------
+        clf : McddClassifier
+            Its classes are integers if all of them are written as integers, else strings.
+        """
+        return cls._of_model(_mcdd.Model.load(os.fspath(path)))
+
+    @classmethod
+    def _of_model(cls, model: _mcdd.Model) -> McddClassifier:
+        if model.image_shape is not None:
+            raise _mcdd.FormatError("the model reads images (load it with ImageClassifier.load)")
+        settings = json.loads(model.settings)
+        clf = cls(preset=settings["preset"], tpr=settings["tpr"], random_state=settings["seed"])
+        clf.model_ = model
+        clf.classes_ = _data.classes_from_names(model.classes)
+        clf._n_features_out = len(clf.classes_)
+        clf.n_features_in_ = len(model.columns)
+        if model.named:
+            clf.feature_names_in_ = np.array(model.columns, dtype=object)
+        clf.doctor_ = model.findings
+        return clf
+
+    def _read(self, X: Any, reset: bool) -> Any:
+        """What the library reads: a table for a frame, a matrix for an array."""
+        if not reset:
+            check_is_fitted(self)
+        if _data.is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if reset:
+                return _data.table(X, self.categorical, self.keep)
+            return _data.frame(X)
+        X = validate_data(
+            self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1
+        )
+        matrix = _data.matrix(X)
+        if matrix is None:
+            return _data.text_table(X, getattr(self, "feature_names_in_", None), self.keep if reset else ())
+        return matrix
+
+    def _table(self, data: Any) -> _mcdd.Table:
+        if isinstance(data, _mcdd.Table):
+            return data
+        return _mcdd.Table.from_matrix(data, list(self.keep))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

@@ -1,0 +1,145 @@
+"""Arrays and data frames as the tables of the library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _mcdd
+
+Array = npt.NDArray[Any]
+
+
+def is_frame(x: Any) -> bool:
+    """Whether it is a data frame of pandas, polars or Arrow, with columns that have names."""
+    return hasattr(x, "__arrow_c_stream__") or _is_pandas(x)
+
+
+def _is_pandas(x: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(x, pandas.DataFrame)
+
+
+def frame_names(x: Any) -> list[Any]:
+    """The names of the columns of a frame."""
+    return list(x.column_names if hasattr(x, "column_names") else x.columns)
+
+
+def frame(x: Any, categorical: Sequence[str] = (), keep: Sequence[str] = ()) -> Any:
+    """A frame in a form that the library reads: one with `__arrow_c_stream__`, or a table."""
+    named = has_names(x)
+    if not named:
+        # As scikit-learn has it, columns have names if all of them are strings; else they are matched by position.
+        x = x.set_axis([str(i + 1) for i in range(x.shape[1])], axis=1)
+    if not _is_pandas(x):
+        return x
+    try:
+        import pyarrow
+    except ImportError:
+        return _from_pandas(x, named, categorical, keep)
+    try:
+        return pyarrow.Table.from_pandas(x, preserve_index=False)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError):
+        # A column of mixed types.
+        return _from_pandas(x, named, categorical, keep)
+
+
+def has_names(x: Any) -> bool:
+    """Whether all columns of a frame have names."""
+    return all(isinstance(name, str) for name in frame_names(x))
+
+
+def table(x: Any, categorical: Sequence[str] = (), keep: Sequence[str] = ()) -> _mcdd.Table:
+    """A table from a frame."""
+    found = frame(x, categorical, keep)
+    if isinstance(found, _mcdd.Table):
+        return found
+    return _mcdd.Table.from_arrow(found, has_names(x), list(categorical), list(keep))
+
+
+def _from_pandas(frame: Any, named: bool, categorical: Sequence[str], keep: Sequence[str]) -> _mcdd.Table:
+    columns = []
+    for name, series in frame.items():
+        kind = str(series.dtype)
+        columns.append((name, _values(series), name in categorical or kind == "category"))
+    return _mcdd.Table.from_columns(columns, named, list(keep))
+
+
+def _values(series: Any) -> Any:
+    """The values of a column of pandas: an array of numbers, or a list of strings and None."""
+    if series.dtype.kind in "iufb":
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan) if series.isna().any() else series.to_numpy()
+        return numbers(values)
+    missing = series.isna().to_numpy()
+    return [None if gone else str(value) for value, gone in zip(series.tolist(), missing, strict=True)]
+
+
+def numbers(values: Array) -> Array:
+    """One-dimensional numbers in a type that the library reads."""
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if kind == "f":
+        return np.ascontiguousarray(values, dtype=np.float32 if size <= 4 else np.float64)
+    wide = {"i": np.int64, "u": np.uint64, "b": np.bool_}[kind]
+    return np.ascontiguousarray(values, dtype=wide)
+
+
+def matrix(x: Array) -> Array | None:
+    """A two-dimensional array as float32 or float64 in C order, which copies only what is not; None if it is text.
+
+    Raises
+    ------
+    TypeError
+        If a value is neither a number nor a text.
+    """
+    if x.dtype.kind == "f" and x.dtype.itemsize <= 8:
+        return np.ascontiguousarray(x, dtype=np.float32 if x.dtype.itemsize <= 4 else np.float64)
+    if x.dtype.kind in "OSUT":
+        try:
+            return np.ascontiguousarray(x, dtype=np.float64)
+        except ValueError:
+            return None
+    return np.ascontiguousarray(x, dtype=np.float64)
+
+
+def text_table(x: Array, names: Sequence[str] | None, keep: Sequence[str] = ()) -> _mcdd.Table:
+    """A table from a two-dimensional array of objects or strings."""
+    columns = []
+    for i in range(x.shape[1]):
+        column = x[:, i]
+        try:
+            values: Any = np.ascontiguousarray(column, dtype=np.float64)
+        except ValueError:
+            values = [None if v is None or v != v else str(v) for v in column.tolist()]
+        columns.append((names[i] if names is not None else str(i + 1), values, False))
+    return _mcdd.Table.from_columns(columns, names is not None, list(keep))
+
+
+def class_names(classes: Array) -> list[str]:
+    """The classes as the texts of the model file."""
+    if classes.dtype.kind == "f":
+        return [str(int(c)) if float(c).is_integer() else str(c) for c in classes.tolist()]
+    return [str(c) for c in classes.tolist()]
+
+
+def classes_from_names(names: Sequence[str]) -> Array:
+    """The classes of a model file: integers if all names are integers in their usual form, else strings."""
+    try:
+        values = [int(name) for name in names]
+    except ValueError:
+        return np.array(names, dtype=str)
+    if all(str(value) == name for value, name in zip(values, names, strict=True)):
+        return np.array(values)
+    return np.array(names, dtype=str)
+
+
+def threads(n_jobs: int | None) -> int | None:
+    """The number of threads for scikit-learn's `n_jobs`; None for all cores."""
+    if n_jobs is None or n_jobs == -1:
+        return None
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(n_jobs))

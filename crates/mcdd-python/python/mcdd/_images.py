@@ -1,0 +1,209 @@
+"""Classifiers of images."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from . import _data, _mcdd, _progress
+from ._classifier import encode_labels, seed
+from ._verdict import VerdictMixin
+from ._warnings import warn
+
+_SETTINGS = (
+    "net",
+    "method",
+    "detector",
+    "tpr",
+    "per_class",
+    "nu",
+    "latent",
+    "epochs",
+    "batch",
+    "lr",
+    "optimizer",
+    "weight_decay",
+    "schedule",
+    "calibration_fraction",
+    "augment",
+)
+
+
+def _pixels(X: Any) -> npt.NDArray[np.uint8]:
+    """An array of images with its channels."""
+    X = np.asarray(X)
+    if X.ndim == 3:
+        X = X[..., np.newaxis]
+    if X.ndim != 4 or X.dtype != np.uint8:
+        raise ValueError(
+            f"expected bytes (uint8) of shape (n_images, height, width) or (n_images, height, width, channels), "
+            f"and got {X.dtype} of shape {X.shape}"
+        )
+    return np.ascontiguousarray(X)
+
+
+class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
+    """A classifier of images that can answer "unknown".
+
+    Parameters
+    ----------
+    net : str, default="resnet20"
+        The network: "resnet8", "resnet20", "resnet34", "densenet100" and others.
+    method : str, default=None
+        The training objective; see `mcdd.methods`.
+    detector : str, default=None
+        The score; see `mcdd.detectors`.
+    tpr : float, default=0.95
+        The fraction of known images to keep as known.
+    random_state : int, RandomState instance or None, default=0
+        The seed of all random numbers.
+    n_jobs : int, default=None
+        The number of threads; None and -1 for all cores.
+    unknown_label : object, default=None
+        The label that `predict` gives to unknown images; None makes it choose a class for every image.
+    skip_bad : bool, default=False
+        Whether files that cannot be read are left out, with a warning, instead of an error.
+    verbose : bool or int, default=False
+        Whether to show a progress bar.
+    per_class, nu, latent, epochs, batch, lr, optimizer, weight_decay, schedule, calibration_fraction, augment : default=None
+        Settings of the network and of training; None takes the defaults.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes.
+    image_shape_ : tuple of int
+        Height, width and channels.
+    doctor_ : list of str
+        What is worth a look about the model and the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mcdd import ImageClassifier
+    >>> random = np.random.default_rng(0)
+    >>> dark, light = random.integers(0, 80, (60, 8, 8)), random.integers(170, 250, (60, 8, 8))
+    >>> X, y = np.concatenate([dark, light]).astype(np.uint8), np.repeat(["dark", "light"], 60)
+    >>> clf = ImageClassifier("resnet8", epochs=2).fit(X, y)
+    >>> clf.predict(X[:2]).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        net: str = "resnet20",
+        method: str | None = None,
+        detector: str | None = None,
+        *,
+        tpr: float = 0.95,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+        unknown_label: Any = None,
+        skip_bad: bool = False,
+        verbose: bool | int = False,
+        per_class: bool | None = None,
+        nu: float | None = None,
+        latent: int | None = None,
+        epochs: int | None = None,
+        batch: int | None = None,
+        lr: float | None = None,
+        optimizer: str | None = None,
+        weight_decay: float | None = None,
+        schedule: str | None = None,
+        calibration_fraction: float | None = None,
+        augment: bool | None = None,
+    ) -> None:
+        self.net = net
+        self.method = method
+        self.detector = detector
+        self.tpr = tpr
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.unknown_label = unknown_label
+        self.skip_bad = skip_bad
+        self.verbose = verbose
+        self.per_class = per_class
+        self.nu = nu
+        self.latent = latent
+        self.epochs = epochs
+        self.batch = batch
+        self.lr = lr
+        self.optimizer = optimizer
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.calibration_fraction = calibration_fraction
+        self.augment = augment
+
+    def fit(self, X: Any, y: Any = None) -> ImageClassifier:
+        """Train on images.
+
+        Parameters
+        ----------
+        X : ndarray of uint8 of shape (n_images, height, width) or (n_images, height, width, channels), or path-like
+            Pixels, or a folder with a folder for each class.
+        y : array-like of shape (n_images,), default=None
+            The classes; those of a folder are the names of its folders.
+
+        Returns
+        -------
+        self : ImageClassifier
+        """
+        notices: list[str] = []
+        if isinstance(X, str | os.PathLike):
+            images, notices = _mcdd.Images.read([os.fspath(X)], True, None, self.skip_bad)
+            self.classes_ = _data.classes_from_names(images.classes)
+        else:
+            if y is None:
+                raise ValueError("This ImageClassifier estimator requires y to be passed, but the target y is None.")
+            pixels = _pixels(X)
+            self.classes_, codes = encode_labels(y)
+            check_consistent_length(pixels, codes)
+            images = _mcdd.Images.from_array(pixels).with_labels(codes, _data.class_names(self.classes_))
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings["seed"] = seed(self.random_state)
+        threads, bar = _data.threads(self.n_jobs), _progress.bar(self.verbose)
+        self.model_, more = _mcdd.fit(images, settings, threads, bar)
+        self.image_shape_ = images.shape
+        self.doctor_ = list(dict.fromkeys([*notices, *more, *self.model_.findings]))
+        warn(self.doctor_)
+        return self
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ImageClassifier:
+        """Read a model from a file of `save` or of the command ``mcdd train``.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Returns
+        -------
+        clf : ImageClassifier
+        """
+        model = _mcdd.Model.load(os.fspath(path))
+        if model.image_shape is None:
+            raise _mcdd.FormatError("the model reads tables (load it with McddClassifier.load)")
+        settings = json.loads(model.settings)
+        clf = cls(net=settings["image"]["net"], tpr=settings["tpr"], random_state=settings["seed"])
+        clf.model_, clf.image_shape_ = model, model.image_shape
+        clf.classes_ = _data.classes_from_names(model.classes)
+        clf.doctor_ = model.findings
+        return clf
+
+    def _read(self, X: Any, reset: bool) -> Any:
+        check_is_fitted(self)
+        if isinstance(X, str | os.PathLike):
+            X = [X]
+        if isinstance(X, Sequence) and X and all(isinstance(path, str | os.PathLike) for path in X):
+            paths = [os.fspath(path) for path in X]
+            images, notices = _mcdd.Images.read(paths, False, self.image_shape_, self.skip_bad)
+            warn(notices)
+            return images
+        return _mcdd.Images.from_array(_pixels(X))

@@ -1,0 +1,240 @@
+"""What every trained model can say of new rows: class, confidence, p-value, known or unknown."""
+
+from __future__ import annotations
+
+import html
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from . import _data, _mcdd
+
+if TYPE_CHECKING:
+    from ._mcdd import Arrays
+
+Array = npt.NDArray[Any]
+
+
+def with_unknown(labels: Array, known: npt.NDArray[np.bool_], unknown: Any) -> Array:
+    """The labels, with `unknown` where a row is not known. Types that do not mix become objects."""
+    if labels.dtype.kind in "US" and isinstance(unknown, str):
+        return np.where(known, labels, np.asarray(unknown))
+    if labels.dtype.kind in "iuf" and isinstance(unknown, int | float | np.number):
+        return np.where(known, labels, np.asarray(unknown))
+    mixed = labels.astype(object)
+    mixed[~known] = unknown
+    return mixed
+
+
+class VerdictMixin:
+    """Predictions of a trained `model_`, for classes that can `_read` their input."""
+
+    classes_: Array
+    doctor_: list[str]
+    method: str | None
+    model_: _mcdd.Model
+    n_jobs: int | None
+    tpr: float
+    unknown_label: Any
+
+    def _read(self, X: Any, reset: bool) -> Any:
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class of each row; unknown rows get `unknown_label` if that is set.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        found = self._predict(X)
+        labels = self._labels(found)
+        if self.unknown_label is None:
+            return labels
+        return with_unknown(labels, self.model_.known(found["confidence"], self.tpr), self.unknown_label)
+
+    def predict_open(self, X: Any, tpr: float | None = None) -> Array:
+        """The class of each row, or "unknown" (or `unknown_label`, if that is set).
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+        tpr : float, default=None
+            The fraction of known rows to keep; None for that of the classifier.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            An array of objects if classes are not strings and `unknown_label` is not a number.
+        """
+        found = self._predict(X)
+        unknown = "unknown" if self.unknown_label is None else self.unknown_label
+        known = self.model_.known(found["confidence"], self.tpr if tpr is None else tpr)
+        return with_unknown(self._labels(found), known, unknown)
+
+    def is_known(self, X: Any, tpr: float | None = None) -> npt.NDArray[np.bool_]:
+        """Whether each row is like the training rows.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+        tpr : float, default=None
+            The fraction of known rows to keep; None for that of the classifier.
+
+        Returns
+        -------
+        known : ndarray of bool of shape (n_samples,)
+        """
+        confidence = self._predict(X)["confidence"]
+        return self.model_.known(confidence, self.tpr if tpr is None else tpr)
+
+    def p_values(self, X: Any) -> npt.NDArray[np.float64]:
+        """The fraction of known rows that look as strange as each row, or stranger.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        p_values : ndarray of shape (n_samples,)
+            Of new known rows, a fraction of about ``a`` has a p-value of ``a`` or less.
+        """
+        return self._predict(X)["p_value"]
+
+    def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
+        """The confidence of each row; higher is more normal.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        confidence : ndarray of shape (n_samples,)
+        """
+        return self._predict(X)["confidence"]
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """The probability of each class, given that the row is of one of them.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        probabilities = self._predict(X)["probability"]
+        if probabilities is None:
+            raise self._no_classes()
+        return probabilities
+
+    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """The logarithm of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
+        """The logarithms of the class probabilities; with two classes the log-odds of the second.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) with two classes
+        """
+        log = np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
+        return log[:, 1] - log[:, 0] if log.shape[1] == 2 else log
+
+    def predict_set(self, X: Any, coverage: float = 0.95) -> npt.NDArray[np.bool_]:
+        """Which classes are plausible for each row; none for an unknown row.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+        coverage : float, default=0.95
+            The fraction of known rows whose true class is to be among the plausible ones.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_samples, n_classes)
+        """
+        data = self._read(X, reset=False)
+        found, sets = self.model_.plausible(data, coverage, _data.threads(self.n_jobs))
+        if sets is None:
+            raise self._no_classes()
+        sets[~self.model_.known(found["confidence"], self.tpr)] = False
+        return sets
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file that the command `mcdd` reads too. It holds no code.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        check_is_fitted(self)
+        self.model_.save(os.fspath(path))
+
+    def _predict(self, X: Any) -> Arrays:
+        data = self._read(X, reset=False)
+        return self.model_.predict(data, _data.threads(self.n_jobs))
+
+    def _labels(self, found: Arrays) -> Array:
+        if found["class"] is None:
+            raise self._no_classes()
+        labels: Array = self.classes_[found["class"]]
+        return labels
+
+    def _no_classes(self) -> AttributeError:
+        return AttributeError(f"the method {self.method!r} does not classify; use is_known, p_values or score_samples")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())  # type: ignore[call-overload]
+        if "model_" in state:
+            state["model_"] = state["model_"].to_bytes()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        if isinstance(state.get("model_"), bytes):
+            state["model_"] = _mcdd.Model.from_bytes(state["model_"])
+        super().__setstate__(state)  # type: ignore[misc]
+
+    def verdict(self) -> str:
+        """What the model promises, in a sentence or two."""
+        check_is_fitted(self)
+        model = self.model_
+        text = f"Trained on {model.training_rows:,} rows of {len(self.classes_)} classes."
+        if model.validation_accuracy is not None:
+            text += f" Accuracy on rows that were left out: {model.validation_accuracy:.1%}."
+        scores = model.calibration_scores
+        return text + f" Keeps about {self.tpr:.0%} of known rows, by {len(scores):,} calibration rows."
+
+    def _html_repr(self) -> str:
+        page = str(super()._html_repr())  # type: ignore[misc]
+        if not hasattr(self, "model_"):
+            return page
+        items = "".join(f"<li>{html.escape(finding)}</li>" for finding in self.doctor_)
+        findings = f"<ul>{items}</ul>" if items else ""
+        return f"<p>{html.escape(self.verdict())}</p>{findings}{page}"

@@ -1,0 +1,193 @@
+"""Arrays and frames: the same table gives the same model, however it comes."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import mcdd
+from mcdd import McddClassifier
+
+from conftest import customers
+
+pandas = pytest.importorskip("pandas")
+polars = pytest.importorskip("polars")
+pyarrow = pytest.importorskip("pyarrow")
+
+
+def fit(X, y, **settings):
+    return McddClassifier(preset="fast", epochs=10, **settings).fit(X, y)
+
+
+def test_single_and_double_precision_and_layouts(iris):
+    X_train, X_test, y_train, _ = iris
+    X_train, X_test = X_train.astype(np.float32), X_test.astype(np.float32)
+    expected = fit(X_train, y_train).score_samples(X_test)
+    for convert in (np.float64, np.asfortranarray, lambda x: x.tolist(), lambda x: np.repeat(x, 2, axis=0)[::2]):
+        assert np.array_equal(fit(convert(X_train), y_train).score_samples(convert(X_test)), expected)
+    whole = np.arange(60).reshape(20, 3) % 7
+    labels = np.repeat([0, 1], 10)
+    for kind in (np.int8, np.uint16, np.int64, np.float16):
+        assert np.array_equal(fit(whole.astype(kind), labels).p_values(whole), fit(whole, labels).p_values(whole))
+
+
+def test_frames_of_every_library_are_one_table(tmp_path):
+    columns, y = customers()
+    frame = pandas.DataFrame(columns)
+    table = pyarrow.table(columns)
+    many = pyarrow.Table.from_batches(table.to_batches(max_chunksize=37))
+    frames = [frame, table, many, polars.from_arrow(table), frame.set_index(np.arange(len(frame)) * 3)]
+    models = [fit(x, y) for x in frames]
+    expected = models[0].score_samples(frame)
+    bytes_ = models[0].model_.to_bytes()
+    for model, x in zip(models, frames, strict=True):
+        assert model.model_.to_bytes() == bytes_
+        for new in frames:
+            if isinstance(new, type(x)):
+                assert np.array_equal(model.score_samples(new), expected)
+    assert list(models[0].feature_names_in_) == list(columns)
+    explained = models[0].explain(frame[:3], n=2)
+    assert set(explained["column"]) <= set(columns) and list(explained["row"]) == [0, 0, 1, 1, 2, 2]
+
+
+def test_pandas_without_pyarrow(monkeypatch):
+    columns, y = customers()
+    frame = pandas.DataFrame(columns).drop(columns="since").astype({"country": "category"})
+    expected = fit(frame, y).score_samples(frame)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert np.array_equal(fit(frame, y).score_samples(frame), expected)
+
+
+def test_dates_missing_values_and_new_categories():
+    columns, y = customers()
+    frame = pandas.DataFrame(columns)
+    model = fit(frame, y)
+    one = frame[:1].assign(country="atlantis")
+    explained = model.explain(one, n=5)
+    assert "atlantis" in set(explained["value"])
+    gone = frame[:5].assign(spend=np.nan, country=None)
+    assert np.isfinite(model.score_samples(gone)).all()
+    assert model.is_known(frame[:200].assign(spend=1e6)).mean() < 0.2
+
+
+def test_text_arrays_and_mixed_columns():
+    X = np.array([["a", 1.0], ["b", 2.0], ["a", 1.5], ["b", 2.5]] * 10, dtype=object)
+    y = np.array(["x", "y"] * 20)
+    model = fit(X, y)
+    assert model.predict(X[:2]).tolist() == ["x", "y"]
+    mixed = pandas.DataFrame({"m": [1, "two", 3.0, "two"] * 10, "n": range(40)})
+    with pytest.raises(mcdd.DataError, match="row 2, column m: \"two\" is not a number"):
+        fit(mixed, y, keep=["n"])
+    fit(mixed, y, keep=["n"], categorical=["m"])
+    with pytest.raises(TypeError, match="number"):
+        fit(np.array([[{}, 1.0]] * 10, dtype=object), np.arange(10) % 2)
+
+
+def test_columns_without_string_names_are_matched_by_position(iris):
+    X_train, X_test, y_train, _ = iris
+    model = fit(pandas.DataFrame(X_train), y_train)
+    assert not hasattr(model, "feature_names_in_")
+    assert np.array_equal(model.score_samples(pandas.DataFrame(X_test)), model.score_samples(X_test))
+
+
+def test_labels_of_every_kind(iris):
+    X_train, X_test, y_train, _ = iris
+    for classes in (["a", "b", "c"], [-5, 3, 1000], [1.0, 2.0, 4.0], ["NA", "", "None"]):
+        y = np.array(classes)[y_train]
+        model = fit(X_train, y)
+        assert np.array_equal(model.classes_, np.unique(y))
+        assert set(model.predict(X_test)) <= set(classes)
+    categories = pandas.Series(np.array(["x", "y", "z"])[y_train], dtype="category")
+    assert fit(X_train, categories).classes_.tolist() == ["x", "y", "z"]
+    with pytest.raises(ValueError):
+        fit(X_train, np.random.default_rng(0).normal(size=len(X_train)))
+
+
+def test_groups_stay_together(iris):
+    X_train, _, y_train, _ = iris
+    groups = np.arange(len(X_train)) // 3
+    model = fit(X_train, y_train)
+    grouped = McddClassifier(preset="fast", epochs=10).fit(X_train, y_train, groups=groups)
+    assert grouped.model_.to_bytes() != model.model_.to_bytes()
+
+
+def test_errors_name_the_place(iris, clf):
+    X_train, X_test, y_train, _ = iris
+    wrong = X_test.copy()
+    wrong[3, 2] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        clf.predict(wrong)
+    frame = pandas.DataFrame(X_train, columns=["a", "b", "c", "d"])
+    model = fit(frame, y_train)
+    infinite = frame.astype(float).copy()
+    infinite.iloc[6, 1] = np.inf
+    with pytest.raises(mcdd.DataError, match="row 7, column b") as caught:
+        model.predict(infinite)
+    assert (caught.value.row, caught.value.column) == (7, "b") and caught.value.hint
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.rename(columns={"a": "z"}))
+    with pytest.raises(mcdd.SettingError, match="lr="):
+        fit(X_train, y_train, lr=-1.0)
+    with pytest.raises(mcdd.SettingError, match='"best"'):
+        McddClassifier(preset="good").fit(X_train, y_train)
+    with pytest.raises(mcdd.SettingError, match="epochs="):
+        McddClassifier(epochs=True).fit(X_train, y_train)
+    with pytest.raises(mcdd.SettingError, match="detector"):
+        McddClassifier(detector="nonsense").fit(X_train, y_train)
+    with pytest.raises(FileNotFoundError):
+        McddClassifier.load("not there.mcdd")
+    with pytest.raises(mcdd.DataError, match="not a number"):
+        model.predict(frame.assign(b="text"))
+
+
+def test_no_rows_give_no_predictions(iris):
+    frame = pandas.DataFrame(iris[0], columns=["a", "b", "c", "d"])
+    model = fit(frame, iris[2])
+    assert model.predict(frame[:0]).shape == (0,) and model.predict_proba(frame[:0]).shape == (0, 3)
+    assert model.predict_open(frame[:0]).shape == (0,) and model.p_values(frame[:0]).shape == (0,)
+
+
+def test_no_copy_of_large_arrays(clf):
+    """Predicting a matrix needs far less memory than a copy of it."""
+    resource = pytest.importorskip("resource")
+    X = np.ascontiguousarray(np.tile(np.linspace(0, 8, 1000), 40_000).reshape(-1, 4))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    clf.p_values(X[:100_000])
+    middle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert X.nbytes == 320_000_000 and (middle - before) * 1024 < 100_000_000
+
+
+def test_threads_share_a_model(iris, clf):
+    X = np.tile(iris[1], (200, 1))
+    expected = clf.p_values(X)
+    found = [None] * 8
+
+    def work(i):
+        found[i] = clf.p_values(X)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(np.array_equal(f, expected) for f in found)
+
+
+def test_the_interpreter_runs_while_training(iris):
+    """Another thread counts while a model is trained: the GIL is released."""
+    X_train, _, y_train, _ = iris
+    ticks, done = [0], threading.Event()
+
+    def count():
+        while not done.wait(0.001):
+            ticks[0] += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    McddClassifier(preset="fast", epochs=2000).fit(X_train, y_train)
+    done.set()
+    thread.join()
+    assert ticks[0] > 20

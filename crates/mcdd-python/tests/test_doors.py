@@ -1,0 +1,163 @@
+"""The command and Python: one file format, the same numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mcdd
+from mcdd import ImageClassifier, McddClassifier, report
+
+from conftest import customers
+
+pandas = pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="session")
+def command():
+    found = os.environ.get("MCDD_COMMAND") or shutil.which("mcdd")
+    if not found:
+        pytest.skip("the command is not there: set MCDD_COMMAND to its path")
+    return found
+
+
+def run(*args):
+    return subprocess.run(args, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory):
+    columns, y = customers()
+    frame = pandas.DataFrame(columns)
+    path = tmp_path_factory.mktemp("table") / "customers.csv"
+    frame.assign(plan=y).to_csv(path, index=False)
+    return frame, y, path
+
+
+def test_a_model_of_python_opens_in_the_command(command, table, tmp_path):
+    frame, y, path = table
+    model = McddClassifier(preset="fast", epochs=10).fit(frame, y)
+    file = tmp_path / "m.mcdd"
+    model.save(file)
+    lines = list(csv.DictReader(io.StringIO(run(command, "predict", str(file), str(path), "--tpr", "0.9"))))
+    assert [float(line["confidence"]) for line in lines] == model.score_samples(frame).tolist()
+    assert [line["label"] for line in lines] == model.predict(frame).tolist()
+    known = model.is_known(frame, tpr=0.9)
+    assert [line["verdict"] == "known" for line in lines] == known.tolist()
+
+
+def test_a_model_of_the_command_opens_in_python(command, table, tmp_path):
+    frame, y, path = table
+    file = tmp_path / "m.mcdd"
+    run(command, "train", str(path), "--label", "plan", "--preset", "fast", "--epochs", "10", "-o", str(file))
+    model = McddClassifier.load(file)
+    trained = McddClassifier(preset="fast", epochs=10).fit(frame, y)
+    assert np.array_equal(model.score_samples(frame), trained.score_samples(frame))
+    assert model.classes_.tolist() == ["free", "pro", "team"] and model.n_features_in_ == 5
+    assert list(model.feature_names_in_) == list(frame.columns)
+
+
+def test_numeric_classes_come_back_as_numbers(iris, clf, tmp_path):
+    clf.save(tmp_path / "m.mcdd")
+    again = McddClassifier.load(tmp_path / "m.mcdd")
+    assert np.array_equal(again.predict(iris[1]), clf.predict(iris[1])) and again.classes_.dtype.kind == "i"
+
+
+def test_damaged_files_are_errors(tmp_path, clf):
+    clf.save(tmp_path / "m.mcdd")
+    data = (tmp_path / "m.mcdd").read_bytes()
+    for bad in (b"", b"not a model", data[:-1], data[: len(data) // 2], data.replace(b"mcdd", b"mcdq", 1)):
+        (tmp_path / "bad.mcdd").write_bytes(bad)
+        with pytest.raises(mcdd.FormatError):
+            McddClassifier.load(tmp_path / "bad.mcdd")
+
+
+def test_reports(wine, tmp_path):
+    X_train, X_test, y_train, y_test, unknown = wine
+    clf = McddClassifier(preset="fast").fit(X_train, y_train)
+    page = report(clf, X_test, y_test, unknown={"third wine": unknown}, title="Wine")
+    page.save(tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    assert text == page.html and "third wine" in text and "<title>" in text
+    assert "srcdoc" in page._repr_html_()
+    with pytest.raises(mcdd.DataError, match="unknown="):
+        report(clf, unknown, np.full(len(unknown), 2))
+
+
+def test_images_from_arrays_and_folders(tmp_path):
+    random = np.random.default_rng(0)
+
+    def pictures(n, low, high):
+        return random.integers(low, high, (n, 8, 8, 3), dtype=np.uint8)
+
+    X = np.concatenate([pictures(60, 0, 90), pictures(60, 160, 255)])
+    y = np.repeat(["dark", "light"], 60)
+    clf = ImageClassifier("resnet8", epochs=20).fit(X, y)
+    assert clf.score(X, y) > 0.9 and clf.p_values(X).shape == (120,)
+    clf.save(tmp_path / "i.mcdd")
+    again = ImageClassifier.load(tmp_path / "i.mcdd")
+    assert np.array_equal(again.score_samples(X), clf.score_samples(X)) and again.net == "resnet8"
+    pillow = pytest.importorskip("PIL.Image")
+    for label in ("dark", "light"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+    for i, (pixels, label) in enumerate(zip(X, y, strict=True)):
+        pillow.fromarray(pixels).save(tmp_path / "photos" / label / f"{i:03}.png")
+    folder = ImageClassifier("resnet8", epochs=20).fit(tmp_path / "photos")
+    assert np.array_equal(folder.score_samples(X), clf.score_samples(X))
+    paths = sorted((tmp_path / "photos" / "dark").iterdir())
+    assert np.array_equal(folder.p_values(paths), clf.p_values(X[:60]))
+    with pytest.raises(ValueError, match="uint8"):
+        clf.predict(X.astype(float))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_stops_training_and_the_interpreter_goes_on():
+    script = """
+import numpy as np, mcdd, sys
+X = np.random.default_rng(0).normal(size=(2000, 20)); y = np.arange(2000) % 5
+print("training", flush=True)
+try:
+    mcdd.McddClassifier(epochs=1_000_000).fit(X, y)
+except KeyboardInterrupt:
+    print("stopped", mcdd.McddClassifier(preset="fast", epochs=1).fit(X, y).predict(X[:3]).shape, flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "training\n"
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert out == "stopped (3,)\n" and process.returncode == 0
+
+
+def test_progress(iris, capsys):
+    X_train, _, y_train, _ = iris
+    McddClassifier(preset="fast", epochs=5, verbose=1).fit(X_train, y_train)
+    assert "5" in capsys.readouterr().err
+
+
+def test_importing_is_fast_and_lean():
+    code = "import sys, mcdd; assert 'sklearn' not in sys.modules and 'pandas' not in sys.modules; print(mcdd.__version__)"
+    assert run(sys.executable, "-c", code).strip() == mcdd.__version__
+    names = set(dir(mcdd))
+    assert {"McddClassifier", "Guard", "Detector", "ImageClassifier", "report", "metrics"} <= names
+    with pytest.raises(AttributeError):
+        mcdd.nothing
+
+
+def test_stubs_and_package_agree():
+    package = Path(mcdd.__file__).parent
+    assert (package / "py.typed").exists() and (package / "_mcdd.pyi").exists()
+    stub = (package / "_mcdd.pyi").read_text()
+    for name in dir(mcdd._mcdd):
+        if not name.startswith("_"):
+            assert f"class {name}" in stub or f"def {name}(" in stub, name
