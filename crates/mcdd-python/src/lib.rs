@@ -3,6 +3,7 @@
 //! A thin door: it turns arrays and frames into the library's tables, makes one call without holding the interpreter, and
 //! turns the answer and the errors into Python's terms. The classes that users see are in `python/mcdd/`.
 
+mod bench;
 mod error;
 mod metrics;
 mod model;
@@ -17,6 +18,8 @@ use pyo3::prelude::*;
 /// The compiled part of mcdd.
 #[pymodule(gil_used = false)]
 mod _mcdd {
+    #[pymodule_export]
+    use super::bench::Bench;
     #[pymodule_export]
     use super::error::{DataError, DivergedError, FormatError, McddError, SettingError};
     #[pymodule_export]

@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Reports progress to a Python function, and stops training when Python has a signal such as Ctrl-C.
 pub(crate) struct Progress {
-    /// Called with the number of epochs that are done, that of all epochs, and the last loss.
+    /// Called with the number of parts (epochs or cells) that are done, that of all, and a number about the last one.
     function: Option<Py<PyAny>>,
     /// Python runs signal handlers in its main thread only, which is the one that called if any.
     caller: ThreadId,
@@ -46,18 +46,14 @@ impl Progress {
         self.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).error
     }
 
-    fn stop_with(&self, state: &mut State, error: PyErr) {
-        state.error.get_or_insert(error);
-        self.stopped.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Callback for Progress {
-    fn begin(&self, members: usize, epochs: usize) {
-        self.all.store(members * epochs, Ordering::Relaxed);
+    /// `done` of `all` parts are done already.
+    pub(crate) fn begin_at(&self, done: usize, all: usize) {
+        self.done.store(done, Ordering::Relaxed);
+        self.all.store(all, Ordering::Relaxed);
     }
 
-    fn epoch(&self, _member: usize, epoch: &Epoch) {
+    /// Another part is done; calls the function with a number about it, unless it was called just before.
+    pub(crate) fn tell(&self, number: f64) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         let Some(function) = &self.function else { return };
         let all = self.all.load(Ordering::Relaxed);
@@ -67,10 +63,25 @@ impl Callback for Progress {
             return;
         }
         state.told = Some(Instant::now());
-        let called = Python::attach(|py| function.call1(py, (done, all, epoch.loss)).map(drop));
+        let called = Python::attach(|py| function.call1(py, (done, all, number)).map(drop));
         if let Err(error) = called {
             self.stop_with(&mut state, error);
         }
+    }
+
+    fn stop_with(&self, state: &mut State, error: PyErr) {
+        state.error.get_or_insert(error);
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Callback for Progress {
+    fn begin(&self, members: usize, epochs: usize) {
+        self.begin_at(0, members * epochs);
+    }
+
+    fn epoch(&self, _member: usize, epoch: &Epoch) {
+        self.tell(epoch.loss);
     }
 
     fn stop(&self) -> bool {

@@ -27,6 +27,7 @@ from ._warnings import McddWarning
 
 if TYPE_CHECKING:
     from . import metrics
+    from ._bench import BenchResult, bench
     from ._catalog import detectors, methods
     from ._classifier import McddClassifier
     from ._detector import Detector
@@ -36,11 +37,13 @@ if TYPE_CHECKING:
 
 # scikit-learn is imported with the first name that needs it, so that `import mcdd` is fast.
 _LAZY = {
+    "BenchResult": "_bench",
     "Detector": "_detector",
     "Guard": "_guard",
     "ImageClassifier": "_images",
     "McddClassifier": "_classifier",
     "Report": "_report",
+    "bench": "_bench",
     "detectors": "_catalog",
     "methods": "_catalog",
     "report": "_report",
@@ -48,6 +51,7 @@ _LAZY = {
 _MODULES = ("dask", "metrics", "ray", "spark", "torch")
 
 __all__ = [
+    "BenchResult",
     "DataError",
     "Detector",
     "DivergedError",
@@ -60,6 +64,7 @@ __all__ = [
     "Report",
     "SettingError",
     "__version__",
+    "bench",
     "detectors",
     "methods",
     "metrics",

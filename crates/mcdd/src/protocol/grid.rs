@@ -119,6 +119,19 @@ pub struct Outcome {
     pub failed: usize,
 }
 
+/// Which cell of a grid.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CellKey {
+    /// The method's name.
+    pub method: String,
+    /// The class or set that is unknown.
+    pub ood: String,
+    /// The tested fold, from 0.
+    pub fold: usize,
+    /// The seed.
+    pub seed: u64,
+}
+
 /// A group with one seed, and the methods with the cells that are missing.
 struct Task<'a> {
     seed: u64,
@@ -261,8 +274,7 @@ impl<E: Experiment> Grid<E> {
                 go_on = false;
                 break;
             }
-            let seed = task.seed * self.experiment.folds() as u64 + task.group.fold as u64;
-            let settings = Settings { seed, ..method.settings.clone() };
+            let settings = self.settings(method, task.group.fold, task.seed);
             let keep = long || task.missing.iter().filter(|(m, _)| networks::shared(m, method)).count() > 1;
             let checkpoint = keep.then(|| networks::checkpoint(&networks, method));
             let observer = Observer { callback: shared.callback, method, long };
@@ -311,6 +323,85 @@ impl<E: Experiment> Grid<E> {
         go_on
     }
 
+    /// The cells that have no result yet, for callers that compute each by [`Grid::cell`] and add it to the results.
+    ///
+    /// # Errors
+    /// As [`Grid::run`].
+    pub fn missing(&self, results: &Results) -> Result<Vec<CellKey>> {
+        self.check()?;
+        self.methods.iter().try_for_each(|m| results.check(m))?;
+        let groups = self.experiment.groups();
+        let mut cells = Vec::new();
+        for task in self.tasks(&groups, results)?.0 {
+            for (method, ood) in task.missing.iter().flat_map(|(m, cells)| cells.iter().map(move |ood| (m, ood))) {
+                let (method, ood) = (method.name.clone(), (*ood).to_owned());
+                cells.push(CellKey { method, ood, fold: task.group.fold, seed: task.seed });
+            }
+        }
+        Ok(cells)
+    }
+
+    /// Computes one cell on the calling thread: what [`Grid::run`] computes, to the bit. `data` is the
+    /// [`About::sha256`](super::results::About::sha256) of the data.
+    ///
+    /// # Errors
+    /// If there is no such cell. A cell that fails is a result.
+    pub fn cell(&self, key: &CellKey, data: &str) -> Result<Cell> {
+        let unknown = || Error::setting(format!("there is no cell {key:?}"));
+        let method = self.methods.iter().find(|m| m.name == key.method).ok_or_else(unknown)?;
+        let groups = self.experiment.groups();
+        let group = groups.iter().find(|g| g.fold == key.fold && g.ood.contains(&key.ood)).ok_or_else(unknown)?;
+        let settings = self.settings(method, key.fold, key.seed);
+        let run = Run { threads: 1, ..Run::default() };
+        let mut found = None;
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let trial = self.experiment.trial(group, key.seed)?;
+            measure(trial.as_ref(), &settings, &run, &[&key.ood], |_, measured, seconds| {
+                found = Some((measured, seconds));
+                Ok(())
+            })
+        }))
+        .unwrap_or_else(|why| Err(panicked(why.as_ref())));
+        let (measured, seconds) = match done {
+            Ok(_) => found.ok_or_else(unknown)?,
+            Err(e) => (Err(e.to_string()), [0.0; 2]),
+        };
+        Ok(self.new_cell(key.clone(), data, &settings, measured, seconds))
+    }
+
+    /// The settings of a method's networks in a fold.
+    fn settings(&self, method: &Method, fold: usize, seed: u64) -> Settings {
+        Settings { seed: seed * self.experiment.folds() as u64 + fold as u64, ..method.settings.clone() }
+    }
+
+    fn new_cell(
+        &self,
+        key: CellKey,
+        data: &str,
+        settings: &Settings,
+        measured: std::result::Result<Scenario, String>,
+        seconds: [f64; 2],
+    ) -> Cell {
+        let (measured, error) = match measured {
+            Ok(measured) => (Some(measured), None),
+            Err(e) => (None, Some(e)),
+        };
+        let CellKey { method, ood, fold, seed } = key;
+        Cell {
+            data: data.to_owned(),
+            method,
+            ood,
+            fold,
+            folds: self.experiment.folds(),
+            seed,
+            measured,
+            error,
+            seconds: seconds.map(|s| (s * 1e3).round() / 1e3),
+            settings: settings.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
     /// Adds a cell to the results.
     #[allow(clippy::too_many_arguments)]
     fn record(
@@ -323,24 +414,9 @@ impl<E: Experiment> Grid<E> {
         seconds: [f64; 2],
         shared: &Shared,
     ) -> Result<()> {
-        let (measured, error) = match measured {
-            Ok(measured) => (Some(measured), None),
-            Err(e) => (None, Some(e)),
-        };
+        let key = CellKey { method: method.name.clone(), ood: ood.to_owned(), fold: task.group.fold, seed: task.seed };
         let mut results = shared.results.lock().map_err(|_| Error::data("another thread failed"))?;
-        let cell = Cell {
-            data: results.about().sha256.clone(),
-            method: method.name.clone(),
-            ood: ood.to_owned(),
-            fold: task.group.fold,
-            folds: self.experiment.folds(),
-            seed: task.seed,
-            measured,
-            error,
-            seconds: seconds.map(|s| (s * 1e3).round() / 1e3),
-            settings: settings.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
+        let cell = self.new_cell(key, &results.about().sha256, settings, measured, seconds);
         results.add(cell.clone())?;
         drop(results);
         shared.callback.done(&cell);

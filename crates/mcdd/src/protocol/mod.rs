@@ -29,7 +29,7 @@ pub mod results;
 mod split;
 mod tables;
 
-pub use grid::{Experiment, Grid, GridCallback, Group, Outcome, Trial};
+pub use grid::{CellKey, Experiment, Grid, GridCallback, Group, Outcome, Trial};
 pub use method::Method;
 pub use split::{ClassRole, Split, leave_one_out, scenario};
 pub use tables::LeaveOneOut;

@@ -54,6 +54,30 @@ fn timeless(folder: &Path) -> String {
     serde_json::to_string(&(about, cells)).unwrap()
 }
 
+/// Cells that a caller computes one by one, in any order, are those of a run.
+#[test]
+fn single_cells_are_those_of_a_run() {
+    let table = table();
+    let about = About::new(&table, "digits", None).unwrap();
+    let grid = grid(&table, &["deep-mcdd", "softmax+msp"]);
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [run, single] = folders.each_ref().map(|f| f.path());
+    let mut results = Results::open(run, &about, 3).unwrap();
+    grid.run(&mut results, run, 2, &patience(usize::MAX)).unwrap();
+    results.sort().unwrap();
+    let mut results = Results::open(single, &about, 3).unwrap();
+    let cells = grid.missing(&results).unwrap();
+    assert_eq!(cells.len(), 2 * 2 * 2 * 2);
+    for key in cells.iter().rev() {
+        results.add(grid.cell(key, &about.sha256).unwrap()).unwrap();
+    }
+    assert!(grid.missing(&results).unwrap().is_empty());
+    results.sort().unwrap();
+    assert_eq!(timeless(single), timeless(run));
+    let nowhere = CellKey { fold: 9, ..cells[0].clone() };
+    assert!(grid.cell(&nowhere, &about.sha256).is_err());
+}
+
 #[test]
 fn a_stopped_run_goes_on_to_the_same_result() {
     let table = table();
