@@ -13,7 +13,7 @@ use crate::ui;
 #[command(next_help_heading = "Reading")]
 pub struct Reading {
     /// Column of the labels: a name, a number from 1, first, last, none, or a file of labels (NPY, IDX, text)
-    /// [default: a column named label, class, target or y]
+    /// [default: a column named label, labels, class, target or y]
     #[arg(long, value_name = "NAME|NUMBER")]
     pub label: Option<String>,
 

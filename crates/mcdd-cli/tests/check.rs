@@ -47,7 +47,7 @@ fn all_problems_at_once_and_the_command_that_works() {
 
     let text = stdout(&lab.ok(&["check", "people.csv"]));
     for part in [
-        "194 rows",
+        "194 of 196 labeled rows",
         "label churn: maybe (2), no (",
         "no column is called label",
         "4 rows have no label: rows 8 (line 9), 58 (line 59), 108 (line 109), 158 (line 159)",
@@ -181,7 +181,7 @@ fn rows_that_cannot_be_read_are_listed_with_all_other_problems() {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
     // Rows after the open quote are there.
-    assert!(text.contains("broken.csv: 55 rows, 3 feature columns"), "{text}");
+    assert!(text.contains("broken.csv: 55 of 56 labeled rows, 3 feature columns"), "{text}");
     assert!(!text.contains("mcdd train") && !text.contains("the command below"), "{text}");
 
     // A quote that is never closed.
@@ -281,15 +281,31 @@ fn how_columns_are_read_is_listed() {
         "file: a.csv is not UTF-8; read as Windows-1252",
         "rate: percent\n      read as numbers",
         "price: thousands separators\n      read as numbers",
-        "day: dates, month first\n      read as a number",
+        "day: dates, month first\n      read as a number, day of week; a date outside the training period may look unknown, --drop leaves",
         "is taken as 2024-",
         "comment: text (120 different texts in 120 cells)\n      left out, --categorical \"comment\"",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
-    assert!(!text.contains("--drop") && !text.contains("copies"), "{text}");
+    assert!(!printed(&text).contains(&"--drop".to_owned()) && !text.contains("copies"), "{text}");
     let text = stderr(&lab.ok(&[&["train", "a.csv", "-o", "m.mcdd"], &FAST[..]].concat()));
-    assert!(!text.contains("--drop") && text.contains("rate: percent; read as numbers"), "{text}");
+    assert!(text.contains("rate: percent; read as numbers"), "{text}");
+}
+
+#[test]
+fn a_label_is_suggested_beside_cells_that_cannot_be_read() {
+    let lab = Lab::new();
+    let row = |i: usize| {
+        let size = format!("{:.2}", 1.0 + noise(i, 1)).replace('.', ",");
+        format!("{};{};{}", if i == 7 { "n/a".into() } else { size }, i % 5, ["pump", "valve"][i % 2])
+    };
+    lab.write("a.csv", &table(60, row, "size;load;kind"));
+    lab.write("b.csv", &table(60, |i| row(i + 60), "size;load;kind"));
+    let text = stdout(&lab.ok(&["check", "a.csv", "b.csv"]));
+    for part in ["120 rows", "label kind: pump (60), valve (60)", "size: row 8 (line 9) of a.csv: \"n/a\" is not"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    assert_eq!(printed(&text)[3..], ["--label", "kind", "--drop", "size", "-o", "a.mcdd"]);
 }
 
 #[test]

@@ -189,7 +189,9 @@ fn text_json_and_report_have_the_same_numbers() {
             let of_page = &report["sets"][i];
             assert_eq!(of_page["rows"], set["rows"]);
             assert_eq!(used["rejected"][i], percent(&set["rejected"]));
-            assert!(blocks[i].contains(&format!("rejected as unknown %              {}\n", percent(&set["rejected"]))));
+            assert!(
+                blocks[i].contains(&format!("rejected as unknown %              {:>6}\n", percent(&set["rejected"])))
+            );
             let metrics = set["metrics"].as_object().unwrap();
             assert_eq!(of_page["metrics"].as_array().unwrap().len(), metrics.len() + 1);
             for metric in metrics.values() {
@@ -198,7 +200,8 @@ fn text_json_and_report_have_the_same_numbers() {
                 let found = of_page["metrics"].as_array().unwrap().iter().find(|m| m["name"] == title).unwrap();
                 let [printed, page] = both(metric, &found["percent"]);
                 assert_eq!(printed, page, "{title}");
-                let start = format!("  {:<34} {printed}\n", format!("{name} %, positive: {positive}"));
+                let pad = " ".repeat("100.00".len() - percent(&metric["value"]).len());
+                let start = format!("  {:<34} {pad}{printed}\n", format!("{name} %, positive: {positive}"));
                 assert!(blocks[i].contains(&start), "{start}: {}", blocks[i]);
             }
             let ties = of_page["metrics"].as_array().unwrap().iter().find(|m| m["name"] == "Tied pairs").unwrap();

@@ -52,7 +52,7 @@ fn a_messy_table() {
             "price: currency $; read as numbers",
             "width: thousands separators; read as numbers",
             "paid: yes/no; read as 1 and 0",
-            "ordered: dates with times, day first; read as a number, time of day, day of week",
+            "ordered: dates with times, day first; read as a number, time of day, day of week; a date outside the training period may look unknown, `drop` leaves the column out",
             "at: times; read as a number, time of day",
             "1 missing cell in 1 column imputed by the training mean",
         ]
@@ -132,7 +132,7 @@ fn a_table_with_decimal_commas() {
         notices,
         [
             "w: decimal comma; read as numbers",
-            "d: dates, day first; read as a number, day of week",
+            "d: dates, day first; read as a number, day of week; a date outside the training period may look unknown, `drop` leaves the column out",
             "h: \"1.234\" is taken as 1234, with a thousands separator, as other columns show",
             "n: \"1.500\" is taken as 1500, with a thousands separator, as other columns show",
             "d: \"03/04/2025\" is taken as 2025-04-03, with the day first",
@@ -288,9 +288,9 @@ fn arrow_dates_and_times() {
     assert_eq!(
         notices[..3],
         [
-            "day: dates; read as a number, day of week",
-            "stamp: dates with times; read as a number, time of day, day of week",
-            "utc: dates with times, in UTC; read as a number, time of day, day of week",
+            "day: dates; read as a number, day of week; a date outside the training period may look unknown, `drop` leaves the column out",
+            "stamp: dates with times; read as a number, time of day, day of week; a date outside the training period may look unknown, `drop` leaves the column out",
+            "utc: dates with times, in UTC; read as a number, time of day, day of week; a date outside the training period may look unknown, `drop` leaves the column out",
         ]
     );
     let x = schema.transform(&table, None).unwrap();

@@ -79,7 +79,12 @@ fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::E
     let mut out = String::new();
     let first = args.data.first().map_or(String::new(), |p| p.display().to_string());
     let more = if args.data.len() > 1 { format!(" and {} more", args.data.len() - 1) } else { String::new() };
-    let (rows, columns) = (count(check.rows, "row"), count(check.columns, "feature column"));
+    let labeled: usize = check.classes.iter().map(|(_, rows)| rows).sum();
+    let rows = match labeled > check.rows {
+        true => format!("{} of {}", check.rows, count(labeled, "labeled row")),
+        false => count(check.rows, "row"),
+    };
+    let columns = count(check.columns, "feature column");
     writeln!(out, "{}{more}: {rows}, {columns}", ui::plain(&first))?;
     if let Some(label) = check.label.as_ref().filter(|_| !check.classes.is_empty()) {
         let mut classes: Vec<String> = check.classes.iter().take(12).map(|(c, n)| format!("{c} ({n})")).collect();

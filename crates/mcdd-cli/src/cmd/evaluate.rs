@@ -175,8 +175,8 @@ impl Files<'_> {
 pub(super) fn text(found: &Evaluation, data: &str, classifies: bool) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let with = |v: f64, i: Option<Interval>| match i {
-        Some(i) => format!("{}  [{}, {}]", percent(v), percent(i.low), percent(i.high)),
-        None => percent(v),
+        Some(i) => format!("{:>6}  [{}, {}]", percent(v), percent(i.low), percent(i.high)),
+        None => format!("{:>6}", percent(v)),
     };
     writeln!(out, "in-distribution: {data} ({})", count(found.rows, "row"))?;
     match found.accuracy {
@@ -188,25 +188,25 @@ pub(super) fn text(found: &Evaluation, data: &str, classifies: bool) -> Result<S
     }
     writeln!(
         out,
-        "  kept as known %                    {}  (threshold {:.4}, set for {}%)",
+        "  kept as known %                    {:>6}  (threshold {:.4}, set for {}%)",
         percent(found.kept),
         found.threshold.confidence,
         percent(found.threshold.tpr)
     )?;
     if let Some(a) = found.accuracy_among_kept {
-        writeln!(out, "  accuracy among those kept %        {}", percent(a))?;
+        writeln!(out, "  accuracy among those kept %        {:>6}", percent(a))?;
     }
     if found.accuracy.is_some() {
         classes(&mut out, &found.classes)?;
     }
     for set in &found.ood {
         writeln!(out, "\nout-of-distribution: {} ({})", set.name, count(set.rows, "row"))?;
-        writeln!(out, "  rejected as unknown %              {}", percent(set.rejected))?;
+        writeln!(out, "  rejected as unknown %              {:>6}", percent(set.rejected))?;
         for metric in set.metrics() {
             let name = format!("{} %, positive: {}", metric.name, metric.positive);
             writeln!(out, "  {name:<34} {}", with(metric.value, metric.interval95))?;
         }
-        writeln!(out, "  tied pairs %                       {}", percent(set.tie_fraction))?;
+        writeln!(out, "  tied pairs %                       {:>6}", percent(set.tie_fraction))?;
     }
     if found.bootstrap.replicates > 0 {
         writeln!(out, "\n[low, high]: 95% bootstrap interval, {}", count(found.bootstrap.replicates, "replicate"))?;

@@ -80,6 +80,12 @@ fn features(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| (1..=1_000_000).contains(n)).ok_or_else(|| "give a number of 1 or more".into())
 }
 
+/// What the columns of the tables of text are, after the last of them.
+const LEGEND: &str = "\
+deviations: the value minus the expected one, in standard deviations of all training rows
+gain: the rise in confidence if the value were the expected one
+";
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = Model::load(&args.model)?;
@@ -120,6 +126,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Ok(())
     })?;
+    if args.format == Format::Text && found > 0 {
+        ui::print(LEGEND)?;
+    }
     if let Some(absent) = wanted.iter().find(|r| **r < 1 || **r > rows) {
         let e = mcdd::Error::setting(format!("there is no row {absent}")).at_file(&args.data);
         return Err(e

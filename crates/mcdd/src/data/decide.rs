@@ -7,7 +7,7 @@ use super::profile::finding::{Action, Finding, Problem};
 use super::recognize::{self, Context, Decision, Points};
 use super::table::Table;
 use super::text::{count, quoted, shown};
-use super::time::Cycle;
+use super::time::{Cycle, DateOrder};
 
 /// The decisions about the columns of a table.
 pub(super) struct Decisions {
@@ -71,10 +71,14 @@ impl Decisions {
         let read = match &decision.form {
             Form::Number(_) => "read as numbers".to_owned(),
             Form::Boolean(_) => "read as 1 and 0".to_owned(),
-            Form::Time(_) => {
+            Form::Time(form) => {
                 let parts: Vec<&str> =
                     std::iter::once("a number").chain(cycles.iter().map(|cycle| cycle.name())).collect();
-                format!("read as {}", parts.join(", "))
+                let later = match form.order {
+                    DateOrder::Clock => "",
+                    _ => "; a date outside the training period may look unknown, `drop` leaves the column out",
+                };
+                format!("read as {}{later}", parts.join(", "))
             }
         };
         match self.done.iter_mut().find(|done| done.what == what && done.remedy == read) {

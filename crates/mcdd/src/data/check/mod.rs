@@ -131,9 +131,7 @@ impl Checker<'_> {
         if self.options.label == Label::None {
             return Ok(());
         }
-        let without = ReadOptions { label: Label::None, ..self.options.clone() };
-        let table = self.inputs.read(&without)?.finish(&without)?;
-        let candidates = candidates(&table);
+        let candidates = candidates(&self.without_labels()?);
         let what = "no column is called label, labels, class, target or y";
         let Some((best, classes)) = candidates.first() else {
             let remedy = "give `label`: no column has a few values that occur often, as classes do";
@@ -160,6 +158,27 @@ impl Checker<'_> {
         };
         self.settings.push(Setting { name: "label", value: Some(value) });
         Ok(())
+    }
+
+    /// Reads the table as one without labels. Columns that cannot be used are left out; `read` notes them.
+    fn without_labels(&mut self) -> Result<Table> {
+        let mut options = ReadOptions { label: Label::None, ..self.options.clone() };
+        loop {
+            let error = match self.inputs.read(&options).and_then(|reading| reading.finish(&options)) {
+                Ok(table) => return Ok(table),
+                Err(error) => error,
+            };
+            match self.column_of(&error).filter(|name| !options.drop.contains(name)) {
+                Some(name) => options.drop.push(name),
+                None => return Err(error),
+            }
+        }
+    }
+
+    /// The column that an error is about.
+    fn column_of(&self, error: &Error) -> Option<String> {
+        let found = column_list::find(&[error.column()?.to_owned()], &self.names).ok()?;
+        Some(self.names[*found.first()?].clone())
     }
 
     /// Reads the table, and notes the rows, cells and columns that cannot be used. None if nothing is left.
@@ -229,19 +248,17 @@ impl Checker<'_> {
     /// Notes a column that cannot be used, or that a few cells spoil, and leaves it out. `false` if the error is not about a
     /// column.
     fn column(&mut self, error: &Error) -> bool {
-        let find = |name: &str| column_list::find(&[name.to_owned()], &self.names).ok()?.first().copied();
-        let Some(at) = error.column().and_then(find) else {
+        let Some(name) = self.column_of(error).filter(|name| !self.drop.contains(name)) else {
             return false;
         };
-        let name = self.names[at].clone();
-        if self.drop.contains(&name) {
-            return false;
-        }
         let drop = format!("leave it out by `drop` {}", quoted(shown(&name)));
         let (what, remedy) = match error.row_and_line() {
             None => (error.message().to_owned(), drop),
             Some(row) => (
-                format!("row {row}: {}", error.message()),
+                match error.file().filter(|_| self.inputs.paths.len() > 1) {
+                    Some(file) => format!("row {row} of {}: {}", file.display(), error.message()),
+                    None => format!("row {row}: {}", error.message()),
+                },
                 format!("correct such cells or leave them empty; else {}", drop.replace("it out", "the column out")),
             ),
         };

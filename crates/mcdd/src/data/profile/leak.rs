@@ -51,12 +51,13 @@ pub(super) fn find(table: &Table, columns: &[&Column], used: &[bool], findings: 
     if leaks == 0 || leaks > MOST || !far {
         return;
     }
+    let others = match leaks {
+        1 => ", and no other column comes near".to_owned(),
+        n => format!("; only {n} columns do, and no other comes near"),
+    };
     for &(error, at) in &errors[..leaks] {
         let name = table.names[at].as_str();
-        let what = format!(
-            "alone predicts the class of {:.1}% of the rows, and no other column comes near",
-            100.0 * (1.0 - error)
-        );
+        let what = format!("alone predicts the class of {:.1}% of the rows{others}", 100.0 * (1.0 - error));
         let remedy = format!("if it is not known before the class is, leave it out by `drop` {}", quoted(shown(name)));
         findings.push(Finding::new(Problem::Leak, Action::Look, &[name], what, remedy));
     }
