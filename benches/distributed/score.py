@@ -14,6 +14,7 @@ import argparse
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -78,6 +79,7 @@ def by_spark(folder: Path, model: McddClassifier, workers: int, out: Path) -> pa
 
     import mcdd.spark
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master(f"local[{workers},4]")
         .config("spark.ui.enabled", "false")

@@ -90,6 +90,7 @@ def test_reports(wine, tmp_path):
     text = (tmp_path / "r.html").read_text()
     assert text == page.html and "third wine" in text and "<title>" in text
     assert "srcdoc" in page._repr_html_()
+    assert {"scores", "roc"} <= set(page.figures) and all("<svg" in svg for svg in page.figures.values())
     with pytest.raises(mcdd.DataError, match="unknown="):
         report(clf, unknown, np.full(len(unknown), 2))
 

@@ -21,10 +21,13 @@ class Report:
     ----------
     html : str
         The page.
+    figures : dict of str to str
+        The figures of the page as SVG: "scores", "roc", "latent" and others.
     """
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page: str, figures: dict[str, str] | None = None) -> None:
         self.html = page
+        self.figures = figures or {}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file.
@@ -85,7 +88,8 @@ def report(
         codes = np.array([place[label] for label in y.tolist()], dtype=np.uint32)
         known = known.with_labels(codes, names)
     sets = [(name, _table(clf, rows)) for name, rows in (unknown or {}).items()]
-    return Report(_mcdd.report(clf.model_, known, sets, title, False, _data.threads(clf.n_jobs)))
+    page, figures = _mcdd.report(clf.model_, known, sets, title, False, _data.threads(clf.n_jobs))
+    return Report(page, dict(figures))
 
 
 def _table(clf: McddClassifier, X: Any) -> _mcdd.Table:
