@@ -16,9 +16,25 @@ fn places(errors: &[Error]) -> Vec<(Arc<Path>, Row)> {
     errors.iter().filter_map(place).collect()
 }
 
-/// Rows that cannot be used: a finding for each kind.
+/// Rows that cannot be used: a finding for each kind. Names in a header: a finding for each.
 pub(super) fn rows(refused: &RefusedRows) -> Vec<Finding> {
-    refused.kinds().iter().map(kind).collect()
+    let (rows, headers): (Vec<&Refused>, Vec<&Refused>) =
+        refused.kinds().iter().partition(|kind| kind.first.iter().any(|error| error.row().is_some()));
+    headers.into_iter().flat_map(header).chain(rows.into_iter().map(kind)).collect()
+}
+
+fn header(refused: &Refused) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = refused.first.iter().map(file).collect();
+    if let Some(last) = findings.last_mut().filter(|_| refused.count > refused.first.len()) {
+        last.what.push_str("; …");
+    }
+    findings
+}
+
+/// A file, or its header, that cannot be used.
+pub(super) fn file(error: &Error) -> Finding {
+    let remedy = error.hint_text().unwrap_or_default();
+    Finding::new(Problem::File, Action::Change, &[], error.to_string(), remedy)
 }
 
 fn kind(refused: &Refused) -> Finding {
