@@ -223,7 +223,7 @@ impl<'a> Study<'a> {
     }
 
     /// Folds and seeds in which a method has a result for each class.
-    fn whole_folds(&self, method: &str) -> BTreeSet<(u64, usize)> {
+    pub(super) fn whole_folds(&self, method: &str) -> BTreeSet<(u64, usize)> {
         let mut sets = self.classes.iter().map(|c| {
             self.measured.get(&(method, *c)).map(|m| m.keys().copied().collect::<BTreeSet<_>>()).unwrap_or_default()
         });
