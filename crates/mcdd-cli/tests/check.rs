@@ -249,6 +249,11 @@ fn a_header_that_cannot_be_used_is_listed_with_all_other_problems() {
     let json: serde_json::Value = serde_json::from_str(&check(&["twice.csv", "--json"])).unwrap();
     assert!(json["findings"].as_array().unwrap().iter().any(|f| f["problem"] == "file"), "{json}");
 
+    lab.write("more.csv", "a,a,b,b,y\n1,2,3,4,x\n");
+    let more =
+        "line 1, column 2: two columns have the name \"a\"; column 4: two columns have the name \"b\"\n      give";
+    all(&check(&["more.csv"]), &[more, "no class has 5 rows"]);
+
     // A quote in the header that is not closed.
     lab.write("open.csv", &table(60, row, "\"id,x,z,class"));
     let quote = "file: open.csv, line 1: a quote is opened and never closed\n      close the quote";

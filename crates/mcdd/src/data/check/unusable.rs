@@ -16,19 +16,25 @@ fn places(errors: &[Error]) -> Vec<(Arc<Path>, Row)> {
     errors.iter().filter_map(place).collect()
 }
 
-/// Rows that cannot be used: a finding for each kind. Names in a header: a finding for each.
+/// Rows, and names in a header, that cannot be used: a finding for each kind.
 pub(super) fn rows(refused: &RefusedRows) -> Vec<Finding> {
     let (rows, headers): (Vec<&Refused>, Vec<&Refused>) =
         refused.kinds().iter().partition(|kind| kind.first.iter().any(|error| error.row().is_some()));
-    headers.into_iter().flat_map(header).chain(rows.into_iter().map(kind)).collect()
+    headers.into_iter().filter_map(header).chain(rows.into_iter().map(kind)).collect()
 }
 
-fn header(refused: &Refused) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = refused.first.iter().map(file).collect();
-    if let Some(last) = findings.last_mut().filter(|_| refused.count > refused.first.len()) {
-        last.what.push_str("; …");
+fn header(refused: &Refused) -> Option<Finding> {
+    let (first, others) = refused.first.split_first()?;
+    let mut finding = file(first).count(refused.count);
+    for error in others {
+        let place = error.column().filter(|_| error.file() == first.file());
+        let text = place.map_or(error.to_string(), |column| format!("column {column}: {}", error.message()));
+        finding.what.push_str(&format!("; {text}"));
     }
-    findings
+    if refused.count > refused.first.len() {
+        finding.what.push_str("; …");
+    }
+    Some(finding)
 }
 
 /// A file, or its header, that cannot be used.
