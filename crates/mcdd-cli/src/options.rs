@@ -219,19 +219,6 @@ pub fn open(data: &[String], folder: Option<PathBuf>, reading: &Reading, columns
     Ok(Opened { table, title, short, coverage: None })
 }
 
-/// A stratified sample of the rows, if there is a limit.
-pub fn limited(table: Table, limit: Option<usize>, seed: u64) -> mcdd::Result<Table> {
-    match limit {
-        Some(0) => {
-            Err(mcdd::Error::setting("a limit of 0 rows leaves nothing").hint("give a larger --limit, or leave it out"))
-        }
-        Some(limit) if limit < table.rows() => {
-            table.split(limit as f64 / table.rows() as f64, seed).map(|(_, some)| some)
-        }
-        _ => Ok(table),
-    }
-}
-
 /// The number of threads: all cores by default.
 pub fn threads(given: Option<usize>) -> usize {
     given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into))

@@ -222,6 +222,105 @@ fn rows_that_cannot_be_read_are_listed_with_all_other_problems() {
     }
 }
 
+/// What is wrong with a header does not hide the other problems.
+#[test]
+fn a_header_that_cannot_be_used_is_listed_with_all_other_problems() {
+    let lab = Lab::new();
+    let check = |args: &[&str]| {
+        let out = lab.command(&[&["check"], args].concat()).output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{}{}", stdout(&out), stderr(&out));
+        stdout(&out)
+    };
+    let all = |text: &str, parts: &[&str]| {
+        parts.iter().for_each(|part| assert!(text.contains(part), "{part:?} is not in\n{text}"));
+    };
+    let row = |i: usize| format!("{i},{:.3},{:.3},{}", noise(i, 1), noise(i, 2), ["a", "b", ""][i % 3]);
+    let names =
+        "file: twice.csv, line 1, column 3: two columns have the name \"x\"\n      give each column a name of its own";
+    lab.write("twice.csv", &(table(60, row, "id,x,x,class") + "1,2,3\n"));
+    let parts = [
+        "twice.csv: 40 rows, 3 feature columns",
+        names,
+        "row 61 (line 62): the row has 3 cells",
+        "20 rows have no label",
+        "id: an identifier",
+    ];
+    all(&check(&["twice.csv"]), &parts);
+    let json: serde_json::Value = serde_json::from_str(&check(&["twice.csv", "--json"])).unwrap();
+    assert!(json["findings"].as_array().unwrap().iter().any(|f| f["problem"] == "file"), "{json}");
+
+    lab.write("more.csv", "a,a,b,b,y\n1,2,3,4,x\n");
+    let more =
+        "line 1, column 2: two columns have the name \"a\"; column 4: two columns have the name \"b\"\n      give";
+    all(&check(&["more.csv"]), &[more, "no class has 5 rows"]);
+
+    // A quote in the header that is not closed.
+    lab.write("open.csv", &table(60, row, "\"id,x,z,class"));
+    let quote = "file: open.csv, line 1: a quote is opened and never closed\n      close the quote";
+    all(
+        &check(&["open.csv"]),
+        &["open.csv: 40 rows, 3 feature columns", quote, "20 rows have no label", "id: an identifier"],
+    );
+
+    // The first line of JSON, and all of them.
+    let json = |i: usize| format!("{{\"x\": {:.3}, \"class\": \"{}\"}}\n", noise(i, 1), ["a", "b"][i % 2]);
+    let json = (0..40).map(json).collect::<String>();
+    lab.write("a.jsonl", &format!("{{\"x\": 1,\n{json}"));
+    all(&check(&["a.jsonl"]), &["a.jsonl: 40 rows, 1 feature column", "row 1: the line ends within its JSON object"]);
+    lab.write("b.jsonl", "{\"x\"\n{\"x\"\n");
+    all(&check(&["b.jsonl"]), &["file: b.jsonl, row 1: the line ends within its JSON object", "jq -c"]);
+
+    // A file that cannot be used, beside others.
+    lab.write("empty.csv", "");
+    lab.write("array.json", "[{\"x\": 1}]");
+    let text = check(&["twice.csv", "empty.csv", "array.json"]);
+    all(
+        &text,
+        &[names, "file: empty.csv: it is empty", "file: array.json: it is a JSON array", "20 rows have no label"],
+    );
+    // The columns of a file are not those of the first.
+    lab.write("other.csv", "id,x,class\n1,2,a\n");
+    let text = check(&["twice.csv", "other.csv"]);
+    all(&text, &[names, "file: other.csv: it lacks columns of twice.csv: column 3\n", "20 rows have no label"]);
+    assert!(!text.contains("--drop"), "{text}");
+
+    // Neither a label nor a column of one form.
+    let row = |i: usize| {
+        let rate = if i == 20 { "n.a.".to_owned() } else { format!("{:.1}%", 90.0 * noise(i, 1)) };
+        format!("{:.3},{rate},{}", noise(i, 2), ["a", "b"][i % 2])
+    };
+    lab.write("rate.csv", &table(60, row, "x,rate,kind"));
+    let text = stdout(&lab.ok(&["check", "rate.csv"]));
+    all(&text, &["rate: row 21 (line 22): \"n.a.\" is not a percentage", "--label kind --drop rate"]);
+}
+
+/// Labels in a file of their own stay with their rows where rows before them cannot be read.
+#[test]
+fn labels_in_another_file_stay_with_their_rows() {
+    let lab = Lab::new();
+    // The class is the sign of x.
+    let class = |i: usize| noise(i, 1) > 0.5;
+    let row = |i: usize| match i {
+        0 | 7 | 8 | 59 => "1".to_owned(),
+        _ => format!("{:.3},{}", noise(i, 2), if class(i) { 1 } else { -1 }),
+    };
+    let labels = |n: usize| (0..n).map(|i| if class(i) { "up\n" } else { "down\n" }).collect::<String>();
+    lab.write("a.csv", &table(60, row, "z,x"));
+    lab.write("labels.txt", &labels(60));
+    let text = stdout(&lab.command(&["check", "a.csv", "--label", "labels.txt"]).output().unwrap());
+    for part in ["a.csv: 56 rows", "rows 1 (line 2), 8 (line 9), 9 (line 10), 60 (line 61): the row has 1 cell"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    assert!(text.contains("x: alone predicts the class of 100.0% of the rows"), "{text}");
+
+    // Too few labels are a problem among others.
+    lab.write("labels.txt", &labels(59));
+    let text = stdout(&lab.command(&["check", "a.csv", "--label", "labels.txt"]).output().unwrap());
+    for part in ["a.csv: 56 rows", "label: labels.txt, column label: there are fewer labels than rows", "has 1 cell"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
 #[test]
 fn what_is_missing_is_said_and_the_rest_is_checked() {
     let lab = Lab::new();

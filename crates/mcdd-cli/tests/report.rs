@@ -60,6 +60,9 @@ fn evaluate_writes_a_page_and_figures() {
     let names: Vec<&str> = report["sets"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["mixed.csv: labels that are not classes of the model", "far.csv"]);
     assert_eq!(report["rows"], 50);
+    // Rows have the line of the file, which has a header.
+    let points = report["points"].as_array().unwrap();
+    assert!(points.iter().all(|p| p["line"].as_u64() == p["row"].as_u64().map(|row| row + 1)), "{}", points[0]);
     let used = &report["positions"][report["used"].as_u64().unwrap() as usize];
     assert!(
         plain.contains(&format!("kept as known %                    {}", used["kept"].as_str().unwrap())),

@@ -18,10 +18,10 @@ Examples:
   mcdd check people.csv --label churn
   mcdd check people.csv --label churn --json
 
-It lists rows and cells that cannot be read, missing labels, small classes, identifiers, dates and other columns that are not \
+It lists columns with one name, rows and cells that cannot be read, missing labels, small classes, identifiers, dates and other columns that are not \
 read as they stand, columns that give the label away, copies and missing cells, says what is done about each, and prints the command that trains on the table. Nothing is trained or written.
 
-Exit codes: 0 training works, with the printed command; 2 it does not, or a file cannot be read.";
+Exit codes: 0 training works, with the printed command; 2 it does not, or a file is not there.";
 
 /// Check a table before training: list all problems, and print the command that trains on it
 #[derive(clap::Args, Clone, Debug)]
@@ -110,7 +110,7 @@ fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::E
         for finding in found {
             let names = match &finding.columns[..] {
                 [] if finding.problem == Problem::NoLabel => "label".to_owned(),
-                [] if finding.problem == Problem::Reading => "file".to_owned(),
+                [] if matches!(finding.problem, Problem::Reading | Problem::File) => "file".to_owned(),
                 [] => "rows".to_owned(),
                 all => {
                     let some: Vec<String> = all.iter().take(MOST_NAMES).map(|name| ui::short(name, NAMES)).collect();

@@ -1,19 +1,20 @@
 //! CSV, TSV and other separated text, and the spaces of the UCI files.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::io::{Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::column::{Cells, ColumnBuilder};
-use super::input::{Input, RowSource, empty};
+use super::input::{Input, PREFIX, RowSource, empty};
 use super::lines::{Lines, split_plain, split_quoted, split_spaces};
 use super::number::{self, Parsed};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
 use super::recognize::value_like;
 use super::refused::RowLog;
 use super::text::{positional_name, quoted};
-use crate::error::{Error, Result, Row, count as cells};
+use crate::error::{Error, Kind, Result, Row, count as cells};
 
 /// The most columns of a table.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;
@@ -68,11 +69,11 @@ pub(crate) fn newline_of(prefix: &[u8]) -> u8 {
 }
 
 /// Opens separated text whose content starts at byte `skip` (after a byte-order mark).
-pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Result<Opened> {
+pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions, log: RowLog) -> Result<Opened> {
     let newline = newline_of(&input.prefix);
     // A few whole lines are needed, and lines can be long.
     input.lengthen(4, newline, 1 << 24)?;
-    let dialect = detect(&input.prefix[skip..], input.whole, newline, options);
+    let mut dialect = detect(&input.prefix[skip..], input.whole, newline, options);
     let file = Arc::clone(&input.file);
     let length = input.length;
     let lines = Lines::new(input.into_read(skip), Arc::clone(&file), newline);
@@ -85,10 +86,21 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
         ends: Vec::new(),
         length,
         count: 0,
-        log: RowLog::default(),
+        log,
         returns: 0,
     };
-    let Some(first) = rows.record()? else {
+    let first = match rows.record() {
+        Err(error) if rows.log.passes_over() && error.kind() == Kind::Data => {
+            let line;
+            (dialect, line) = rows.without_quotes(options);
+            if dialect.header {
+                rows.log.refuse(error)?;
+            }
+            Some(line)
+        }
+        first => first?,
+    };
+    let Some(first) = first else {
         return Err(empty(&file));
     };
     if first.len() > MAX_COLUMNS {
@@ -103,26 +115,29 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions) -> Resu
         let names = (0..rows.width).map(positional_name).collect();
         return Ok(Opened { names, named: false, separator: dialect.separator, rows });
     }
-    let names = header_names(first, rows.lines.line(), &file)?;
+    let names = header_names(first, rows.lines.line(), &file, &mut rows.log)?;
     Ok(Opened { names, named: true, separator: dialect.separator, rows })
 }
 
-pub(super) fn header_names(cells: Record, line: u64, file: &Path) -> Result<Vec<String>> {
+/// The names of a header. One that cannot be used is replaced by the column's position, where the log passes over it.
+pub(super) fn header_names(cells: Record, line: u64, file: &Path, log: &mut RowLog) -> Result<Vec<String>> {
     let mut names = Vec::with_capacity(cells.len());
     let mut seen = HashSet::new();
     for (index, cell) in cells.into_iter().enumerate() {
         let at = |error: Error| error.at_file(file).at_line(line).at_column((index + 1).to_string());
-        let name = String::from_utf8(cell).map_err(|_| {
-            at(Error::data("the column name is not valid UTF-8"))
-                .hint("save the file as UTF-8, or convert it with `iconv -t UTF-8`")
+        let name = String::from_utf8(cell).or_else(|_| {
+            let error = at(Error::data("the column name is not valid UTF-8"))
+                .hint("save the file as UTF-8, or convert it with `iconv -t UTF-8`");
+            log.refuse(error).map(|()| String::new())
         })?;
-        let name = match name.trim() {
+        let mut name = match name.trim() {
             "" => positional_name(index),
             name => name.to_owned(),
         };
         if !seen.insert(name.clone()) {
-            return Err(at(Error::data(format!("two columns have the name {}", quoted(&name))))
-                .hint("give each column a name of its own, or `header` no if the first row holds data"));
+            let error = at(Error::data(format!("two columns have the name {}", quoted(&name))));
+            log.refuse(error.hint("give each column a name of its own, or `header` no if the first row holds data"))?;
+            name = positional_name(index);
         }
         names.push(name);
     }
@@ -141,6 +156,29 @@ impl Delimited {
             Ok(())
         })?;
         Ok(Some(fields))
+    }
+
+    /// The first line without its quotes, one of which is not closed, and the dialect of a file that begins with it. The next
+    /// record is the second line.
+    fn without_quotes(&mut self, options: &ReadOptions) -> (Dialect, Record) {
+        let newline = self.lines.newline();
+        let all = self.lines.current();
+        let (first, rest) = all.split_at(memchr::memchr(newline, all).unwrap_or(all.len()));
+        let line: Vec<u8> = first.iter().copied().filter(|&b| b != b'"').collect();
+        let rest = &rest[..rest.len().min(PREFIX)];
+        let dialect = detect(&[&line, rest].concat(), rest.len() < PREFIX, newline, options);
+        self.separator = dialect.separator;
+        self.lines.back_to_first();
+        let mut record = Record::new();
+        let push = |field: &[u8]| {
+            record.push(field.to_vec());
+            Ok::<(), Infallible>(())
+        };
+        let Ok(()) = match dialect.separator {
+            b' ' => split_spaces(&line, push),
+            separator => split_plain(&line, separator, push),
+        };
+        (dialect, record)
     }
 
     /// Goes to the next line that is not blank.
@@ -303,7 +341,7 @@ impl Delimited {
 
 impl RowSource for Delimited {
     fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
-        self.log.lines.clear();
+        self.log.clear();
         let mut rows = 0;
         while rows < max {
             if self.pending {

@@ -3,7 +3,11 @@
 use super::profile;
 use super::split::{self, Groups};
 use super::table::Table;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::seed;
+
+/// The rows that a sample has of each class at least.
+const LEAST_SAMPLED: usize = 10;
 
 impl Table {
     /// Rows that belong together: rows that are equal but for identifiers, and rows of one group
@@ -30,6 +34,42 @@ impl Table {
     /// If `fraction` is not between 0 and 1.
     pub fn split_rows(&self, fraction: f64, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
         split::split_rows(self.labels.as_ref(), &self.groups(), fraction, seed)
+    }
+
+    /// A random sample of at most `limit` rows, class by class in proportion to their sizes; but of each class at least ten
+    /// rows, or all that it has, as far as the limit allows. Rows keep their order.
+    ///
+    /// # Errors
+    /// If `limit` is 0.
+    pub fn sample(self, limit: usize, seed: u64) -> Result<Table> {
+        let rows = self.rows();
+        if limit == 0 {
+            return Err(
+                Error::setting("a limit of 0 rows leaves nothing").hint("give a larger `limit`, or leave it out")
+            );
+        }
+        if limit >= rows {
+            return Ok(self);
+        }
+        let sizes = self.class_sizes();
+        let least = LEAST_SAMPLED.min(limit / sizes.len().max(1));
+        let small = |row: &usize| self.label(*row).is_some_and(|class| sizes[class as usize] * limit / rows < least);
+        let (mut few, others): (Vec<usize>, Vec<usize>) = (0..rows).partition(small);
+        seed::Stream::new(seed, "data/sample").shuffle(&mut few);
+        let mut kept = vec![0; sizes.len()];
+        few.retain(|&row| {
+            let class = self.label(row).unwrap_or(0) as usize;
+            kept[class] += 1;
+            kept[class] <= least
+        });
+        let fraction = (limit - few.len()) as f64 / others.len() as f64;
+        let (_, some) = match few.is_empty() {
+            true => self.split_rows(fraction, seed)?,
+            false => self.select(&others).split_rows(fraction, seed)?,
+        };
+        few.extend(some.into_iter().map(|row| others[row]));
+        few.sort_unstable();
+        Ok(self.select(&few))
     }
 
     /// Deals the rows into `k` folds at random, class by class. Equal rows, and rows of one group, stay together; if there
@@ -98,5 +138,29 @@ mod tests {
                 fold.len() >= 60 && fold.iter().all(|row| (row / 3 * 3..row / 3 * 3 + 3).all(|r| fold.contains(&r)))
             );
         }
+    }
+
+    #[test]
+    fn a_sample_has_rows_of_every_class() {
+        let labels = (0..1000).map(|i| match i {
+            0..12 => "rare",
+            12..16 => "rarest",
+            _ => ["a", "b"][i % 2],
+        });
+        let table = Table::builder().column("x", 0..1000).unwrap().labels(labels).unwrap().build().unwrap();
+        let sizes = |limit: usize, seed: u64| {
+            let some = table.clone().sample(limit, seed).unwrap();
+            assert_eq!(some.classes().len(), table.classes().len());
+            some.class_sizes()
+        };
+        assert_eq!(sizes(100, 0), [43, 43, 10, 4]);
+        assert_eq!(sizes(20, 0)[2..], [5, 4]);
+        assert_eq!(sizes(1000, 0), [492, 492, 12, 4]);
+        let first = |seed: u64| table.clone().sample(100, seed).unwrap().columns;
+        assert!(first(1) == first(1) && first(1) != first(2));
+        assert!(table.clone().sample(0, 0).is_err());
+        // Where all classes are large it is a part of a split.
+        let large = table.without_small_classes(20);
+        assert_eq!(large.clone().sample(100, 3).unwrap().columns, large.split(100.0 / 984.0, 3).unwrap().1.columns);
     }
 }

@@ -86,7 +86,7 @@ pub(super) fn is_workbook(file: &Path, storage: &Storage) -> bool {
 }
 
 /// Opens the sheet that the options ask for, else the first.
-pub(super) fn open(file: &Arc<Path>, storage: &Storage, options: &ReadOptions) -> Result<Opened> {
+pub(super) fn open(file: &Arc<Path>, storage: &Storage, options: &ReadOptions, log: RowLog) -> Result<Opened> {
     guard(|| check(file, storage)).unwrap_or_else(|| Err(bad(file, "its directory is inconsistent")))?;
     let (to, messages) = sync_channel(2);
     let (name, storage, wanted) = (Arc::clone(file), storage.clone(), options.sheet.clone());
@@ -109,7 +109,7 @@ pub(super) fn open(file: &Arc<Path>, storage: &Storage, options: &ReadOptions) -
         rows: 0,
         written: 0,
         notice: None,
-        log: RowLog::default(),
+        log,
     };
     while rows.pending.len() < SAMPLE && rows.receive()? {}
     let Some(top) = rows.pending.front() else {
@@ -123,7 +123,7 @@ pub(super) fn open(file: &Arc<Path>, storage: &Storage, options: &ReadOptions) -
     let names = match records.into_iter().next().filter(|_| header) {
         Some(record) => {
             rows.pending.pop_front();
-            header_names(record, line, file)?
+            header_names(record, line, file, &mut rows.log)?
         }
         None => (0..rows.width as usize).map(positional_name).collect(),
     };
@@ -380,7 +380,7 @@ fn letters(mut column: u32) -> String {
 
 impl RowSource for Excel {
     fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
-        self.log.lines.clear();
+        self.log.clear();
         let mut rows = 0;
         while rows < max {
             match self.pending.pop_front() {

@@ -79,7 +79,7 @@ impl Keys {
 
 /// Opens JSON Lines whose content starts at byte `skip` (after a byte-order mark). The columns are those of the first
 /// rows.
-pub(crate) fn open(mut input: Input, skip: usize) -> Result<JsonLines> {
+pub(crate) fn open(mut input: Input, skip: usize, log: RowLog) -> Result<JsonLines> {
     let file = Arc::clone(&input.file);
     // A few whole lines are needed, and lines can be long.
     input.lengthen(4, newline_of(&input.prefix), LOOK)?;
@@ -99,7 +99,7 @@ pub(crate) fn open(mut input: Input, skip: usize) -> Result<JsonLines> {
         written: 0,
         writer: Vec::new(),
         left_out: Vec::new(),
-        log: RowLog::default(),
+        log,
     };
     rows.scan_prefix()?;
     Ok(rows)
@@ -138,9 +138,10 @@ fn next_line(lines: &mut Lines) -> Result<bool> {
     Ok(false)
 }
 
-/// Adds the keys of all rows, or until the `wanted` are there. `pass_over`: rows that cannot be used are passed over.
+/// Adds the keys of all rows, or until the `wanted` are there. `pass_over`: rows that cannot be used are passed over, unless
+/// there are no others.
 fn scan(lines: &mut Lines, keys: &mut Keys, wanted: Option<&[&str]>, pass_over: bool) -> Result<()> {
-    let mut row = 0;
+    let (mut row, mut first) = (0, None);
     while next_line(lines)? {
         row += 1;
         let at = Row::at_line(row, lines.line());
@@ -156,14 +157,21 @@ fn scan(lines: &mut Lines, keys: &mut Keys, wanted: Option<&[&str]>, pass_over: 
             }
             Ok(())
         });
-        if !pass_over {
-            read?;
+        match read {
+            Err(error) if !pass_over => return Err(error),
+            Err(error) => {
+                first.get_or_insert(error);
+            }
+            Ok(()) => {}
         }
         if wanted.is_some_and(|wanted| wanted.iter().all(|name| keys.places.contains_key(*name))) {
             break;
         }
     }
-    Ok(())
+    match first {
+        Some(error) if keys.names.is_empty() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 impl RowSource for JsonLines {
@@ -173,7 +181,7 @@ impl RowSource for JsonLines {
             self.lines = Lines::new(input.into_read(self.skip), file, newline);
             self.writer = vec![0; columns.len()];
         }
-        self.log.lines.clear();
+        self.log.clear();
         let mut rows = 0;
         while rows < max && next_line(&mut self.lines)? {
             self.rows += 1;

@@ -85,7 +85,7 @@ pub(crate) struct Libsvm {
     log: RowLog,
 }
 
-pub(crate) fn open(input: Input, skip: usize) -> Libsvm {
+pub(crate) fn open(input: Input, skip: usize, log: RowLog) -> Libsvm {
     let newline = newline_of(&input.prefix);
     let file = Arc::clone(&input.file);
     Libsvm {
@@ -98,7 +98,7 @@ pub(crate) fn open(input: Input, skip: usize) -> Libsvm {
         left_out: 0,
         writer: Vec::new(),
         pairs: Vec::new(),
-        log: RowLog::default(),
+        log,
     }
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn feature_name(index: usize) -> String {
 
 impl RowSource for Libsvm {
     fn fill(&mut self, max: usize, columns: &mut Vec<ColumnBuilder>) -> Result<usize> {
-        self.log.lines.clear();
+        self.log.clear();
         let mut rows = 0;
         while rows < max && self.lines.advance()? {
             if strip_comment(self.lines.current()).trim_ascii().is_empty() {

@@ -154,6 +154,10 @@ impl Lines {
         self.passed + self.next as u64
     }
 
+    pub(super) fn newline(&self) -> u8 {
+        self.newline
+    }
+
     pub(super) fn file(&self) -> &Arc<Path> {
         &self.file
     }

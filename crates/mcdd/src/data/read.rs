@@ -75,7 +75,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Reads all rows of all sources. `pass_over`: cells and rows that cannot be used are no error but noted.
+    /// Reads all rows of all sources. `pass_over`: cells that cannot be used are no error but noted.
     ///
     /// # Errors
     /// As [`Table::read`].
@@ -89,9 +89,6 @@ impl Reading {
         let mut shared: Option<Side> = None;
         for (index, source) in sources.enumerate() {
             let mut source = source?;
-            if pass_over {
-                source.pass_over();
-            }
             source.look_for(None)?;
             let mut own: Option<Side> = None;
             let label = match (&options.label, index) {
@@ -126,14 +123,14 @@ impl Reading {
                 }
             };
             reading.file(&mut source, label, side)?;
-            if let Some(side) = own.as_mut().filter(|_| reading.refused.is_empty()) {
+            if let Some(side) = own.as_mut().filter(|_| reading.refused.no_rows()) {
                 side.at_end(&mut reading.side)?;
             }
         }
         let Some(mut reading) = reading else {
             return Err(Error::setting("no data file is given").hint("give at least one file"));
         };
-        if let Some(side) = shared.as_mut().filter(|_| reading.refused.is_empty()) {
+        if let Some(side) = shared.as_mut().filter(|_| reading.refused.no_rows()) {
             side.at_end(&mut reading.side)?;
         }
         Ok(reading)
@@ -225,7 +222,7 @@ impl Reading {
         loop {
             let count = source.fill(BLOCK, &mut columns)?;
             if let Some(side) = &mut side {
-                side.fill(count, &mut self.side)?;
+                side.fill(count, source.gaps(), &mut self.side)?;
             }
             self.rows += count;
             if count < BLOCK {
@@ -241,7 +238,7 @@ impl Reading {
             }
         }
         self.refused.append(source.refused());
-        if self.rows == before && self.refused.is_empty() {
+        if self.rows == before && self.refused.no_rows() {
             let message = if source.named() { "the file has a header and no rows" } else { "the file has no rows" };
             return Err(Error::data(message)
                 .at_file(source.path())
@@ -305,12 +302,12 @@ impl Reading {
         let here: HashSet<&String> = names.iter().collect();
         let there: HashMap<&String, usize> = self.names.iter().zip(0..).collect();
         let missing: Vec<&String> = self.names.iter().filter(|n| !here.contains(n)).collect();
-        if let Some(name) = missing.first() {
-            return Err(fail(format!("it lacks columns of {first_name}: {}", list(&missing))).at_column(*name));
+        if !missing.is_empty() {
+            return Err(fail(format!("it lacks columns of {first_name}: {}", list(&missing))));
         }
         let extra: Vec<&String> = names.iter().filter(|n| !there.contains_key(n)).collect();
-        if let Some(name) = extra.first() {
-            return Err(fail(format!("it has columns that {first_name} has not: {}", list(&extra))).at_column(*name));
+        if !extra.is_empty() {
+            return Err(fail(format!("it has columns that {first_name} has not: {}", list(&extra))));
         }
         Ok(names.iter().filter_map(|name| there.get(name).copied()).collect())
     }

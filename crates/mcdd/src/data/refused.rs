@@ -64,8 +64,9 @@ impl RefusedRows {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether no row was passed over; what is wrong with a header does not count.
+    pub(super) fn no_rows(&self) -> bool {
+        !self.0.iter().flat_map(|refused| &refused.first).any(|error| error.row().is_some())
     }
 
     pub(super) fn kinds(&self) -> &[Refused] {
@@ -78,24 +79,35 @@ impl RefusedRows {
 pub(crate) struct RowLog {
     /// The lines of a text, or the rows of a worksheet, where the rows that were read last begin, counted from 1.
     pub lines: Vec<u64>,
+    /// For each row that was passed over since, how many of those rows lie before it.
+    pub gaps: Vec<usize>,
     /// The rows that were passed over; none if they are errors.
     refused: Option<RefusedRows>,
 }
 
 impl RowLog {
-    /// Passes over rows that cannot be used from now on.
-    pub(super) fn pass_over(&mut self) {
-        self.refused = Some(RefusedRows::default());
+    /// A log that passes over rows that cannot be used.
+    pub(super) fn passing_over() -> RowLog {
+        RowLog { refused: Some(RefusedRows::default()), ..RowLog::default() }
+    }
+
+    /// Begins with other rows.
+    pub(super) fn clear(&mut self) {
+        self.lines.clear();
+        self.gaps.clear();
     }
 
     pub(super) fn passes_over(&self) -> bool {
         self.refused.is_some()
     }
 
-    /// A row that cannot be used: an error, unless such rows are passed over.
+    /// A row, or a name in a header, that cannot be used: an error, unless they are passed over.
     pub(super) fn refuse(&mut self, error: Error) -> Result<()> {
         match &mut self.refused {
-            Some(refused) => refused.add(error),
+            Some(refused) => {
+                self.gaps.push(self.lines.len());
+                refused.add(error)
+            }
             None => Err(error),
         }
     }

@@ -213,7 +213,7 @@ impl TableReader {
         let max_rows = max_rows.max(1);
         let rows = self.source.fill(max_rows, &mut self.columns)?;
         if let Some(side) = &mut self.side {
-            side.fill(rows, &mut self.side_column)?;
+            side.fill(rows, &[], &mut self.side_column)?;
         }
         self.done = rows < max_rows;
         if self.done

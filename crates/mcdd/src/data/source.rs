@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::column::ColumnBuilder;
+use super::column::{ColumnBuilder, Want};
 use super::delimited;
 use super::encoding::Foreign;
 #[cfg(feature = "excel")]
@@ -95,6 +95,15 @@ impl Source {
 
     /// Reads the header.
     pub(crate) fn from_input(input: Input, options: &ReadOptions) -> Result<Source> {
+        Self::with_log(input, options, RowLog::default())
+    }
+
+    /// Reads the header, and passes over what cannot be used in it and in the rows ([`Source::refused`]).
+    pub(crate) fn passing_over(input: Input, options: &ReadOptions) -> Result<Source> {
+        Self::with_log(input, options, RowLog::passing_over())
+    }
+
+    fn with_log(input: Input, options: &ReadOptions, log: RowLog) -> Result<Source> {
         let file = Arc::clone(&input.file);
         let format = input.format()?;
         if options.sheet.is_some() && format != Format::Zip {
@@ -126,7 +135,7 @@ impl Source {
             }
             #[cfg(not(feature = "parquet"))]
             Format::Arrow => return Err(needs_feature("Arrow files", "parquet").at_file(&file)),
-            Format::Zip => return Self::open_zip(&file, &input.storage, options),
+            Format::Zip => return Self::open_zip(&file, &input.storage, options, log),
             _ => {
                 let input = input.decoded()?;
                 let foreign = Arc::clone(&input.foreign);
@@ -134,13 +143,13 @@ impl Source {
                 let content = &input.prefix[skip..];
                 let free = options.separator.is_none();
                 let source = if free && (content.trim_ascii().is_empty() || json_lines::looks_like(content)) {
-                    let rows = json_lines::open(input, skip)?;
+                    let rows = json_lines::open(input, skip, log)?;
                     Source::new(file, rows.names().to_vec(), true, Kind::JsonLines, Box::new(rows))
                 } else if free && libsvm::looks_like(content, input.whole) {
-                    let rows = libsvm::open(input, skip);
+                    let rows = libsvm::open(input, skip, log);
                     Source::new(file, vec!["label".to_owned()], false, Kind::Libsvm, Box::new(rows))
                 } else {
-                    let opened = delimited::open(input, skip, options)?;
+                    let opened = delimited::open(input, skip, options, log)?;
                     let columns = Kind::Columns;
                     let source = Source::new(file, opened.names, opened.named, columns, Box::new(opened.rows));
                     Source { separator: Some(opened.separator), ..source }
@@ -157,10 +166,12 @@ impl Source {
     }
 
     /// An Excel workbook, or an archive of NumPy arrays.
-    fn open_zip(file: &Arc<Path>, storage: &Storage, options: &ReadOptions) -> Result<Source> {
+    fn open_zip(file: &Arc<Path>, storage: &Storage, options: &ReadOptions, log: RowLog) -> Result<Source> {
+        #[cfg(not(feature = "excel"))]
+        let _ = log;
         #[cfg(feature = "excel")]
         if excel::is_workbook(file, storage) {
-            let opened = excel::open(file, storage, options)?;
+            let opened = excel::open(file, storage, options, log)?;
             return Ok(Source::new(Arc::clone(file), opened.names, opened.named, Kind::Columns, Box::new(opened.rows)));
         }
         if options.sheet.is_some() {
@@ -304,14 +315,12 @@ impl Source {
         self.rows.log().map_or(&[], |log| &log.lines)
     }
 
-    /// Passes over rows that cannot be used from now on.
-    pub(crate) fn pass_over(&mut self) {
-        if let Some(log) = self.rows.log() {
-            log.pass_over();
-        }
+    /// For each row that was passed over, how many of the rows that were read last lie before it.
+    pub(crate) fn gaps(&mut self) -> &[usize] {
+        self.rows.log().map_or(&[], |log| &log.gaps)
     }
 
-    /// The rows that were passed over.
+    /// What was passed over.
     pub(crate) fn refused(&mut self) -> RefusedRows {
         self.rows.log().map(RowLog::refused).unwrap_or_default()
     }
@@ -461,10 +470,19 @@ impl Side {
         self.rows.kept_type(0)
     }
 
-    /// Appends exactly `count` labels.
-    pub(crate) fn fill(&mut self, count: usize, column: &mut Vec<ColumnBuilder>) -> Result<()> {
-        let got = self.rows.fill(count, column)?;
-        if got < count {
+    /// Appends the labels of exactly `count` rows, and passes over those of the rows between them that were passed over.
+    pub(crate) fn fill(&mut self, count: usize, gaps: &[usize], column: &mut Vec<ColumnBuilder>) -> Result<()> {
+        let mut before = 0;
+        for &gap in gaps {
+            self.take(gap - before, column)?;
+            self.take(1, &mut vec![ColumnBuilder::new("", Want::Skip, Arc::clone(&self.file))])?;
+            before = gap;
+        }
+        self.take(count - before, column)
+    }
+
+    fn take(&mut self, count: usize, column: &mut Vec<ColumnBuilder>) -> Result<()> {
+        if self.rows.fill(count, column)? < count {
             return Err(Error::data("there are fewer labels than rows")
                 .at_file(&self.file)
                 .at_column(&self.name)

@@ -114,7 +114,7 @@ impl Plan {
             plan.figures(&there);
         }
         if wanted(Part::Images) {
-            plan.images(&there);
+            plan.images(&|name, part| sets::find(name).is_some_and(|set| set.has_images(data, part)));
         }
         plan
     }
@@ -143,7 +143,11 @@ impl Plan {
     }
 
     fn lacks(&mut self, what: String, set: &str) {
-        self.gap(what, format!("its data are not there; mcdd datasets get {set} downloads them"));
+        self.lacks_some(what, "data", set);
+    }
+
+    fn lacks_some(&mut self, what: String, some: &str, set: &str) {
+        self.gap(what, format!("its {some} are not there; mcdd datasets get {set} downloads them"));
     }
 
     /// The options of a table's study in a quick run.
@@ -219,16 +223,22 @@ impl Plan {
         }
     }
 
-    fn images(&mut self, there: &dyn Fn(&str) -> bool) {
+    fn images(&mut self, has: &dyn Fn(&str, sets::Part) -> bool) {
         let (net, options) = match self.quick {
             true => ("resnet8", format!("--epochs {QUICK_IMAGE_EPOCHS} --limit {QUICK_IMAGES}")),
             false => (IMAGE_NET.0, format!("--epochs {}", IMAGE_NET.1)),
         };
         for (id, ood) in IMAGES {
             let what = format!("Tables 3 and 4, {}", title(id));
-            let (some, others): (Vec<&str>, Vec<&str>) = ood.into_iter().partition(|o| there(o));
-            if !there(id) {
-                self.lacks(what, id);
+            let (some, others): (Vec<&str>, Vec<&str>) = ood.into_iter().partition(|o| has(o, sets::Part::Test));
+            let absent = match (has(id, sets::Part::Train), has(id, sets::Part::Test)) {
+                (true, true) => None,
+                (false, false) => Some("data"),
+                (false, true) => Some("images to train with"),
+                (true, false) => Some("images to test with"),
+            };
+            if let Some(absent) = absent {
+                self.lacks_some(what, absent, id);
                 continue;
             }
             others.iter().for_each(|o| self.lacks(format!("{what} against {}", title(o)), o));
@@ -279,6 +289,24 @@ mod tests {
         assert_eq!(mnist[0], "bench mnist --methods softmax+msp,softmax+mahalanobis,deep-mcdd");
         assert!(mnist.len() == 2 && mnist[1].contains("alad") && mnist[1].ends_with("--test-folds 1"), "{mnist:?}");
         assert!(plan.gaps.iter().any(|g| g.what.contains("alad") && g.why.contains("for want of time")));
+    }
+
+    /// SVHN is often there for its test part alone, as an out-of-distribution set.
+    #[test]
+    fn a_set_without_images_to_train_with_is_only_tested_with() {
+        let dir = folder();
+        for (folder, names) in
+            [("svhn", vec!["test_32x32.mat"]), ("cifar-10-batches-bin", vec!["data_batch_1.bin", "test_batch.bin"])]
+        {
+            std::fs::create_dir(dir.path().join(folder)).unwrap();
+            names.iter().for_each(|name| std::fs::write(dir.path().join(folder).join(name), "").unwrap());
+        }
+        let plan = Plan::new(&[Part::Images], false, dir.path());
+        let studies: Vec<String> = plan.studies().map(|s| s.command.join(" ")).collect();
+        assert_eq!(studies, ["bench images --id cifar10 --ood svhn --net resnet20 --epochs 20"]);
+        let why = "its images to train with are not there; mcdd datasets get svhn downloads them";
+        let svhn = Gap { what: "Tables 3 and 4, SVHN".into(), why: why.into() };
+        assert!(plan.gaps.contains(&svhn), "{:?}", plan.gaps);
     }
 
     #[test]

@@ -35,7 +35,12 @@ pub fn write(folder: &Path, plan: &Plan, gaps: &[Gap]) -> Result<()> {
     let with_cells = loaded.iter().filter(|(_, _, cells)| !cells.is_empty());
     let studies: Vec<(&Step, Study)> =
         with_cells.map(|(step, about, cells)| (*step, Study::new(about, cells))).collect();
-    let text = page(plan, &studies, &figures_in(folder)?, gaps);
+    let mut figures = figures_in(folder)?;
+    let of = |name: &str, step: &Step| {
+        name.strip_prefix(&step.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    figures.sort_by_key(|(name, _)| plan.steps.iter().position(|step| of(name, step)).unwrap_or(usize::MAX));
+    let text = page(plan, &studies, &figures, gaps);
     let path = folder.join(PAGE);
     write_beside(&path, |w| w.write_all(text.as_bytes()).map_err(|e| Error::io(e, &path)))
 }

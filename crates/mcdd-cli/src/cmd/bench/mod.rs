@@ -103,8 +103,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
 
-    /// Use at most N rows, a random sample stratified by class (images: at most N of each set, evenly spaced); the paper's
-    /// numbers are then not shown [default: all]
+    /// Use at most N rows, a random sample stratified by class, with at least ten rows of each class or all that it has
+    /// (images: at most N of each set, evenly spaced); the paper's numbers are then not shown [default: all]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
@@ -224,7 +224,10 @@ fn tables(args: &Args) -> anyhow::Result<ExitCode> {
     let Opened { table, title, short, coverage } =
         options::open(&args.data, args.data_dir.clone(), &args.reading, &args.columns)?;
     let found = table.rows();
-    let table = options::limited(table, args.limit, 0)?;
+    let table = match args.limit {
+        Some(limit) => table.sample(limit, 0)?,
+        None => table,
+    };
     let about = args.limited(About::new(&table, &title, coverage.as_ref())?, table.rows() < found);
     if !args.quiet {
         let profile = Profile::of(&table);

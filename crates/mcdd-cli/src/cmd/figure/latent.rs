@@ -148,7 +148,10 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
     let Opened { table, coverage, .. } =
         options::open(&common.data, common.data_dir.clone(), &common.reading, &common.columns)?;
     let found = table.rows();
-    let table = options::limited(table, common.limit, common.seed)?;
+    let table = match common.limit {
+        Some(limit) => table.sample(limit, common.seed)?,
+        None => table,
+    };
     let Split { train, test, unknown } = Split::new(&table, &common.ood, 0, 5, common.seed)?;
     let (mut panels, mut shown) = (Vec::new(), None);
     for (i, (title, settings)) in all.iter().enumerate() {

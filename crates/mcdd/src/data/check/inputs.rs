@@ -31,9 +31,9 @@ impl Inputs {
     pub(super) fn open(&self, path: &Path, options: &ReadOptions) -> Result<Source> {
         match &self.stdin {
             Some(bytes) if path == Path::new("-") => {
-                Source::from_input(Input::from_bytes(Arc::clone(bytes), path)?, options)
+                Source::passing_over(Input::from_bytes(Arc::clone(bytes), path)?, options)
             }
-            _ => Source::open(path, options),
+            _ => Source::passing_over(Input::open(path)?, options),
         }
     }
 

@@ -19,7 +19,7 @@ use super::schema::Schema;
 use super::source::LabelAt;
 use super::table::Table;
 use super::text::{list, quoted, shown};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use candidates::candidates;
 use inputs::Inputs;
 
@@ -70,7 +70,7 @@ impl Check {
     /// Checks files as [`Table::read`] would read them for training with these options.
     ///
     /// # Errors
-    /// If a file cannot be read at all, or an option names no column. Rows and cells that cannot be read are findings.
+    /// If a file is not there, or an option names no column. Files, headers, rows and cells that cannot be used are findings.
     pub fn files(paths: &[PathBuf], options: &ReadOptions) -> Result<Check> {
         let mut checker = Checker {
             inputs: Inputs::new(paths)?,
@@ -85,6 +85,10 @@ impl Check {
             rows: 0,
             ready: true,
         };
+        checker.open()?;
+        if checker.inputs.paths.is_empty() {
+            return Ok(checker.finish(0, None, Vec::new()));
+        }
         checker.find_label()?;
         let Some(table) = checker.read()? else {
             let columns = checker.names.len();
@@ -118,20 +122,69 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
+    /// Opens the files. Those that cannot be used are noted, and left out.
+    fn open(&mut self) -> Result<()> {
+        if self.inputs.paths.is_empty() {
+            return Err(Error::setting("no data file is given").hint("give at least one file"));
+        }
+        for path in std::mem::take(&mut self.inputs.paths) {
+            match self.inputs.open(&path, &self.options) {
+                Ok(_) => self.inputs.paths.push(path),
+                Err(error) => self.file(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A file that cannot be used.
+    fn file(&mut self, error: Error) -> Result<()> {
+        if error.kind() != Kind::Data {
+            return Err(error);
+        }
+        self.findings.push(unusable::file(&error));
+        self.ready = false;
+        Ok(())
+    }
+
+    /// The file of labels cannot be used: the columns are looked at without it. `false` if the error is not about it.
+    fn label_file(&mut self, error: &Error) -> bool {
+        let about = matches!(&self.options.label, Label::File(path) if error.file() == Some(path));
+        if about && error.kind() == Kind::Data {
+            self.stop(Problem::NoLabel, &[], error.to_string(), error.hint_text().unwrap_or_default());
+            self.options.label = Label::None;
+        }
+        about && error.kind() == Kind::Data
+    }
+
+    /// The table without labels, as far as it can be read.
+    fn unlabeled(&self) -> Result<Option<Table>> {
+        let mut without = ReadOptions { label: Label::None, ..self.options.clone() };
+        loop {
+            let error = match self.inputs.read(&without).and_then(|reading| reading.finish(&without)) {
+                Ok(table) => return Ok(Some(table)),
+                Err(error) => error,
+            };
+            match self.column_of(&error) {
+                Some(name) if !without.drop.contains(&name) => without.drop.push(name),
+                _ if error.kind() == Kind::Data => return Ok(None),
+                _ => return Err(error),
+            }
+        }
+    }
+
     /// Finds the label column; where none is known, the most probable one is taken.
     fn find_label(&mut self) -> Result<()> {
-        let Some(path) = self.inputs.paths.first() else {
-            return Err(Error::setting("no data file is given").hint("give at least one file"));
-        };
-        let source = self.inputs.open(path, &self.options)?;
+        let source = self.inputs.open(&self.inputs.paths[0], &self.options)?;
         (self.names, self.named) = (source.names().to_vec(), source.named());
-        if source.find_label(&self.options.label)?.is_some_and(|at| !matches!(at, LabelAt::None)) {
-            return Ok(());
+        match source.find_label(&self.options.label) {
+            Err(error) if self.label_file(&error) => return Ok(()),
+            at => {
+                if at?.is_some_and(|at| !matches!(at, LabelAt::None)) || self.options.label == Label::None {
+                    return Ok(());
+                }
+            }
         }
-        if self.options.label == Label::None {
-            return Ok(());
-        }
-        let candidates = candidates(&self.without_labels()?);
+        let candidates = self.unlabeled()?.map_or(Vec::new(), |table| candidates(&table));
         let what = "no column is called label, labels, class, target or y";
         let Some((best, classes)) = candidates.first() else {
             let remedy = "give `label`: no column has a few values that occur often, as classes do";
@@ -160,25 +213,9 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Reads the table as one without labels. Columns that cannot be used are left out; `read` notes them.
-    fn without_labels(&mut self) -> Result<Table> {
-        let mut options = ReadOptions { label: Label::None, ..self.options.clone() };
-        loop {
-            let error = match self.inputs.read(&options).and_then(|reading| reading.finish(&options)) {
-                Ok(table) => return Ok(table),
-                Err(error) => error,
-            };
-            match self.column_of(&error).filter(|name| !options.drop.contains(name)) {
-                Some(name) => options.drop.push(name),
-                None => return Err(error),
-            }
-        }
-    }
-
     /// The column that an error is about.
     fn column_of(&self, error: &Error) -> Option<String> {
-        let found = column_list::find(&[error.column()?.to_owned()], &self.names).ok()?;
-        Some(self.names[*found.first()?].clone())
+        self.find(error.column()?).map(|at| self.names[at].clone())
     }
 
     /// Reads the table, and notes the rows, cells and columns that cannot be used. None if nothing is left.
@@ -188,7 +225,15 @@ impl Checker<'_> {
                 Ok(reading) => reading,
                 // A whole column that cannot be used.
                 Err(error) if error.row().is_none() && self.column(&error) => continue,
-                Err(error) => return Err(error),
+                Err(error) if self.label_file(&error) => continue,
+                Err(error) => {
+                    let file = self.inputs.paths.iter().position(|path| error.file() == Some(path));
+                    self.file(error)?;
+                    // The first file has the names of the columns.
+                    let Some(file) = file.filter(|&file| file > 0) else { return Ok(None) };
+                    self.inputs.paths.remove(file);
+                    continue;
+                }
             };
             let mut more = false;
             for at in 0..reading.columns.len() {
@@ -243,6 +288,11 @@ impl Checker<'_> {
         self.drop.push(name.to_owned());
         self.categorical.retain(|other| other != name);
         self.options.categorical.retain(|other| other != name);
+    }
+
+    /// The place of a column.
+    fn find(&self, name: &str) -> Option<usize> {
+        column_list::find(&[name.to_owned()], &self.names).ok()?.first().copied()
     }
 
     /// Notes a column that cannot be used, or that a few cells spoil, and leaves it out. `false` if the error is not about a

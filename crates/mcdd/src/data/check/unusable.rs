@@ -16,9 +16,31 @@ fn places(errors: &[Error]) -> Vec<(Arc<Path>, Row)> {
     errors.iter().filter_map(place).collect()
 }
 
-/// Rows that cannot be used: a finding for each kind.
+/// Rows, and names in a header, that cannot be used: a finding for each kind.
 pub(super) fn rows(refused: &RefusedRows) -> Vec<Finding> {
-    refused.kinds().iter().map(kind).collect()
+    let (rows, headers): (Vec<&Refused>, Vec<&Refused>) =
+        refused.kinds().iter().partition(|kind| kind.first.iter().any(|error| error.row().is_some()));
+    headers.into_iter().filter_map(header).chain(rows.into_iter().map(kind)).collect()
+}
+
+fn header(refused: &Refused) -> Option<Finding> {
+    let (first, others) = refused.first.split_first()?;
+    let mut finding = file(first).count(refused.count);
+    for error in others {
+        let place = error.column().filter(|_| error.file() == first.file());
+        let text = place.map_or(error.to_string(), |column| format!("column {column}: {}", error.message()));
+        finding.what.push_str(&format!("; {text}"));
+    }
+    if refused.count > refused.first.len() {
+        finding.what.push_str("; …");
+    }
+    Some(finding)
+}
+
+/// A file, or its header, that cannot be used.
+pub(super) fn file(error: &Error) -> Finding {
+    let remedy = error.hint_text().unwrap_or_default();
+    Finding::new(Problem::File, Action::Change, &[], error.to_string(), remedy)
 }
 
 fn kind(refused: &Refused) -> Finding {

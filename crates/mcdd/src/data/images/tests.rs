@@ -149,6 +149,11 @@ fn labels_from_elsewhere_or_none() {
         let e = read(&flat, &listed).unwrap_err();
         assert!(e.to_string().contains(part), "{e}");
     }
+    // A bad image has its label too.
+    std::fs::write(flat.join("0.png"), b"?").unwrap();
+    std::fs::write(&list, "owl\ndog\ncat\n").unwrap();
+    let (images, _) = read(&flat, &ImageOptions { skip_bad: true, ..listed }).unwrap();
+    assert_eq!((images.label_name(0), images.label_name(1)), (Some("dog"), Some("cat")));
     assert!(Images::read(&[], &none).is_err());
 }
 

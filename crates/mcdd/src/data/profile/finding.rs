@@ -62,6 +62,8 @@ pub enum Problem {
     NotClasses,
     /// Rows, cells, or a whole column, cannot be used.
     Unreadable,
+    /// A file, or its header, cannot be used.
+    File,
     /// How a file is read: its encoding, its sheet.
     Reading,
     /// Cells that are numbers and do not look like it: dates, percentages, numbers with separators.

@@ -90,8 +90,7 @@ impl Set {
                 .hint("train on another set, and give this one as out-of-distribution"));
         }
         let found = self.locate(dir).ok_or_else(|| self.not_found(dir))?;
-        let wanted = |path: &&PathBuf| !is_labels(path) && is_test(path) == (part == Part::Test);
-        let files: Vec<PathBuf> = found.files.iter().filter(wanted).cloned().collect();
+        let files: Vec<PathBuf> = found.of_part(part).cloned().collect();
         let Some(first) = files.first() else {
             return Err(Error::data(format!("the {part} part of {} is not there", self.title))
                 .at_file(&found.folder)
@@ -112,12 +111,24 @@ impl Set {
         Ok(LoadedImages { images, coverage, notices })
     }
 
+    /// Whether images of a part are in the folder of all data.
+    pub fn has_images(&self, dir: &Path, part: Part) -> bool {
+        self.is_images() && self.locate(dir).is_some_and(|found| found.of_part(part).next().is_some())
+    }
+
     fn not_found(&self, dir: &Path) -> Error {
         let first = self.files.first().copied().unwrap_or_default();
         let folder = self.folders.first().copied().unwrap_or_default();
         Error::data(format!("{} is not there: looked for {folder}/{first} and the like", self.title))
             .at_file(dir)
             .hint(format!("download {} from {}; see also the list of data sets", self.name, self.page))
+    }
+}
+
+impl Found {
+    /// The files of images of a part.
+    fn of_part(&self, part: Part) -> impl Iterator<Item = &PathBuf> {
+        self.files.iter().filter(move |path| !is_labels(path) && is_test(path) == (part == Part::Test))
     }
 }
 

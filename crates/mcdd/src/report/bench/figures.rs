@@ -32,10 +32,6 @@ fn comparison_with(title: &str, about: &str, studies: &[Study], methods: &[&str]
                 study.methods.join(", ")
             )));
         }
-        if values.iter().flatten().all(Option::is_none) {
-            return Err(Error::data(format!("{} has no fold with all classes yet", study.about.title))
-                .hint("resume the benchmark"));
-        }
         Ok(BarPanel {
             title: study.about.title.clone(),
             unit: "%".into(),
@@ -44,8 +40,13 @@ fn comparison_with(title: &str, about: &str, studies: &[Study], methods: &[&str]
         })
     };
     let panels: Vec<BarPanel> = studies.iter().map(panel).collect::<Result<_>>()?;
+    if panels.iter().flat_map(|p| &p.values).flatten().all(Option::is_none) {
+        let titles: Vec<&str> = studies.iter().map(|s| s.about.title.as_str()).collect();
+        let what = format!("there is no fold with all classes yet: {}", titles.join(", "));
+        return Err(Error::data(what).hint("resume the benchmark"));
+    }
     let names: Vec<String> = methods.iter().map(|m| (*m).to_owned()).collect();
-    bars(title, &format!("{about}{}", caption(studies, "whiskers")), &names, &panels)
+    bars(title, &format!("{about}{}", caption(studies, methods, "error bars")), &names, &panels)
 }
 
 /// The two comparisons of the paper: with methods that do not use classes, and with methods that measure distances.
@@ -100,15 +101,27 @@ fn shown_first(study: &Study) -> Result<Figure> {
     comparison_with(TITLE, &about, studies, if first.is_empty() { &study.methods } else { &first })
 }
 
-/// A description of the data, and of whiskers or bands.
-fn caption(studies: &[Study], marks: &str) -> String {
+/// A description of the data, and of error bars or bands. It says which methods have fewer folds than others.
+fn caption(studies: &[Study], methods: &[&str], marks: &str) -> String {
     let data: Vec<String> = studies.iter().map(Study::header).collect();
-    let spread = match studies.iter().find(|s| s.folds > 1) {
-        Some(study) => format!(", {marks}: standard deviation over {}", study.runs()),
-        None => String::new(),
-    };
-    let what = studies.first().map_or("classes", |s| s.words().rows);
-    format!("{}. Mean over the {what}{spread}.", data.join("; "))
+    let (runs, what) = studies.first().map_or(("folds", "classes"), |s| (s.runs(), s.words().rows));
+    let mut text = format!("{}. Mean over the {what}", data.join("; "));
+    let counts = |study: &Study| methods.iter().map(|m| study.whole_folds(m).len()).collect::<Vec<_>>();
+    let all: Vec<Vec<usize>> = studies.iter().map(counts).collect();
+    if all.iter().flatten().any(|&n| n > 1) {
+        text.push_str(&format!(", {marks}: standard deviation over {runs}"));
+        if all.iter().flatten().any(|&n| n == 1) {
+            text.push_str(&format!("; without {marks}: one {}", runs.trim_end_matches('s')));
+        }
+    }
+    for (study, counts) in studies.iter().zip(&all) {
+        let most = counts.iter().max().copied().unwrap_or(0);
+        let fewer = |(method, &n): (&&str, &usize)| {
+            (n > 1 && n < most).then(|| format!("; {}, {method}: {n} {runs}", study.about.title))
+        };
+        text.extend(methods.iter().zip(counts).filter_map(fewer));
+    }
+    text + "."
 }
 
 /// Every metric against nu of Deep-MCDD.
@@ -135,7 +148,8 @@ pub fn against_nu(study: &Study) -> Result<Figure> {
         values,
     };
     let names: Vec<String> = all.iter().map(|m| m.short.to_owned()).collect();
-    lines("Metrics of deep-mcdd against nu", &caption(std::slice::from_ref(study), "bands"), &names, &[panel])
+    let methods: Vec<&str> = found.iter().map(|(_, method)| *method).collect();
+    lines("Metrics of deep-mcdd against nu", &caption(std::slice::from_ref(study), &methods, "bands"), &names, &[panel])
 }
 
 /// The figures of the page.

@@ -90,6 +90,7 @@ impl Stat {
 /// The terms of a study, for tables or for images.
 struct Words {
     row: &'static str,
+    kind: &'static str,
     rows: &'static str,
     runs: &'static str,
     question: &'static str,
@@ -99,6 +100,7 @@ struct Words {
 
 const TABLE_WORDS: Words = Words {
     row: "left out",
+    kind: "left-out class",
     rows: "classes",
     runs: "folds",
     question: "How well does each method detect a class that it has never seen?",
@@ -108,6 +110,7 @@ const TABLE_WORDS: Words = Words {
 
 const IMAGE_WORDS: Words = Words {
     row: "OOD set",
+    kind: "OOD set",
     rows: "sets",
     runs: "seeds",
     question: "How well does each method detect images of another set?",
@@ -223,7 +226,7 @@ impl<'a> Study<'a> {
     }
 
     /// Folds and seeds in which a method has a result for each class.
-    fn whole_folds(&self, method: &str) -> BTreeSet<(u64, usize)> {
+    pub(super) fn whole_folds(&self, method: &str) -> BTreeSet<(u64, usize)> {
         let mut sets = self.classes.iter().map(|c| {
             self.measured.get(&(method, *c)).map(|m| m.keys().copied().collect::<BTreeSet<_>>()).unwrap_or_default()
         });

@@ -148,7 +148,7 @@ pub(in crate::report) fn tables(study: &Study) -> String {
             out,
             "<details><summary>{} by {}</summary>\n{}</details>\n",
             html(&title(m)),
-            study.words().row,
+            study.words().kind,
             table.of_metric(m)
         );
     }

@@ -145,6 +145,33 @@ fn figures_show_what_there_is() {
     assert!(against_nu(&study).is_err());
     let svg = comparison("Bars", &[study], &["alad", "deep-mcdd:nu=10"]).unwrap().svg();
     assert!(svg.contains(">alad<") && svg.contains(">deep-mcdd:nu=10<"), "{svg}");
+    // Methods with fewer folds than others are named.
+    let mut some = vec![cell("alad", "a", 0, 70, None), cell("alad", "b", 0, 70, None)];
+    let caption = |cells: &[Cell], methods: &[&str]| {
+        let svg = comparison("Bars", &[Study::new(&about, cells)], methods).unwrap().svg();
+        let lines = svg.split("-mut\">").filter_map(|part| part.split("</text>").next());
+        lines.collect::<Vec<_>>().join(" ")
+    };
+    assert!(
+        caption(&some, &["alad"]).contains("1 of 5 folds. Mean over the classes."),
+        "{}",
+        caption(&some, &["alad"])
+    );
+    for fold in 0..5 {
+        some.extend(["a", "b"].map(|c| cell("deep-mcdd", c, fold, 80 + fold, None)));
+        some.extend(["a", "b"].map(|c| cell("deep-svdd", c, fold.min(2), 80 + fold, None)));
+    }
+    let all = "Mean over the classes, error bars: standard deviation over folds";
+    assert!(caption(&some, &["deep-mcdd"]).contains(&format!("{all}.")));
+    assert!(caption(&some, &["alad", "deep-mcdd"]).contains(&format!("{all}; without error bars: one fold.")));
+    let text = caption(&some, &["alad", "deep-svdd", "deep-mcdd"]);
+    assert!(text.contains("one fold; A &amp; B, deep-svdd: 3 folds."), "{text}");
+    // A study without a fold of all classes has no bars beside another, and alone no figure.
+    let part = [cell("alad", "a", 0, 70, None), cell("alad", "b", 1, 70, None)];
+    let studies = [Study::new(&about, &some), Study::new(&about, &part)];
+    assert!(comparison("Bars", &studies, &["alad"]).unwrap().svg().contains(">n/a<"));
+    let e = comparison("Bars", &studies[1..], &["alad"]).unwrap_err();
+    assert!(e.to_string().contains("no fold with all classes"), "{e}");
     // A changed setting is reported, and the paper's number is left out.
     let gas = About { set: Some("gas".into()), ..self::about(None, &["1", "2"]) };
     let mut cells = vec![cell("deep-mcdd", "1", 0, 90, None), cell("softmax+msp", "1", 0, 90, None)];

@@ -39,7 +39,8 @@ pub struct View {
 pub const STEPS: usize = 160;
 
 impl View {
-    /// A square with all classes and their spheres, and all rows except the few most distant ones.
+    /// A square with all classes and their spheres, and all rows except the few most distant ones: at most half a percent
+    /// at each end, and those farther from nine tenths of the rows than these are from each other.
     pub fn around(points: &[Point], spheres: &[Sphere]) -> View {
         let range = |axis: usize| {
             let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -50,7 +51,10 @@ impl View {
                 values.sort_unstable_by(f64::total_cmp);
                 let cut = (values.len() as f64 * fraction) as usize;
                 if let [first, .., last] | [first @ last] = values[cut..values.len() - cut] {
-                    add(first, last);
+                    let most = values.len() / 20;
+                    let (a, b) = (values[most], values[values.len() - 1 - most]);
+                    let reach = if b > a { b - a } else { f64::INFINITY };
+                    add(first.max(a - reach), last.min(b + reach));
                 }
             }
             for s in spheres.iter().filter(|s| s.center[axis].is_finite()) {
@@ -335,6 +339,10 @@ pub(super) mod tests {
         assert!(none.side > 0.0);
         let one = View::around(&[Point { at: [3.0, 4.0], class: None }], &[]);
         assert!(visible(&one, [3.0, 4.0]));
+        // A few distant rows of a small table, all of whose classes are known.
+        let point = |i: usize| Point { at: [i as f64, if i < 97 { i as f64 } else { 1e4 }], class: Some(0) };
+        let few = View::around(&(0..100).map(point).collect::<Vec<_>>(), &[]);
+        assert!(few.side < 250.0, "{few:?}");
     }
 
     #[test]

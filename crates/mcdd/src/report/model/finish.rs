@@ -1,6 +1,7 @@
 //! Computes the report from the gathered rows.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use serde_json::Value;
 
@@ -60,7 +61,7 @@ struct Shown {
 impl Shown {
     fn add(&mut self, row: Row) -> usize {
         let next = self.rows.len();
-        let at = *self.at.entry((row.set, row.row)).or_insert(next);
+        let at = *self.at.entry((row.set, row.row.number)).or_insert(next);
         if at == next {
             self.rows.push(row);
             self.sampled.push(false);
@@ -199,7 +200,7 @@ impl Gather<'_> {
             rows: least.into_iter().map(|r| shown.add(r)).collect(),
         });
         // In the order of their files.
-        samples.sort_by_key(|r| (r.set, r.row));
+        samples.sort_by_key(|r| (r.set, r.row.number));
         for row in samples {
             let at = shown.add(row);
             shown.sampled[at] = true;
@@ -336,7 +337,8 @@ fn point(model: &Model, row: Row, at: [f64; 2], picture: Option<String>) -> Poin
     Point {
         at,
         set: row.set,
-        row: row.row,
+        row: row.row.number,
+        line: row.row.line.map(NonZeroU64::get).filter(|&line| line != row.row.number),
         class: group(&row).map(|c| c.min(MOST_CLASSES - 1)),
         file: row.file,
         predicted: row.predicted.and_then(|c| model.classes().get(c)).map(|c| name(c)),

@@ -6,7 +6,7 @@ use super::best::Lowest;
 use super::picture::Thumbnails;
 use super::positions::{Levels, Thresholds};
 use crate::data::Unseen;
-use crate::error::Result;
+use crate::error::{self, Result};
 use crate::model::{Model, Predictions};
 use crate::report::html::name;
 use crate::seed::Stream;
@@ -35,8 +35,8 @@ pub enum Side {
 /// The location of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// Its number in its file, from 1.
-    pub row: u64,
+    /// Its number in its file, and its line if that is known.
+    pub row: error::Row,
     /// The name of an image.
     pub file: Option<&'a str>,
     /// Its cells that hold a category not seen in training.
@@ -45,8 +45,8 @@ pub struct Place<'a> {
 
 impl Place<'_> {
     /// A row of a table.
-    pub fn row(row: u64) -> Place<'static> {
-        Place { row, file: None, unseen: &[] }
+    pub fn row(row: impl Into<error::Row>) -> Place<'static> {
+        Place { row: row.into(), file: None, unseen: &[] }
     }
 }
 
@@ -54,7 +54,7 @@ impl Place<'_> {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub set: usize,
-    pub row: u64,
+    pub row: error::Row,
     pub file: Option<String>,
     pub truth: Option<usize>,
     pub label: Option<String>,

@@ -174,6 +174,9 @@ pub struct Point {
     pub set: usize,
     /// Its number in its file, from 1.
     pub row: u64,
+    /// The line of its file, if that is known and another number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
     /// The file name of an image.
     pub file: Option<String>,
     /// The class of its color: that of its label, or the predicted one if it has no label.

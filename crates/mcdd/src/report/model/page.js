@@ -36,7 +36,8 @@ function picture(p) {
 
 function rowName(p) {
   if (p.file) return p.file;
-  return p.set === 0 ? `row ${thousands(p.row)}` : `row ${thousands(p.row)} of ${R.sets[p.set - 1].name}`;
+  const row = `row ${thousands(p.row)}${p.line ? ` (line ${thousands(p.line)})` : ''}`;
+  return p.set === 0 ? row : `${row} of ${R.sets[p.set - 1].name}`;
 }
 
 /** A row: its label, the prediction, its scores. */

@@ -88,7 +88,7 @@ impl Report {
                 TrainingData::Table(table) => table.row_number(row),
                 TrainingData::Images(_) => row as u64 + 1,
             };
-            let at = Place { row, file: file.as_deref(), unseen: Unseen::of_row(unseen, i) };
+            let at = Place { row: row.into(), file: file.as_deref(), unseen: Unseen::of_row(unseen, i) };
             gather.add(Side::Known(class), at, x, name, predictions, i);
             let label = class.filter(|&c| c < model.classes().len()).map(|c| c as u32);
             evaluator.add_row(predictions.confidence[i], predictions.class.get(i).copied(), label);
@@ -139,7 +139,7 @@ impl Report {
 
 /// The place of a row of a batch; `count` is its number if the batch does not have it.
 fn place(batch: &Batch, i: usize, count: u64) -> Place<'_> {
-    let row = batch.places.get(i).map_or(count, |place| place.number);
+    let row = batch.places.get(i).copied().unwrap_or(count.into());
     Place { row, file: batch.names.get(i).map(String::as_str), unseen: Unseen::of_row(&batch.unseen_cells, i) }
 }
 
