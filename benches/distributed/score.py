@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -46,23 +45,40 @@ def write(path: Path, rows: int, parts: int) -> pa.Table:
     return whole
 
 
-def kill_one(pattern: str, after: float, killed: list[int]) -> threading.Thread:
-    """Kills one process whose command line has the pattern, among those that this script started."""
+def descendants() -> dict[int, str]:
+    """The processes that this script has started, and those that they have started, with their command lines."""
+    parents, lines = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                lines[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
+            except OSError:
+                continue
+    found: dict[int, str] = {}
+    for pid in parents:
+        above = parents[pid]
+        while above > 1 and above != os.getpid():
+            above = parents.get(above, 0)
+        if above == os.getpid():
+            found[pid] = lines[pid]
+    return found
+
+
+def kill_one(pattern: str, after: float, killed: list[int]) -> None:
+    """Kills the newest worker after some seconds: a process of this script whose command line has the pattern."""
 
     def work() -> None:
         time.sleep(after)
         for _ in range(100):
-            mine = subprocess.run(["pgrep", "-g", str(os.getpgrp()), "-f", pattern], capture_output=True, text=True)
-            found = [int(pid) for pid in mine.stdout.split() if int(pid) != os.getpid()]
+            found = [pid for pid, line in descendants().items() if pattern in line]
             if found:
-                os.kill(found[-1], signal.SIGKILL)
-                killed.append(found[-1])
+                os.kill(max(found), signal.SIGKILL)
+                killed.append(max(found))
                 return
             time.sleep(0.1)
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
+    threading.Thread(target=work, daemon=True).start()
 
 
 def check(scored: pa.Table, whole: pa.Table, expected: dict[str, np.ndarray]) -> None:
@@ -144,7 +160,7 @@ def main() -> None:
         print(f"local, 1 thread: {times[1]:.1f} s, {args.rows / times[1]:,.0f} rows/s")
         print(f"local, all cores: {times[None]:.1f} s, {args.rows / times[None]:,.0f} rows/s", flush=True)
         run = by_spark if args.engine == "spark" else by_ray
-        pattern = "pyspark.*worker|pyspark.daemon" if args.engine == "spark" else "ray::"
+        pattern = "pyspark.daemon" if args.engine == "spark" else "ray::MapWorker"
         for workers in args.workers:
             for kill in [False] if args.no_kill else [False, True]:
                 killed: list[int] = []
@@ -155,9 +171,10 @@ def main() -> None:
                 scored = run(folder, model, workers, out)
                 took = time.monotonic() - start
                 check(scored, whole, expected)
-                what = f", process {'killed' if killed else 'not found to kill'}" if kill else ""
+                assert len(killed) == kill, "no worker was found to kill"
+                what = ", one killed in the middle" if kill else ""
                 print(
-                    f"{args.engine}, {workers} workers{what}: {took:.1f} s, {args.rows / took:,.0f} rows/s, "
+                    f"{args.engine}, {workers} {'worker' if workers == 1 else 'workers'}{what}: {took:.1f} s, {args.rows / took:,.0f} rows/s, "
                     f"all {args.rows:,} rows once and equal to local scoring",
                     flush=True,
                 )

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use mcdd::compute::pool::Pool;
-use mcdd::data::{Batch, ImageOptions, ImageShape, Images, Label, Labels, ReadOptions, Reader, Unseen};
+use mcdd::data::{
+    Batch, Form, ImageOptions, ImageShape, Images, Label, Labels, ReadOptions, Reader, SchemaColumn, Unseen,
+};
 use mcdd::model;
 use mcdd::train::Run;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray4, PyUntypedArrayMethods};
@@ -364,6 +366,16 @@ impl Model {
     #[getter]
     fn columns(&self) -> Vec<String> {
         self.0.schema().columns.iter().map(|column| column.name.clone()).collect()
+    }
+
+    /// For each column of dates and times whether its cells have a time zone.
+    #[getter]
+    fn time_zones(&self) -> Vec<(String, bool)> {
+        let zone = |column: &SchemaColumn| match &column.form {
+            Some(Form::Time(form)) => Some((column.name.clone(), form.zone)),
+            _ => None,
+        };
+        self.0.schema().columns.iter().filter_map(zone).collect()
     }
 
     /// Whether columns are matched by name.

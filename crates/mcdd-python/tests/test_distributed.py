@@ -16,6 +16,7 @@ from conftest import customers
 
 pandas = pytest.importorskip("pandas")
 pyarrow = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.compute")
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,21 @@ def test_batches_of_any_size_are_scored_as_the_whole(scored, tmp_path):
     empty = _arrow.score(table.slice(0, 0), data, None, None, 1)
     assert empty.num_rows == 0 and empty.column_names[-4:] == list(_arrow.ADDED)
     assert _arrow.load(data) is _arrow.load(bytes(data))
+
+
+def test_time_zones_are_those_of_training(scored):
+    table, clf = scored
+    at = table.schema.get_field_index("since")
+    data = clf.model_.to_bytes()
+    assert clf.model_.time_zones == [("since", False)]
+    clock = pyarrow.compute.assume_timezone(table.column(at), "America/New_York")
+    zoned = table.set_column(at, "since", clock)
+    same(_arrow.score(zoned, data, [], None, 1).to_pydict(), table, clf)
+    model = McddClassifier(preset="fast", epochs=3).fit(zoned, clf.predict(table))
+    assert model.model_.time_zones == [("since", True)]
+    utc = clock.cast(pyarrow.timestamp("us", "UTC")).cast(pyarrow.timestamp("us"))
+    found = _arrow.score(table.set_column(at, "since", utc), model.model_.to_bytes(), [], None, 1)
+    same(found.to_pydict(), zoned, model)
 
 
 def test_columns_are_not_overwritten():

@@ -39,6 +39,27 @@ def check_names(names: Sequence[str]) -> None:
         raise ValueError(f"the frame has columns that scoring adds: {', '.join(taken)} (rename or drop them)")
 
 
+def align_times(table: Any, model: _mcdd.Model) -> Any:
+    """Timestamps with and without a time zone as the model was trained on them.
+
+    Spark gives its timestamps the zone of the session, pandas and files often none. A time without a zone is that of the clock in
+    the zone of the column; a zone that is missing is UTC.
+    """
+    import pyarrow
+    import pyarrow.compute
+
+    for name, zoned in model.time_zones:
+        at = table.schema.get_field_index(name)
+        kind = table.schema.field(at).type if at >= 0 else None
+        if kind is None or not pyarrow.types.is_timestamp(kind) or zoned == (kind.tz is not None):
+            continue
+        column = table.column(at)
+        compute: Any = pyarrow.compute
+        changed = compute.assume_timezone(column, "UTC") if zoned else compute.local_timestamp(column)
+        table = table.set_column(at, name, changed)
+    return table
+
+
 def score(batch: Any, data: bytes, columns: Sequence[str] | None, tpr: float | None, threads: int | None) -> Any:
     """A batch or table of pyarrow with the columns that are kept and those that scoring adds."""
     import pyarrow
@@ -50,7 +71,8 @@ def score(batch: Any, data: bytes, columns: Sequence[str] | None, tpr: float | N
     if batch.num_rows == 0:
         added = [pyarrow.array([], kind) for kind in ADDED.values()]
     else:
-        found = model.predict(pyarrow.table(batch) if isinstance(batch, pyarrow.RecordBatch) else batch, threads)
+        table = pyarrow.Table.from_batches([batch]) if isinstance(batch, pyarrow.RecordBatch) else batch
+        found = model.predict(align_times(table, model), threads)
         known = model.known(found["confidence"], tpr)
         if found["class"] is None:
             prediction = pyarrow.nulls(batch.num_rows, pyarrow.string())
