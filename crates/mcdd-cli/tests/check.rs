@@ -396,7 +396,7 @@ fn a_label_is_suggested_beside_cells_that_cannot_be_read() {
     let lab = Lab::new();
     let row = |i: usize| {
         let size = format!("{:.2}", 1.0 + noise(i, 1)).replace('.', ",");
-        format!("{};{};{}", if i == 7 { "n/a".into() } else { size }, i % 5, ["pump", "valve"][i % 2])
+        format!("{};{};{}", if i == 7 { "n.a.".into() } else { size }, i % 5, ["pump", "valve"][i % 2])
     };
     lab.write("a.csv", &table(60, row, "size;load;kind"));
     lab.write("b.csv", &table(60, |i| row(i + 60), "size;load;kind"));

@@ -8,7 +8,7 @@ use mcdd::detector::DetectorConfig;
 use mcdd::head::HeadConfig;
 use mcdd::protocol::{Scenario, leave_one_out, scenario};
 use mcdd::train::optim::Schedule;
-use mcdd::train::{Preset, Run, Settings};
+use mcdd::train::{Preset, Run, Select, Settings};
 
 /// The folder of a data set; `None` and a message if `MCDD_DATA` is not set.
 fn folder(name: &str) -> Option<PathBuf> {
@@ -44,7 +44,7 @@ fn means(table: &Table, settings: &Settings, seeds: u64) -> (f64, f64) {
 
 /// The paper's network, with a cosine learning rate schedule.
 fn plain() -> Settings {
-    Settings::builder().preset(Preset::Paper).schedule(Schedule::Cosine).build().unwrap()
+    Settings::builder().preset(Preset::Paper).schedule(Schedule::Cosine).select(Select::Last).build().unwrap()
 }
 
 #[test]

@@ -92,7 +92,11 @@ fn print(text: &str) {
                 false => format!("{d:+.4} ± {:.4}", (variance / n).sqrt()),
             };
             let (schedule, epoch) = way;
-            println!("| {name} | {schedule} | {epoch} | {n} | {:.4} | {difference} | {:.2} |", mean(0), 100.0 * mean(1));
+            println!(
+                "| {name} | {schedule} | {epoch} | {n} | {:.4} | {difference} | {:.2} |",
+                mean(0),
+                100.0 * mean(1)
+            );
         }
     }
 }

@@ -22,7 +22,7 @@ use mcdd::data::{ReadOptions, Table};
 use mcdd::detector::Detect;
 use mcdd::protocol::scenario;
 use mcdd::train::optim::Schedule;
-use mcdd::train::{OrOff, Preset, Run, Settings};
+use mcdd::train::{OrOff, Preset, Run, Select, Settings};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -31,13 +31,18 @@ type Contender = (String, Settings);
 
 /// A method's network as the paper has it, with a detector.
 fn plain(method: &str, detector: &str) -> Result<Contender, Failure> {
-    let settings = Settings::builder().preset(Preset::Paper).method(method).detector(detector);
+    let settings = Settings::builder().preset(Preset::Paper).method(method).detector(detector).select(Select::Last);
     Ok((format!("{method} | {detector}"), settings.schedule(Schedule::Cosine).build()?))
 }
 
 /// The presets, and the scores that everybody knows.
 fn presets() -> Result<Vec<Contender>, Failure> {
-    let named = |p: Preset| (format!("{} |", p.name()), p.settings());
+    // Every network with its last epoch.
+    let named = |p: Preset| {
+        let mut settings = p.settings();
+        settings.select = Select::Last;
+        (format!("{} |", p.name()), settings)
+    };
     let mut all: Vec<Contender> = [Preset::Best, Preset::Fast, Preset::Paper].map(named).into();
     for detector in ["distance", "mahalanobis", "rmd"] {
         all.push(plain("softmax", detector)?);

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 /// [`Schema::encode_row`](super::Schema::encode_row) take. Integers, floats, booleans, texts and options of these convert
 /// to it, and so do references to them.
 ///
-/// NaN is a missing cell, and so is a text that is empty, `NA`, `N/A`, `NaN` (in any case), `null`, `None` or `?`.
+/// NaN is a missing cell, and so is a text that is empty, `NA`, `#NA`, `N/A`, `n/a`, `#N/A`, `<NA>`, `NaN` (in any case),
+/// `null`, `NULL`, `None` or `?`.
 ///
 /// ```
 /// use mcdd::data::Cell;

@@ -19,7 +19,7 @@
 //!
 //! # Cells
 //!
-//! A cell that is empty, `NA`, `N/A`, `NaN` (in any case), `null`, `None` or `?` is missing. A column of texts is one of
+//! A cell that is empty, `NA`, `#NA`, `N/A`, `n/a`, `#N/A`, `<NA>`, `NaN` (in any case), `null`, `NULL`, `None` or `?` is missing. A column of texts is one of
 //! numbers, booleans or dates if all of its cells are written in one [`Form`] (`29.7%`, `1.234,56`, `yes`, `31.12.2025`),
 //! else it is categorical. [`ReadOptions::categorical`] lists columns that are categorical in any case. Numbers and texts
 //! in one column are an error, and so is infinity. A row is counted from 1 within its file, the header and blank lines not

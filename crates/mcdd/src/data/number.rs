@@ -21,14 +21,14 @@ const TENS: [f64; 23] = [
 
 /// Whether a cell (without surrounding spaces) counts as missing.
 ///
-/// That is: empty, `NA`, `N/A`, `NaN` in any case, `null`, `None` and `?`.
+/// That is: empty, `NA`, `#NA`, `N/A`, `n/a`, `#N/A`, `<NA>`, `NaN` in any case, `null`, `NULL`, `None` and `?`.
 pub(crate) fn is_missing(cell: &[u8]) -> bool {
     match cell.len() {
         0 => true,
         1 => cell == b"?",
         2 => cell == b"NA",
-        3 => cell == b"N/A" || cell.eq_ignore_ascii_case(b"nan"),
-        4 => cell == b"null" || cell == b"None",
+        3 => matches!(cell, b"N/A" | b"n/a" | b"#NA") || cell.eq_ignore_ascii_case(b"nan"),
+        4 => matches!(cell, b"null" | b"NULL" | b"None" | b"#N/A" | b"<NA>"),
         _ => false,
     }
 }
@@ -195,6 +195,14 @@ pub(crate) fn normal(text: &str) -> &str {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn missing_cells() {
+        let missing =
+            ["", "NA", "#NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL", "None", "?", " n/a "];
+        assert!(missing.iter().all(|cell| parse(cell.as_bytes()) == Parsed::Missing));
+        assert!(["-", "na", "none", "N.A.", "missing"].iter().all(|cell| parse(cell.as_bytes()) == Parsed::Text));
+    }
 
     #[test]
     fn cells() {

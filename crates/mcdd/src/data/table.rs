@@ -112,7 +112,7 @@ impl Table {
                     column.push(label.as_ref().as_bytes(), row as u64 + 1).map_err(|_| {
                         Error::data("the label is missing")
                             .at_row(row as u64 + 1)
-                            .hint("give a label that is not empty, NA, N/A, NaN, null, None or ?")
+                            .hint("give a label that is not empty, NA, N/A, NaN, null, NULL, None or ?")
                     })?;
                 }
                 column.finish().and_then(Labels::sorted)

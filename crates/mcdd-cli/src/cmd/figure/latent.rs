@@ -9,7 +9,7 @@ use mcdd::model::Model;
 use mcdd::protocol::Split;
 use mcdd::report::figure::{LatentSpace, latent_spaces, short_number};
 use mcdd::report::{Shown, latent_space, method_name};
-use mcdd::train::{Preset, Run, Settings};
+use mcdd::train::{Preset, Run, Select, Settings};
 
 use super::Output;
 use crate::options::{self, Columns, Opened, Reading};
@@ -133,7 +133,12 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
     }
     let quiet = common.output.quiet;
     let all = heads.iter().map(|(title, head)| {
-        let base = Settings::builder().preset(Preset::Paper).latent(2).epochs(common.epochs).seed(common.seed);
+        let base = Settings::builder()
+            .preset(Preset::Paper)
+            .select(Select::Last)
+            .latent(2)
+            .epochs(common.epochs)
+            .seed(common.seed);
         let mut settings = base.build()?;
         settings.head = head.clone();
         settings.check()?;

@@ -144,7 +144,8 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", help_heading = "Training")]
     step_factor: Option<f64>,
 
-    /// Epoch whose weights are kept: the last, or the one with the lowest validation loss [default: last]
+    /// Epoch whose weights are kept: the last, or the one with the lowest validation loss [default: last; best with
+    /// --preset paper]
     #[arg(long, value_enum, help_heading = "Training")]
     select: Option<SelectName>,
 

@@ -290,7 +290,8 @@ impl SettingsBuilder {
                 (settings.batch_norm, settings.lr) = (false, Preset::Paper.settings().lr);
             }
             if settings.head.trained_by() != Loop::Gradients {
-                settings.clip = None;
+                // No inputs to clip for their own networks, and no epochs to choose from.
+                (settings.clip, settings.select) = (None, Select::Last);
             }
         }
         if let Some(detector) = &self.detector {

@@ -34,8 +34,8 @@ pub enum Preset {
     Best,
     /// The same with one network.
     Fast,
-    /// As published by the authors of Deep-MCDD: their network, a constant learning rate, the distance to the nearest
-    /// class.
+    /// The network and the training of the authors of Deep-MCDD, with a constant learning rate; the epoch with the lowest
+    /// validation loss, where they choose one by test rows; the distance to the nearest class (`docs/reproduction.md`).
     Paper,
 }
 
@@ -83,7 +83,7 @@ impl Preset {
             image: None,
         };
         match self {
-            Preset::Paper => paper,
+            Preset::Paper => Settings { select: Select::Best, ..paper },
             Preset::Best | Preset::Fast => Settings {
                 clip: Some(5.0),
                 batch_norm: true,
