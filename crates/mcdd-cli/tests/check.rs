@@ -401,7 +401,7 @@ fn a_label_is_suggested_beside_cells_that_cannot_be_read() {
     lab.write("a.csv", &table(60, row, "size;load;kind"));
     lab.write("b.csv", &table(60, |i| row(i + 60), "size;load;kind"));
     let text = stdout(&lab.ok(&["check", "a.csv", "b.csv"]));
-    for part in ["120 rows", "label kind: pump (60), valve (60)", "size: row 8 (line 9) of a.csv: \"n/a\" is not"] {
+    for part in ["120 rows", "label kind: pump (60), valve (60)", "size: row 8 (line 9) of a.csv: \"n.a.\" is not"] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
     assert_eq!(printed(&text)[3..], ["--label", "kind", "--drop", "size", "-o", "a.mcdd"]);

@@ -27,7 +27,7 @@ pub struct Method {
     /// (`softmax+knn:k=10`). Besides its own settings a method may have `select=best`: the epoch with the lowest
     /// validation loss instead of the last.
     pub name: String,
-    /// Its settings: except for the presets, the network and the training of [`Preset::Paper`].
+    /// Its settings: except for the presets, the network and the training of [`Preset::Paper`], with the last epoch.
     pub settings: Settings,
 }
 
@@ -174,7 +174,8 @@ mod tests {
     #[test]
     fn names_become_settings() {
         let paper = Preset::Paper.settings();
-        assert_eq!(Method::parse("deep-mcdd").unwrap().settings, paper);
+        assert_eq!(Method::parse("deep-mcdd:select=best").unwrap().settings, paper);
+        assert_eq!(Method::parse("deep-mcdd").unwrap().settings, Settings { select: Select::Last, ..paper });
         assert_eq!(Method::parse("best").unwrap().settings, Settings::default());
         let nu = Method::parse("deep-mcdd:nu=0.1+knn:k=3").unwrap().settings;
         assert_eq!(nu.head, HeadConfig::parse("deep-mcdd:nu=0.1").unwrap());

@@ -3,7 +3,7 @@ use super::*;
 use crate::head::{HeadConfig, config};
 use crate::net::default_engine;
 use crate::train::optim::Schedule;
-use crate::train::{Callback, Examples, MemberRows, Preset, fit};
+use crate::train::{Callback, Examples, MemberRows, Preset, Select, fit};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn settings() -> Settings {
@@ -13,6 +13,7 @@ fn settings() -> Settings {
         epochs: 30,
         batch: 120,
         schedule: Schedule::Cosine,
+        select: Select::Last,
         ..Preset::Paper.settings()
     }
 }
