@@ -24,6 +24,7 @@ fn rename(setting: &str) -> Option<String> {
         "seed" => "random_state",
         "label" => return Some("y".into()),
         "group" => return Some("groups".into()),
+        "drop" => return Some("X.drop(columns=…)".into()),
         name => name,
     };
     Some(match value {

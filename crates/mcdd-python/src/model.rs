@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use mcdd::compute::pool::Pool;
 use mcdd::data::{
-    Batch, Form, ImageOptions, ImageShape, Images, Label, Labels, ReadOptions, Reader, SchemaColumn, Unseen,
+    Batch, ColumnKind, Form, ImageOptions, ImageShape, Images, Label, Labels, ReadOptions, Reader, SchemaColumn, Unseen,
 };
 use mcdd::model;
 use mcdd::train::Run;
@@ -19,7 +19,7 @@ use crate::settings::settings;
 use crate::table::{Matrix, Table, record_batches, with_values};
 
 /// Rows between two looks at signals while predicting.
-const ROWS: usize = 1 << 18;
+const ROWS: usize = 1 << 15;
 
 /// The threads of a call: those that are given, or all cores.
 pub(crate) enum Threads {
@@ -219,7 +219,7 @@ impl Model {
     /// A reader of a data frame by the Arrow stream interface.
     fn reader(&self, frame: &Bound<'_, PyAny>) -> PyResult<Reader> {
         let options = ReadOptions { label: Label::None, ..ReadOptions::default() };
-        self.0.schema().reader_from_record_batches(&record_batches(frame)?, &options).map_err(raise)
+        self.0.schema().reader_from_record_batches(&record_batches(frame.py(), frame)?, &options).map_err(raise)
     }
 
     /// The network's inputs of what is in `data`, and the categories that training did not have.
@@ -231,7 +231,7 @@ impl Model {
         if data.hasattr("__arrow_c_stream__")? {
             let mut reader = self.reader(data)?;
             let (mut x, mut unseen, mut batch) = (Vec::new(), Vec::new(), Batch::default());
-            while reader.next(ROWS, &mut batch).map_err(raise)? {
+            while py.detach(|| reader.next(ROWS, &mut batch)).map_err(raise)? {
                 let before = x.len() / self.0.graph().input;
                 unseen.extend(batch.unseen_cells.drain(..).map(|cell| Unseen { row: before + cell.row, ..cell }));
                 x.append(&mut batch.x);
@@ -366,6 +366,13 @@ impl Model {
     #[getter]
     fn columns(&self) -> Vec<String> {
         self.0.schema().columns.iter().map(|column| column.name.clone()).collect()
+    }
+
+    /// Whether all columns that it uses are plain numbers.
+    #[getter]
+    fn numeric(&self) -> bool {
+        let plain = |c: &SchemaColumn| c.form.is_none() && !matches!(c.kind, ColumnKind::Categorical { .. });
+        self.0.schema().columns.iter().all(plain)
     }
 
     /// For each column of dates and times whether its cells have a time zone.

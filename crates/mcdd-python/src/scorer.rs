@@ -65,10 +65,8 @@ impl Scorer {
         let labels = labels.as_ref().map(|labels| labels.as_slice()).transpose()?;
         let training = Training { rows: rows.get()?, labels, classes: classes.len(), ..Training::default() };
         if labels.is_some_and(|labels| labels.len() != training.rows.count) {
-            return Err(PyValueError::new_err(format!(
-                "the features have {} rows, and y has not",
-                training.rows.count
-            )));
+            let rows = (training.rows.count, labels.map_or(0, <[u32]>::len));
+            return Err(PyValueError::new_err(format!("{} rows of features, and {} labels", rows.0, rows.1)));
         }
         let threads = Threads::new(threads);
         py.detach(|| model::Scorer::fit(&training, &classes, &settings, threads.pool())).map(Scorer).map_err(raise)
@@ -128,6 +126,12 @@ impl Scorer {
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Scorer> {
         py.detach(|| model::Scorer::load(path)).map(Scorer).map_err(raise)
+    }
+
+    /// The settings as JSON.
+    #[getter]
+    fn settings(&self) -> PyResult<String> {
+        serde_json::to_string(self.0.settings()).map_err(|e| PyValueError::new_err(e.to_string()))
     }
 
     /// The class names.

@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::DataType;
 use mcdd::data::{self, Label, Labels, ReadOptions};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -103,7 +104,12 @@ impl Table {
         categorical: Vec<String>,
         keep: Vec<String>,
     ) -> PyResult<Table> {
-        let batches = record_batches(frame)?;
+        let batches = record_batches(py, frame)?;
+        // Columns that are declared as categories are categories, whatever they hold.
+        let mut categorical = categorical;
+        let fields = batches[0].schema();
+        let declared = fields.fields().iter().filter(|field| matches!(field.data_type(), DataType::Dictionary(..)));
+        categorical.extend(declared.map(|field| field.name().clone()));
         let options = ReadOptions { label: Label::None, categorical, keep, ..ReadOptions::default() };
         let mut table = py.detach(|| data::Table::from_record_batches(&batches, &options)).map_err(raise)?;
         table.named = named;
@@ -167,7 +173,7 @@ fn append(
 }
 
 /// The record batches of an Arrow stream.
-pub(crate) fn record_batches(frame: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+pub(crate) fn record_batches(py: Python<'_>, frame: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     let capsule = frame.call_method0("__arrow_c_stream__")?;
     let capsule = capsule.cast::<PyCapsule>()?;
     let name = CString::from(c"arrow_array_stream");
@@ -178,7 +184,8 @@ pub(crate) fn record_batches(frame: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBat
     let invalid = |e: &dyn Display| DataError::new_err(format!("the Arrow stream cannot be read: {e}"));
     let reader = ArrowArrayStreamReader::try_new(stream).map_err(|e| invalid(&e))?;
     let schema = reader.schema();
-    let mut batches = reader.collect::<Result<Vec<_>, _>>().map_err(|e| invalid(&e))?;
+    // Whoever makes the batches may need the interpreter.
+    let mut batches = py.detach(|| reader.collect::<Result<Vec<_>, _>>()).map_err(|e| invalid(&e))?;
     if batches.is_empty() {
         batches.push(RecordBatch::new_empty(schema));
     }

@@ -87,6 +87,16 @@ def test_ray_scorer_without_ray(scored):
         scorer(table).drop_columns(["trial"]) and mcdd.ray.Scorer(clf)(scorer(table))
 
 
+def test_workers_use_the_rate_of_the_classifier(scored):
+    table, clf = scored
+    before = clf.tpr
+    clf.set_params(tpr=0.5)
+    try:
+        same(mcdd.ray.Scorer(clf, [])(table).to_pydict(), table, clf)
+    finally:
+        clf.set_params(tpr=before)
+
+
 def test_samples_keep_small_classes():
     assert sample_fractions({"a": 10, "b": 20}, 100) == {"a": 1.0, "b": 1.0}
     found = sample_fractions({"a": 1_000_000, "b": 500_000, "c": 7}, 30_000)

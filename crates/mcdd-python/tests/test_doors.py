@@ -73,6 +73,22 @@ def test_numeric_classes_come_back_as_numbers(iris, clf, tmp_path):
     assert np.array_equal(again.predict(iris[1]), clf.predict(iris[1])) and again.classes_.dtype.kind == "i"
 
 
+def test_a_loaded_classifier_trains_the_same_again(iris, tmp_path):
+    from sklearn.base import clone
+
+    X_train, X_test, y_train, _ = iris
+    settings = {"preset": "fast", "epochs": 7, "nu": 0.3, "detector": "knn:k=3", "per_class": True, "tpr": 0.8}
+    clf = McddClassifier(**settings).fit(X_train, y_train == 1)
+    clf.save(tmp_path / "m.mcdd")
+    again = McddClassifier.load(tmp_path / "m.mcdd", classes=[False, True])
+    assert np.array_equal(again.predict(X_test), clf.predict(X_test)) and again.tpr == 0.8
+    trained = clone(again).fit(X_train, y_train == 1)
+    assert np.array_equal(trained.score_samples(X_test), clf.score_samples(X_test))
+    assert McddClassifier.load(tmp_path / "m.mcdd").classes_.tolist() == ["False", "True"]
+    with pytest.raises(ValueError, match="classes="):
+        McddClassifier.load(tmp_path / "m.mcdd", classes=["a", "b"])
+
+
 def test_damaged_files_are_errors(tmp_path, clf):
     clf.save(tmp_path / "m.mcdd")
     data = (tmp_path / "m.mcdd").read_bytes()

@@ -68,6 +68,18 @@ def test_unknown_labels_of_every_kind(iris):
     assert truth.predict_open(rows).tolist() == [bool(y_train[0] == 0), "unknown"]
 
 
+def test_a_class_is_not_the_unknown_label(iris):
+    X_train, _, y_train, _ = iris
+    with pytest.raises(mcdd.SettingError, match="unknown_label="):
+        McddClassifier(unknown_label=1).fit(X_train, y_train)
+    names = np.array(["unknown", "b", "c"])[y_train]
+    clf = McddClassifier(preset="fast", epochs=5).fit(X_train, names)
+    with pytest.raises(ValueError, match="is a class"):
+        clf.predict_open(X_train)
+    with pytest.raises(mcdd.SettingError, match="coverage="):
+        clf.predict_set(X_train, coverage=2)
+
+
 def test_sets_of_classes_cover(digits, model):
     _, X_test, _, y_test, sevens = digits
     known = model.is_known(X_test)
@@ -131,10 +143,12 @@ def test_detector_files_and_pickles(tmp_path):
     import pickle
 
     features = np.random.default_rng(0).normal(size=(300, 5))
-    detector = Detector("knn:k=3").fit(features)
+    detector = Detector("knn:k=3", tpr=0.5).fit(features)
     detector.save(tmp_path / "d.mcdd")
     for again in (Detector.load(tmp_path / "d.mcdd"), pickle.loads(pickle.dumps(detector))):
         assert np.array_equal(again.p_values(features), detector.p_values(features))
+        assert np.array_equal(again.is_known(features), detector.is_known(features)) and again.tpr == 0.5
+        assert np.array_equal(again.fit(features).p_values(features), detector.p_values(features))
     with pytest.raises(mcdd.FormatError):
         McddClassifier.load(tmp_path / "d.mcdd")
 

@@ -17,7 +17,6 @@ def check(X: npt.NDArray[np.float64], y: npt.NDArray[np.int64]) -> None:
     assert_type(clf.predict_open(X), npt.NDArray[Any])
     assert_type(clf.p_values(X), npt.NDArray[np.float64])
     assert_type(clf.is_known(X), npt.NDArray[np.bool_])
-    assert_type(clf.doctor_, list[str])
     assert_type(McddClassifier.load("m.mcdd"), McddClassifier)
     assert_type(Guard(clf).fit(X, y), Guard)
     assert_type(Detector("vim").fit(X, y).score_samples(X), npt.NDArray[np.float64])

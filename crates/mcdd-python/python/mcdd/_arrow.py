@@ -26,6 +26,11 @@ def model_bytes(model: Any) -> bytes:
     return found
 
 
+def rate(model: Any, tpr: float | None) -> float | None:
+    """The fraction of known rows to keep: what is given, or that of a classifier; None for that of the file."""
+    return getattr(model, "tpr", None) if tpr is None else tpr
+
+
 @functools.lru_cache(maxsize=4)
 def load(data: bytes) -> _mcdd.Model:
     """The model in these bytes, loaded once by each worker."""

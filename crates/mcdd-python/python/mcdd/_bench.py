@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -122,7 +123,11 @@ def bench(
     with tempfile.TemporaryDirectory() as temporary:
         folder = temporary if output is None else os.fspath(output)
         if backend == "threads":
-            plan.run(folder, _data.threads(n_jobs), _progress.bar(verbose, "cell", "AUROC"))
+            bar = _progress.bar(verbose, "cell", "AUROC")
+            try:
+                plan.run(folder, _data.threads(n_jobs), bar)
+            finally:
+                _progress.close(bar)
         elif backend in ("joblib", "ray"):
             run = _by_joblib if backend == "joblib" else _by_ray
             bar = _progress.bar(verbose, "cell", "AUROC")
@@ -133,6 +138,7 @@ def bench(
                 plan.add(folder, cell)
                 if bar is not None:
                     bar(done, len(missing), float("nan"))
+            _progress.close(bar)
         else:
             raise ValueError(f'backend= is {backend!r} (give "threads", "joblib" or "ray")')
         lines, failures = plan.finish(folder)
@@ -169,8 +175,7 @@ def _by_joblib(task: Callable[[str], str], keys: list[str], n_jobs: int | None) 
 
 
 def _by_ray(task: Callable[[str], str], keys: list[str], n_jobs: int | None) -> Iterator[str]:
-    import ray
-
+    ray: Any = importlib.import_module("ray")
     shared = ray.put(task)
 
     @ray.remote(num_cpus=1)

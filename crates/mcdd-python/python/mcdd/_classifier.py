@@ -57,12 +57,26 @@ def seed(random_state: Any) -> int:
 
 def encode_labels(y: Any) -> tuple[Array, npt.NDArray[np.uint32]]:
     """The classes, and the number of the class of each row."""
+    if hasattr(y, "to_list") and not hasattr(y, "columns"):
+        # A series: its missing values are None.
+        missing = [at for at, value in enumerate(_data.texts(y.to_list())) if value is None]
+        if missing:
+            raise _mcdd.DataError(f"row {missing[0] + 1}: y is missing (leave out rows without a label)")
     y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y", estimator="McddClassifier"), warn=True)
+    if y.dtype.kind == "O" and None in y.tolist():
+        raise _mcdd.DataError(f"row {y.tolist().index(None) + 1}: y is missing (leave out rows without a label)")
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if classes.dtype.kind == "O" and all(isinstance(c, str) for c in classes):
         classes = classes.astype(str)
     return classes, codes.astype(np.uint32)
+
+
+def _spec(config: dict[str, Any]) -> str:
+    """A method or detector of a model file as it is typed: ``knn:k=1:log=true``."""
+    words = {True: "true", False: "false"}
+    parts = [f"{key}={words.get(value, value)}" for key, value in config.items() if key != "name" and value is not None]
+    return ":".join([config["name"], *parts])
 
 
 def _has_distances(clf: McddClassifier) -> bool:
@@ -93,14 +107,16 @@ class McddClassifier(VerdictMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
     random_state : int, RandomState instance or None, default=0
         The seed of all random numbers. The same seed gives the same model, to the bit.
     n_jobs : int, default=None
-        The number of threads; None and -1 for all cores. It does not change the results.
+        The number of threads; None and -1 for all cores. It does not change the results. Set it to 1 where others run in
+        parallel, such as the fits of a grid search.
     unknown_label : object, default=None
         The label that `predict` gives to unknown rows. None makes `predict` choose a class for every row, as
         scikit-learn expects.
     per_class : bool, default=False
         Whether one fraction of every predicted class is kept, instead of one of all rows.
     categorical : list of str, default=()
-        Columns of a data frame that are categories although they hold numbers.
+        Columns that are categories although they hold numbers: names, or positions from 1 for an array, as strings. Columns
+        of a frame whose type is categorical need not be listed.
     keep : list of str, default=()
         Columns to train on even if they look like an identifier.
     verbose : bool or int, default=False
@@ -226,6 +242,8 @@ schedule, select, patience, calibration_fraction : default=None
         data = self._table(self._read(X, reset=True))
         classes, codes = encode_labels(y)
         check_consistent_length(range(len(data)), codes)
+        if self.unknown_label is not None and self.unknown_label in classes.tolist():
+            raise _mcdd.SettingError(f"unknown_label= is {self.unknown_label!r}, which is a class (give another label)")
         data = data.with_labels(codes, _data.class_names(classes))
         if groups is not None:
             _, numbers = np.unique(column_or_1d(groups), return_inverse=True)
@@ -233,7 +251,10 @@ schedule, select, patience, calibration_fraction : default=None
         settings = {name: getattr(self, name) for name in _SETTINGS}
         settings["seed"] = seed(self.random_state)
         threads, bar = _data.threads(self.n_jobs), _progress.bar(self.verbose)
-        self.model_, notices = _mcdd.fit(data, settings, threads, bar)
+        try:
+            self.model_, notices = _mcdd.fit(data, settings, threads, bar)
+        finally:
+            _progress.close(bar)
         self.classes_ = classes
         self._n_features_out = len(classes)
         self.doctor_ = list(dict.fromkeys([*notices, *self.model_.findings]))
@@ -284,28 +305,38 @@ schedule, select, patience, calibration_fraction : default=None
         return pandas.DataFrame(columns)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> McddClassifier:
+    def load(cls, path: str | os.PathLike[str], classes: Any = None) -> McddClassifier:
         """Read a model from a file of `save` or of the command ``mcdd train``.
 
         Parameters
         ----------
         path : path-like
+        classes : array-like of shape (n_classes,), default=None
+            The classes in their own type, in the order of the file, which has them as texts. None for integers if all of
+            them are written as integers, else strings.
 
         Returns
         -------
         clf : McddClassifier
-            Its classes are integers if all of them are written as integers, else strings.
         """
-        return cls._of_model(_mcdd.Model.load(os.fspath(path)))
+        return cls._of_model(_mcdd.Model.load(os.fspath(path)), classes)
 
     @classmethod
-    def _of_model(cls, model: _mcdd.Model) -> McddClassifier:
+    def _of_model(cls, model: _mcdd.Model, classes: Any = None) -> McddClassifier:
         if model.image_shape is not None:
             raise _mcdd.FormatError("the model reads images (load it with ImageClassifier.load)")
         settings = json.loads(model.settings)
         clf = cls(preset=settings["preset"], tpr=settings["tpr"], random_state=settings["seed"])
+        # What training again would need; the others are those of the preset.
+        clf.set_params(method=_spec(settings["head"]), detector=_spec(settings["detector"]))
+        same = ("hidden", "latent", "batch_norm", "members", "epochs", "batch", "lr", "weight_decay", "patience")
+        clf.set_params(**{name: settings.get(name) for name in (*same, "calibration_fraction", "select")})
+        clf.set_params(per_class=settings.get("per_class", False))
+        clf.set_params(**{name: "off" if settings.get(name) is None else settings[name] for name in ("clip", "steps")})
         clf.model_ = model
-        clf.classes_ = _data.classes_from_names(model.classes)
+        clf.classes_ = _data.classes_from_names(model.classes) if classes is None else np.asarray(classes)
+        if _data.class_names(clf.classes_) != model.classes:
+            raise ValueError(f"classes= are not those of the file: {', '.join(model.classes)}")
         clf._n_features_out = len(clf.classes_)
         clf.n_features_in_ = len(model.columns)
         if model.named:
@@ -314,20 +345,23 @@ schedule, select, patience, calibration_fraction : default=None
         return clf
 
     def _read(self, X: Any, reset: bool) -> Any:
-        """What the library reads: a table for a frame, a matrix for an array."""
+        """What the library reads: a table or a frame with Arrow's interface for a frame, a matrix for an array."""
         if not reset:
             check_is_fitted(self)
         if _data.is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if reset:
                 return _data.table(X, self.categorical, self.keep)
-            return _data.frame(X)
+            return _data.frame(X, self.categorical)
         X = validate_data(
             self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1
         )
-        matrix = _data.matrix(X)
+        names = getattr(self, "feature_names_in_", None)
+        # Texts are read as in training, whatever the other rows of the array hold.
+        plain = len(self.categorical) == 0 if reset else X.dtype.kind not in "OSUT" or self.model_.numeric
+        matrix = _data.matrix(X) if plain else None
         if matrix is None:
-            return _data.text_table(X, getattr(self, "feature_names_in_", None), self.keep if reset else ())
+            return _data.text_table(X, names, self.categorical, self.keep if reset else ())
         return matrix
 
     def _table(self, data: Any) -> _mcdd.Table:

@@ -30,22 +30,56 @@ def frame_names(x: Any) -> list[Any]:
 
 
 def frame(x: Any, categorical: Sequence[str] = (), keep: Sequence[str] = ()) -> Any:
-    """A frame in a form that the library reads: one with `__arrow_c_stream__`, or a table."""
+    """A frame in a form that the library reads: one with `__arrow_c_stream__`, or a table.
+
+    How a column is read depends on its type alone, never on the other rows of a batch.
+    """
     named = has_names(x)
     if not named:
         # As scikit-learn has it, columns have names if all of them are strings; else they are matched by position.
         x = x.set_axis([str(i + 1) for i in range(x.shape[1])], axis=1)
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(x, polars.DataFrame):
+        # A column of nulls without a type.
+        return x.with_columns(polars.col(polars.Null).cast(polars.String))
     if not _is_pandas(x):
         return x
     try:
         import pyarrow
     except ImportError:
         return _from_pandas(x, named, categorical, keep)
-    try:
-        return pyarrow.Table.from_pandas(x, preserve_index=False)
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError):
-        # A column of mixed types.
-        return _from_pandas(x, named, categorical, keep)
+    objects = [at for at, kind in enumerate(x.dtypes) if kind == object]
+    if objects:
+        x = x.copy(deep=False)
+        for at in objects:
+            x.isetitem(at, pyarrow_texts(x.iloc[:, at]))
+    return pyarrow.Table.from_pandas(x, preserve_index=False)
+
+
+def pyarrow_texts(series: Any) -> Any:
+    """A column of objects as texts, in a type that Arrow knows as such."""
+    import pandas
+
+    return pandas.Series(texts(series), index=series.index, dtype="string")
+
+
+def text(value: Any) -> str:
+    """A value as a text file would have it."""
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    return str(value.isoformat() if hasattr(value, "isoformat") else value)
+
+
+def texts(values: Any) -> list[str | None]:
+    """Values of any types as texts; None where one is missing."""
+    pandas = sys.modules.get("pandas")
+
+    def missing(value: Any) -> bool:
+        if value is None or isinstance(value, float) and value != value:
+            return True
+        return pandas is not None and pandas.api.types.is_scalar(value) and bool(pandas.isna(value))
+
+    return [None if missing(value) else text(value) for value in values]
 
 
 def has_names(x: Any) -> bool:
@@ -74,8 +108,7 @@ def _values(series: Any) -> Any:
     if series.dtype.kind in "iufb":
         values = series.to_numpy(dtype=np.float64, na_value=np.nan) if series.isna().any() else series.to_numpy()
         return numbers(values)
-    missing = series.isna().to_numpy()
-    return [None if gone else str(value) for value, gone in zip(series.tolist(), missing, strict=True)]
+    return texts(series.tolist())
 
 
 def numbers(values: Array) -> Array:
@@ -95,26 +128,26 @@ def matrix(x: Array) -> Array | None:
     TypeError
         If a value is neither a number nor a text.
     """
-    if x.dtype.kind == "f" and x.dtype.itemsize <= 8:
-        return np.ascontiguousarray(x, dtype=np.float32 if x.dtype.itemsize <= 4 else np.float64)
-    if x.dtype.kind in "OSUT":
-        try:
-            return np.ascontiguousarray(x, dtype=np.float64)
-        except ValueError:
-            return None
-    return np.ascontiguousarray(x, dtype=np.float64)
+    if x.dtype.kind in "mM":
+        raise TypeError(f"an array of {x.dtype} cannot be used: give dates and times in a data frame")
+    if np.ma.isMaskedArray(x):
+        x = np.ma.filled(x.astype(np.float64), np.nan)
+    single = x.dtype.kind == "f" and x.dtype.itemsize <= 4
+    try:
+        return np.require(x, np.float32 if single else np.float64, ["C", "A"])
+    except ValueError:
+        return None
 
 
-def text_table(x: Array, names: Sequence[str] | None, keep: Sequence[str] = ()) -> _mcdd.Table:
-    """A table from a two-dimensional array of objects or strings."""
+def text_table(
+    x: Array, names: Sequence[str] | None, categorical: Sequence[str] = (), keep: Sequence[str] = ()
+) -> _mcdd.Table:
+    """A table from a two-dimensional array of objects or strings, or of numbers of which some are categories."""
     columns = []
     for i in range(x.shape[1]):
-        column = x[:, i]
-        try:
-            values: Any = np.ascontiguousarray(column, dtype=np.float64)
-        except ValueError:
-            values = [None if v is None or v != v else str(v) for v in column.tolist()]
-        columns.append((names[i] if names is not None else str(i + 1), values, False))
+        name = names[i] if names is not None else str(i + 1)
+        values: Any = numbers(x[:, i]) if x.dtype.kind in "iufb" else texts(x[:, i].tolist())
+        columns.append((name, values, name in categorical))
     return _mcdd.Table.from_columns(columns, names is not None, list(keep))
 
 

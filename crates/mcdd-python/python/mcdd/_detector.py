@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from . import _data, _mcdd
-from ._classifier import encode_labels, seed
+from ._classifier import _spec, encode_labels, seed
 
 if TYPE_CHECKING:
     from ._mcdd import Arrays
@@ -186,8 +187,17 @@ class Detector(OutlierMixin, BaseEstimator):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Detector:
         """Read a detector from a file of `save` or of the command ``mcdd fit-detector``."""
-        detector = cls()
-        detector.scorer_ = _mcdd.Scorer.load(os.fspath(path))
+        scorer = _mcdd.Scorer.load(os.fspath(path))
+        settings = json.loads(scorer.settings)
+        detector = cls(
+            _spec(settings["detector"]),
+            tpr=settings["tpr"],
+            calibration_fraction=settings["calibration_fraction"],
+            random_state=settings["seed"],
+        )
+        detector.scorer_ = scorer
+        if scorer.classes:
+            detector.classes_ = _data.classes_from_names(scorer.classes)
         return detector
 
     def _predict(self, features: Any, logits: Any) -> Arrays:

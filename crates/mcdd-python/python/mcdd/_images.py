@@ -169,7 +169,10 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         settings = {name: getattr(self, name) for name in _SETTINGS}
         settings["seed"] = seed(self.random_state)
         threads, bar = _data.threads(self.n_jobs), _progress.bar(self.verbose)
-        self.model_, more = _mcdd.fit(images, settings, threads, bar)
+        try:
+            self.model_, more = _mcdd.fit(images, settings, threads, bar)
+        finally:
+            _progress.close(bar)
         self.image_shape_ = images.shape
         self.doctor_ = list(dict.fromkeys([*notices, *more, *self.model_.findings]))
         warn(self.doctor_)

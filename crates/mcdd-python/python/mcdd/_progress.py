@@ -19,6 +19,12 @@ def bar(verbose: int | bool, unit: str = "epoch", number: str = "loss") -> Calla
     return _Tqdm(tqdm, unit, number)
 
 
+def close(shown: Callable[[int, int, float], None] | None) -> None:
+    """Ends a bar, also before its end."""
+    if isinstance(shown, _Tqdm) and shown.bar is not None:
+        shown.bar.close()
+
+
 class _Plain:
     """One line on standard error that is written again and again."""
 
@@ -41,5 +47,3 @@ class _Tqdm:
             self.bar = self.tqdm(total=total, unit=self.unit)
         self.bar.set_postfix({self.number: f"{value:.4f}"}, refresh=False)
         self.bar.update(done - self.bar.n)
-        if done == total:
-            self.bar.close()

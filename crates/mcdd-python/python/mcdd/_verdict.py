@@ -76,6 +76,8 @@ class VerdictMixin:
         """
         found = self._predict(X)
         unknown = "unknown" if self.unknown_label is None else self.unknown_label
+        if unknown in self.classes_.tolist():
+            raise ValueError(f"{unknown!r} is a class: set unknown_label= to another label")
         known = self.model_.known(found["confidence"], self.tpr if tpr is None else tpr)
         return with_unknown(self._labels(found), known, unknown)
 
@@ -173,12 +175,14 @@ class VerdictMixin:
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
         coverage : float, default=0.95
-            The fraction of known rows whose true class is to be among the plausible ones.
+            The fraction of known rows whose true class is to be among the plausible ones, of those that are kept as known.
 
         Returns
         -------
         sets : ndarray of bool of shape (n_samples, n_classes)
         """
+        if not 0 < coverage < 1:
+            raise _mcdd.SettingError(f"coverage= is {coverage} (give a fraction between 0 and 1)")
         data = self._read(X, reset=False)
         found, sets = self.model_.plausible(data, coverage, _data.threads(self.n_jobs))
         if sets is None:

@@ -22,14 +22,14 @@ def score(df: Any, model: Any, columns: Sequence[str] | None = None, *, tpr: flo
     columns : list of str, default=None
         The columns of the frame to keep; None for all of them.
     tpr : float, default=None
-        The fraction of known rows to keep; None for that of the model.
+        The fraction of known rows to keep; None for that of the classifier or of the file.
 
     Returns
     -------
     dask.dataframe.DataFrame
     """
     _arrow.check_names(list(df.columns if columns is None else columns))
-    data = _arrow.model_bytes(model)
+    data, tpr = _arrow.model_bytes(model), _arrow.rate(model, tpr)
 
     def part(frame: Any) -> Any:
         import pyarrow

@@ -37,7 +37,7 @@ class Scorer:
         self, model: Any, columns: Sequence[str] | None = None, *, tpr: float | None = None, n_jobs: int = 1
     ) -> None:
         self.data = _arrow.model_bytes(model)
-        self.columns, self.tpr, self.n_jobs = columns, tpr, n_jobs
+        self.columns, self.tpr, self.n_jobs = columns, _arrow.rate(model, tpr), n_jobs
 
     def __call__(self, batch: Any) -> Any:
         kept = batch.schema.names if self.columns is None else self.columns

@@ -25,7 +25,7 @@ def score(df: Any, model: Any, columns: Sequence[str] | None = None, *, tpr: flo
     columns : list of str, default=None
         The columns of the frame to keep; None for all of them.
     tpr : float, default=None
-        The fraction of known rows to keep; None for that of the model.
+        The fraction of known rows to keep; None for that of the classifier or of the file.
 
     Returns
     -------
@@ -36,7 +36,13 @@ def score(df: Any, model: Any, columns: Sequence[str] | None = None, *, tpr: flo
 
     kept = list(df.columns if columns is None else columns)
     _arrow.check_names(kept)
-    data = df.sparkSession.sparkContext.broadcast(_arrow.model_bytes(model))
+    tpr = _arrow.rate(model, tpr)
+    content = _arrow.model_bytes(model)
+    try:
+        data = df.sparkSession.sparkContext.broadcast(content)
+    except Exception:
+        # Spark Connect has no context: the bytes go with the function.
+        data = _Sent(content)
     schema = types.StructType([df.schema[name] for name in kept])
     schema = schema.add("prediction", types.StringType()).add("known", types.BooleanType())
     schema = schema.add("confidence", types.DoubleType()).add("p_value", types.DoubleType())
@@ -47,6 +53,13 @@ def score(df: Any, model: Any, columns: Sequence[str] | None = None, *, tpr: flo
             yield _arrow.score(batch, data.value, kept, tpr, 1)
 
     return df.mapInArrow(part, schema)
+
+
+class _Sent:
+    """Bytes that are sent with each task."""
+
+    def __init__(self, value: bytes) -> None:
+        self.value = value
 
 
 def fit(df: Any, label: str, *, rows: int = 100_000, classifier: Any = None, seed: int = 0) -> Any:

@@ -52,7 +52,7 @@ def features(model: Any, loader: Iterable[Any], layer: str | Any | None = None, 
         caught.append(inputs[0] if takes_input else output)
 
     handle = module.register_forward_hook(hook)
-    was_training = model.training
+    modes = [(part, part.training) for part in model.modules()]
     rows: list[npt.NDArray[np.float32]] = []
     outputs: list[npt.NDArray[np.float64]] = []
     labels: list[npt.NDArray[Any]] = []
@@ -60,7 +60,8 @@ def features(model: Any, loader: Iterable[Any], layer: str | Any | None = None, 
         model.eval()
         with torch.no_grad():
             for batch in loader:
-                x, y = batch if isinstance(batch, tuple | list) else (batch, None)
+                parts = list(batch) if isinstance(batch, tuple | list) else [batch]
+                x, y = parts[0], parts[1] if len(parts) > 1 else None
                 caught.clear()
                 logits = model(x.to(device))
                 if len(caught) != 1:
@@ -68,10 +69,11 @@ def features(model: Any, loader: Iterable[Any], layer: str | Any | None = None, 
                 rows.append(caught[0].flatten(1).float().cpu().numpy())
                 outputs.append(logits.double().cpu().numpy())
                 if y is not None:
-                    labels.append(np.asarray(y))
+                    labels.append(np.asarray(y.cpu() if hasattr(y, "cpu") else y))
     finally:
         handle.remove()
-        model.train(was_training)
+        for part, training in modes:
+            part.training = training
     if not rows:
         raise ValueError("the loader has no batches")
     found = np.concatenate(labels) if labels else None
