@@ -18,8 +18,30 @@ use crate::progress::Progress;
 use crate::settings::settings;
 use crate::table::{Matrix, Table, record_batches, with_values};
 
-/// Rows between two looks at signals while predicting.
+/// The largest number of rows between two looks at signals while predicting.
 const ROWS: usize = 1 << 15;
+
+/// What is wanted of predictions besides class, confidence and p-value: it grows with the number of classes.
+#[derive(Clone, Copy)]
+struct Wanted {
+    probabilities: bool,
+    distances: bool,
+}
+
+impl Wanted {
+    const NOTHING: Wanted = Wanted { probabilities: false, distances: false };
+
+    /// Appends predictions without what is not wanted.
+    fn append(self, all: &mut model::Predictions, mut part: model::Predictions) {
+        if !self.probabilities {
+            part.posterior = Vec::new();
+        }
+        if !self.distances {
+            part.distance = Vec::new();
+        }
+        all.append(part);
+    }
+}
 
 /// The threads of a call: those that are given, or all cores.
 pub(crate) enum Threads {
@@ -171,21 +193,33 @@ impl Model {
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
+        wanted: Wanted,
         threads: Option<usize>,
     ) -> PyResult<model::Predictions> {
         let threads = Threads::new(threads);
-        let mut found = self.predict_with(py, data, threads.pool())?;
+        let mut found = self.predict_with(py, data, wanted, threads.pool())?;
         if found.rows() == 0 && self.0.classifies() {
             found.classes = self.0.classes().len();
         }
         Ok(found)
     }
 
-    fn predict_with(&self, py: Python<'_>, data: &Bound<'_, PyAny>, pool: &Pool) -> PyResult<model::Predictions> {
+    /// The number of rows that are predicted at a time: fewer where there are many classes.
+    fn rows_at_a_time(&self) -> usize {
+        (4_000_000 / self.0.classes().len().max(1)).clamp(256, ROWS)
+    }
+
+    fn predict_with(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        wanted: Wanted,
+        pool: &Pool,
+    ) -> PyResult<model::Predictions> {
         if let Ok(table) = data.cast::<Table>() {
             let table = &table.get().0;
             let x = py.detach(|| self.0.schema().transform(table, None)).map_err(raise)?;
-            return self.in_parts(py, &x, self.0.graph().input, |x| {
+            return self.in_parts(py, &x, self.0.graph().input, wanted, |x| {
                 let mut out = model::Predictions::default();
                 self.0.predict_rows(x, &mut out, pool).map(|()| out)
             });
@@ -197,10 +231,10 @@ impl Model {
         if data.hasattr("__arrow_c_stream__")? {
             let mut reader = self.reader(data)?;
             let (mut all, mut batch) = (model::Predictions::default(), Batch::default());
-            while py.detach(|| reader.next(ROWS, &mut batch)).map_err(raise)? {
+            while py.detach(|| reader.next(self.rows_at_a_time(), &mut batch)).map_err(raise)? {
                 let mut found = model::Predictions::default();
                 py.detach(|| self.0.predict_rows(&batch.x, &mut found, pool)).map_err(raise)?;
-                all.append(found);
+                wanted.append(&mut all, found);
                 py.check_signals()?;
             }
             return Ok(all);
@@ -212,7 +246,7 @@ impl Model {
                 let message = format!("X has {columns} features, and the model was trained on {needed}");
                 return Err(error::DataError::new_err(message));
             }
-            self.in_parts(py, x, columns, |x| self.0.predict_matrix(x, pool))
+            self.in_parts(py, x, columns, wanted, |x| self.0.predict_matrix(x, pool))
         })
     }
 
@@ -249,12 +283,14 @@ impl Model {
         py: Python<'_>,
         x: &[T],
         width: usize,
+        wanted: Wanted,
         predict: impl Fn(&[T]) -> mcdd::Result<model::Predictions> + Sync + Send,
     ) -> PyResult<model::Predictions> {
         let mut all = model::Predictions::default();
-        for (part, x) in x.chunks(ROWS * width.max(1)).enumerate() {
-            let found = py.detach(|| predict(x)).map_err(|e| raise(e.after_rows((part * ROWS) as u64)))?;
-            all.append(found);
+        let rows = self.rows_at_a_time();
+        for (part, x) in x.chunks(rows * width.max(1)).enumerate() {
+            let found = py.detach(|| predict(x)).map_err(|e| raise(e.after_rows((part * rows) as u64)))?;
+            wanted.append(&mut all, found);
             py.check_signals()?;
         }
         Ok(all)
@@ -263,15 +299,17 @@ impl Model {
 
 #[pymethods]
 impl Model {
-    /// Class, confidence, p-value, probabilities and distances of each row, as arrays.
-    #[pyo3(signature = (data, threads=None))]
+    /// Class, confidence and p-value of each row, and if wanted probabilities and distances, as arrays.
+    #[pyo3(signature = (data, threads=None, probabilities=false, distances=false))]
     fn predict<'py>(
         &self,
         py: Python<'py>,
         data: &Bound<'_, PyAny>,
         threads: Option<usize>,
+        probabilities: bool,
+        distances: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
-        arrays(py, self.predictions(py, data, threads)?)
+        arrays(py, self.predictions(py, data, Wanted { probabilities, distances }, threads)?)
     }
 
     /// Which classes are plausible for each row, as a matrix: the true one is among them for a fraction of known rows.
@@ -283,7 +321,8 @@ impl Model {
         coverage: f64,
         threads: Option<usize>,
     ) -> PyResult<(Bound<'py, PyDict>, Option<Bound<'py, PyAny>>)> {
-        let found = self.predictions(py, data, threads)?;
+        let wanted = Wanted { probabilities: true, ..Wanted::NOTHING };
+        let found = self.predictions(py, data, wanted, threads)?;
         let shape = [found.rows(), found.classes];
         let sets = self.0.plausible_classes(&found, coverage).map_err(raise)?;
         let sets = sets.map(|sets| PyArray1::from_vec(py, sets).reshape(shape)).transpose()?;

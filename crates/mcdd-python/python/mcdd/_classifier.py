@@ -273,7 +273,7 @@ schedule, select, patience, calibration_fraction : default=None
         -------
         distances : ndarray of shape (n_samples, n_classes)
         """
-        distances = self._predict(X)["distance"]
+        distances = self._predict(X, distances=True)["distance"]
         # `available_if` has looked.
         assert distances is not None
         return distances

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 __version__: str
 
-# "class" and "probability" are None if nothing is classified, "distance" if there are no distances.
+# "class" is None if nothing is classified, "probability" and "distance" if they are not there or not asked for.
 Arrays = TypedDict(
     "Arrays",
     {
@@ -77,7 +77,9 @@ class Images:
 
 @final
 class Model:
-    def predict(self, data: Any, threads: int | None = ...) -> Arrays: ...
+    def predict(
+        self, data: Any, threads: int | None = ..., probabilities: bool = ..., distances: bool = ...
+    ) -> Arrays: ...
     def plausible(
         self, data: Any, coverage: float, threads: int | None = ...
     ) -> tuple[Arrays, npt.NDArray[np.bool_] | None]: ...

@@ -135,7 +135,7 @@ class VerdictMixin:
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
         """
-        probabilities = self._predict(X)["probability"]
+        probabilities = self._predict(X, probabilities=True)["probability"]
         if probabilities is None:
             raise self._no_classes()
         return probabilities
@@ -200,9 +200,9 @@ class VerdictMixin:
         check_is_fitted(self)
         self.model_.save(os.fspath(path))
 
-    def _predict(self, X: Any) -> Arrays:
+    def _predict(self, X: Any, *, probabilities: bool = False, distances: bool = False) -> Arrays:
         data = self._read(X, reset=False)
-        return self.model_.predict(data, _data.threads(self.n_jobs))
+        return self.model_.predict(data, _data.threads(self.n_jobs), probabilities, distances)
 
     def _labels(self, found: Arrays) -> Array:
         if found["class"] is None:
