@@ -25,7 +25,7 @@ pub(crate) struct Bench {
     seeds: u64,
 }
 
-/// A line of the results: method, metric, mean and standard deviation.
+/// A line of the results: method, metric, mean and standard deviation, as fractions.
 type Line = (String, &'static str, f64, Option<f64>);
 
 /// A result as Python gets it.
@@ -129,7 +129,7 @@ impl Bench {
         let mut lines = Vec::new();
         for (method, metric) in study.methods.iter().flat_map(|m| METRICS.iter().map(move |metric| (m, metric))) {
             if let Some(stat) = study.mean(method, metric) {
-                lines.push(((*method).to_owned(), metric.key, stat.mean, stat.std));
+                lines.push(((*method).to_owned(), metric.key, stat.mean / 100.0, stat.std.map(|s| s / 100.0)));
             }
         }
         Ok((lines, study.failures()))
