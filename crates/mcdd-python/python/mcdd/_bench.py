@@ -106,20 +106,14 @@ def bench(
     >>> sorted(found.means)
     ['fast']
     """
-    from ._classifier import McddClassifier, encode_labels
+    from ._classifier import encode_labels
 
-    reader = McddClassifier()
-    rows = reader._read(X, reset=True)
-    classes, codes = encode_labels(y)
-    names = _data.class_names(classes)
-    place = dict(zip(classes.tolist(), names, strict=True))
+    classes, _ = encode_labels(y)
+    place = dict(zip(classes.tolist(), _data.class_names(classes), strict=True))
     left_out = None if ood is None else [place.get(label, str(label)) for label in ood]
     arguments = (title, None if methods is None else list(methods), left_out, folds, test_folds, seeds)
 
-    def make() -> _mcdd.Bench:
-        return _mcdd.Bench(reader._table(rows).with_labels(codes, names), *arguments)
-
-    plan = make()
+    plan = _plan(X, y, arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = temporary if output is None else os.fspath(output)
         if backend == "threads":
@@ -147,6 +141,16 @@ def bench(
     return BenchResult(None if output is None else folder, lines, failures, page)
 
 
+def _plan(X: Any, y: Any, arguments: tuple[Any, ...]) -> _mcdd.Bench:
+    """The benchmark of a table."""
+    from ._classifier import McddClassifier, encode_labels
+
+    reader = McddClassifier()
+    table = reader._table(reader._read(X, reset=True))
+    classes, codes = encode_labels(y)
+    return _mcdd.Bench(table.with_labels(codes, _data.class_names(classes)), *arguments)
+
+
 class _Task:
     """Computes cells from the rows as the user gave them."""
 
@@ -159,12 +163,7 @@ class _Task:
 
     def __call__(self, key: str) -> str:
         if self.plan is None:
-            from ._classifier import McddClassifier, encode_labels
-
-            reader = McddClassifier()
-            classes, codes = encode_labels(self.data[1])
-            table = reader._table(reader._read(self.data[0], reset=True))
-            self.plan = _mcdd.Bench(table.with_labels(codes, _data.class_names(classes)), *self.arguments)
+            self.plan = _plan(*self.data, self.arguments)
         return self.plan.cell(key)
 
 
