@@ -157,6 +157,7 @@ def main() -> None:
             times[threads] = time.monotonic() - start
         expected = {"confidence": found["confidence"], "p_value": found["p_value"]}
         expected["known"] = model.model_.known(found["confidence"])
+        expected["prediction"] = np.array(model.model_.classes, dtype=object)[found["class"]]
         print(f"local, 1 thread: {times[1]:.1f} s, {args.rows / times[1]:,.0f} rows/s")
         print(f"local, all cores: {times[None]:.1f} s, {args.rows / times[None]:,.0f} rows/s", flush=True)
         run = by_spark if args.engine == "spark" else by_ray

@@ -31,6 +31,8 @@ mod _mcdd {
     #[pymodule_export]
     use super::scorer::{Scorer, detector_needs, detectors, methods};
     #[pymodule_export]
+    use super::settings::needs_labels;
+    #[pymodule_export]
     use super::table::Table;
 
     #[pymodule_export]

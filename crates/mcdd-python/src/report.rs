@@ -1,47 +1,41 @@
 //! The report on a model, as a page.
 
-use mcdd::report::model::{About, Report, TrainingData};
+use mcdd::report::model::{About, Report, ReportData};
 use pyo3::prelude::*;
 
 use crate::error::raise;
 use crate::model::{Model, PyImages, Threads};
 use crate::table::Table;
 
-/// The page and the figures (names and SVG) of the report on a model: on tables of known and unknown rows, or on its calibration
-/// rows.
+/// The table or the images of an argument.
+fn data<'a>(rows: &'a Bound<'_, PyAny>) -> PyResult<ReportData<'a>> {
+    Ok(match rows.cast::<PyImages>() {
+        Ok(images) => ReportData::Images(&images.get().0),
+        Err(_) => ReportData::Table(&rows.cast::<Table>()?.get().0),
+    })
+}
+
+/// The page and the figures (names and SVG) of the report on a model, on known and unknown rows or images.
 #[pyfunction]
-#[pyo3(signature = (model, known, unknown, title, on_calibration_rows, threads=None))]
+#[pyo3(signature = (model, known, unknown, title, threads=None))]
 pub(crate) fn report(
     py: Python<'_>,
     model: &Bound<'_, Model>,
     known: &Bound<'_, PyAny>,
-    unknown: Vec<(String, Py<Table>)>,
+    unknown: Vec<(String, Bound<'_, PyAny>)>,
     title: String,
-    on_calibration_rows: bool,
     threads: Option<usize>,
 ) -> PyResult<(String, Vec<(&'static str, String)>)> {
     let model = &model.get().0;
     let threads = Threads::new(threads);
-    let pool = threads.pool();
-    let about = About { title, data: "the rows that were given".into(), on_calibration_rows, ..About::default() };
-    let contents = |report: mcdd::Result<Report>| {
-        let report = report?;
+    let about = About { title, data: "the data that were given".into(), ..About::default() };
+    let known = data(known)?;
+    let sets: Vec<(&str, ReportData)> =
+        unknown.iter().map(|(name, rows)| Ok((name.as_str(), data(rows)?))).collect::<PyResult<_>>()?;
+    py.detach(|| {
+        let report = Report::of_data(model, known, &sets, about, model.settings().seed, threads.pool())?;
         let figures = report.figures()?.into_iter().map(|(name, figure)| (name, figure.svg())).collect();
         Ok((report.page()?, figures))
-    };
-    let found = if let Ok(images) = known.cast::<PyImages>() {
-        let images = &images.get().0;
-        py.detach(|| contents(Report::of_calibration_rows(model, TrainingData::Images(images), about, pool)))
-    } else {
-        let known = &known.cast::<Table>()?.get().0;
-        let unknown: Vec<(&str, &mcdd::data::Table)> =
-            unknown.iter().map(|(name, table)| (name.as_str(), &table.get().0)).collect();
-        py.detach(|| {
-            contents(match on_calibration_rows {
-                true => Report::of_calibration_rows(model, TrainingData::Table(known), about, pool),
-                false => Report::of_tables(model, known, &unknown, about, model.settings().seed, pool),
-            })
-        })
-    };
-    found.map_err(raise)
+    })
+    .map_err(raise)
 }

@@ -58,6 +58,12 @@ pub(crate) fn settings(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
     DataKind::from_net(net.as_deref()).and_then(|kind| builder.build_for(kind)).map_err(raise)
 }
 
+/// Whether training with these settings needs labels.
+#[pyfunction]
+pub(crate) fn needs_labels(settings_: &Bound<'_, PyDict>) -> PyResult<bool> {
+    Ok(settings(settings_)?.needs_labels())
+}
+
 fn set(b: SettingsBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<SettingsBuilder> {
     let text = || value.extract::<String>().map_err(|_| wrong(name, value, "a string"));
     let flag = || value.extract::<bool>().map_err(|_| wrong(name, value, "True or False"));

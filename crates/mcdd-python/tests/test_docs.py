@@ -24,7 +24,7 @@ def blocks():
         yield from ((page, i, code) for i, code in enumerate(found))
 
 
-@pytest.mark.parametrize("page, i, code", blocks(), ids=lambda v: str(v) if not isinstance(v, str) or "/" in v else "")
+@pytest.mark.parametrize("page, i, code", list(blocks()), ids=lambda v: str(v) if not isinstance(v, str) or "/" in v else "")
 def test_block(page, i, code, tmp_path, monkeypatch):
     """Names that a reader has are made up here: tables, a classifier, images."""
     if "mcdd.spark" in code:

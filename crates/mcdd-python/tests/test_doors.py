@@ -111,15 +111,31 @@ def test_reports(wine, tmp_path):
         report(clf, unknown, np.full(len(unknown), 2))
 
 
-def test_images_from_arrays_and_folders(tmp_path):
-    random = np.random.default_rng(0)
+def pictures(n, low, high):
+    return np.random.default_rng(n + low).integers(low, high, (n, 8, 8, 3), dtype=np.uint8)
 
-    def pictures(n, low, high):
-        return random.integers(low, high, (n, 8, 8, 3), dtype=np.uint8)
 
-    X = np.concatenate([pictures(60, 0, 90), pictures(60, 160, 255)])
-    y = np.repeat(["dark", "light"], 60)
-    clf = ImageClassifier("resnet8", epochs=20).fit(X, y)
+@pytest.fixture(scope="module")
+def images():
+    """Dark and light pictures, their classes, and a classifier of them."""
+    X, y = np.concatenate([pictures(60, 0, 90), pictures(60, 160, 255)]), np.repeat(["dark", "light"], 60)
+    return X, y, ImageClassifier("resnet8", epochs=20).fit(X, y)
+
+
+def test_reports_on_images(images):
+    X, y, clf = images
+    new, strange = np.concatenate([pictures(20, 0, 90), pictures(20, 160, 255)]), pictures(30, 0, 255)
+    page = report(clf, new, np.repeat(["dark", "light"], 20), unknown={"mixed": strange})
+    assert "mixed" in page.html and "scores" in page.figures
+    with pytest.raises(mcdd.DataError, match="8x8x3"):
+        report(clf, new[:, :6])
+    with pytest.raises(TypeError, match="Guard"):
+        report(mcdd.Guard(None), new)
+    assert "100 images" in clf.verdict()
+
+
+def test_images_from_arrays_and_folders(images, tmp_path):
+    X, y, clf = images
     assert clf.score(X, y) > 0.9 and clf.p_values(X).shape == (120,)
     clf.save(tmp_path / "i.mcdd")
     again = ImageClassifier.load(tmp_path / "i.mcdd")
@@ -133,6 +149,8 @@ def test_images_from_arrays_and_folders(tmp_path):
     assert np.array_equal(folder.score_samples(X), clf.score_samples(X))
     paths = sorted((tmp_path / "photos" / "dark").iterdir())
     assert np.array_equal(folder.p_values(paths), clf.p_values(X[:60]))
+    with pytest.raises(ValueError, match="leave out y"):
+        ImageClassifier().fit(tmp_path / "photos", y)
     with pytest.raises(ValueError, match="uint8"):
         clf.predict(X.astype(float))
 

@@ -153,6 +153,41 @@ def test_detector_files_and_pickles(tmp_path):
         McddClassifier.load(tmp_path / "d.mcdd")
 
 
+def test_a_detector_decides_as_outlier_detectors_of_scikit_learn_do():
+    random = np.random.default_rng(0)
+    features, new = random.normal(size=(300, 5)), random.normal(scale=2, size=(200, 5))
+    detector = Detector("knn:k=3").fit(features)
+    scores = detector.decision_function(new)
+    assert np.array_equal(scores, detector.score_samples(new) - detector.offset_)
+    assert np.array_equal(scores >= 0, detector.predict(new) == 1) and 0 < (scores < 0).mean() < 1
+    with pytest.raises(mcdd.DataError, match="expecting 5 features"):
+        detector.predict(new[:, :4])
+
+
+def test_a_method_without_classes_needs_no_labels(digits):
+    X_train, X_test, y_train, *_ = digits
+    clf = McddClassifier(method="deep-svdd", epochs=5).fit(X_train)
+    assert clf.classes_.size == 0 and 0.8 < clf.is_known(X_test).mean() < 1
+    for name in ("predict", "predict_open", "predict_proba", "predict_set", "decision_function"):
+        assert hasattr(McddClassifier(), name) and not hasattr(clf, name)
+    with pytest.raises(AttributeError) as caught:
+        clf.predict(X_test)
+    assert "does not classify" in str(caught.value.__cause__)
+    assert "classes" not in clf.verdict()
+    assert McddClassifier(method="deep-svdd", epochs=1).fit(X_train, y_train).classes_.size == 0
+    with pytest.raises(ValueError, match="requires y"):
+        McddClassifier(method="deep-svdd", detector="mahalanobis").fit(X_train)
+
+
+def test_metrics_refuse_what_is_no_score():
+    for known, unknown in (([[1.0, 2.0]], [1.0]), (5.0, [1.0]), ([], [1.0]), ([1.0], [np.nan])):
+        with pytest.raises(mcdd.DataError):
+            metrics.detection(known, unknown)
+    for wrong in ({"n_bootstrap": -1}, {"random_state": -1}):
+        with pytest.raises(mcdd.SettingError, match=next(iter(wrong))):
+            metrics.detection([1.0], [0.0], **wrong)
+
+
 def test_a_guard_keeps_the_labels_of_the_classifier(wine):
     lightgbm = pytest.importorskip("lightgbm")
     X_train, X_test, y_train, y_test, unknown = wine
@@ -168,6 +203,10 @@ def test_a_guard_keeps_the_labels_of_the_classifier(wine):
     assert known.mean() > 0.8 and guard.is_known(unknown).mean() < 0.5
     assert len(guard.explain(unknown[:2], n=3)) == 6
     assert not hasattr(Guard(RandomForestClassifier()), "decision_function")
+    assert guard.doctor_ == guard.detector_.doctor_
+    forest = Guard(RandomForestClassifier(n_estimators=5), McddClassifier("fast", epochs=2)).fit(X_train, y_train)
+    with np.errstate(divide="ignore"):
+        assert np.array_equal(forest.predict_log_proba(X_test), np.log(forest.predict_proba(X_test)))
 
 
 def test_a_trained_estimator_is_not_trained_again(wine):

@@ -8,7 +8,7 @@ use mcdd::compute::pool::Pool;
 use mcdd::data::{Column, Table, digits};
 use mcdd::evaluate::{Bootstrap, Evaluation};
 use mcdd::model::{Model, Predictions};
-use mcdd::report::model::{About, Report};
+use mcdd::report::model::{About, Report, ReportData};
 use mcdd::stream::verdict;
 use mcdd::train::{Run, Settings};
 
@@ -101,7 +101,14 @@ fn report(ours: &Outcome, test: &Table, unknown: &Table, args: &Args) -> mcdd::R
         command: format!("mcdd evaluate {model} {id} --ood {ood} --report {page}"),
         notices: Vec::new(),
     };
-    let report = Report::of_tables(&ours.model, test, &[("unknown.csv", unknown)], about, args.seed, Pool::shared())?;
+    let report = Report::of_data(
+        &ours.model,
+        ReportData::Table(test),
+        &[("unknown.csv", ReportData::Table(unknown))],
+        about,
+        args.seed,
+        Pool::shared(),
+    )?;
     let reporting = Reporting { report: Some(args.output.join(PAGE)), figures: None };
     reporting.write(&report, true)
 }

@@ -8,6 +8,11 @@ from . import _mcdd
 def methods() -> dict[str, str]:
     """Methods to train a network with, and what each does.
 
+    Returns
+    -------
+    summaries : dict of str to str
+        A sentence for each name.
+
     Examples
     --------
     >>> import mcdd
@@ -19,6 +24,11 @@ def methods() -> dict[str, str]:
 
 def detectors() -> dict[str, str]:
     """Detectors that score features or logits, and what each does.
+
+    Returns
+    -------
+    summaries : dict of str to str
+        A sentence for each name.
 
     Examples
     --------

@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from . import _data, _mcdd, _progress
-from ._verdict import VerdictMixin
+from ._verdict import VerdictMixin, there_if
 from ._warnings import warn
 
 Array = npt.NDArray[Any]
@@ -128,7 +127,7 @@ schedule, select, patience, calibration_fraction : default=None
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The classes.
+        The classes; none if the method does not classify.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -219,7 +218,7 @@ schedule, select, patience, calibration_fraction : default=None
         self.patience = patience
         self.calibration_fraction = calibration_fraction
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> McddClassifier:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> McddClassifier:
         """Train on rows and their classes.
 
         Parameters
@@ -228,7 +227,7 @@ schedule, select, patience, calibration_fraction : default=None
             Numbers, or a frame of pandas, polars or Arrow with numbers, categories, booleans, dates and texts. NaN and
             null are missing values.
         y : array-like of shape (n_samples,)
-            The classes: strings, integers or booleans.
+            The classes: strings, integers or booleans. None for a method that does not classify, such as "deep-svdd".
         groups : array-like of shape (n_samples,), default=None
             Rows of one group, such as one patient or machine, are never divided between training and calibration.
 
@@ -236,32 +235,34 @@ schedule, select, patience, calibration_fraction : default=None
         -------
         self : McddClassifier
         """
-        if y is None:
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings["seed"] = seed(self.random_state)
+        if y is None and _mcdd.needs_labels(settings):
             name = type(self).__name__
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
         data = self._table(self._read(X, reset=True))
-        classes, codes = encode_labels(y)
-        check_consistent_length(range(len(data)), codes)
-        if self.unknown_label is not None and self.unknown_label in classes.tolist():
-            raise _mcdd.SettingError(f"unknown_label= is {self.unknown_label!r}, which is a class (give another label)")
-        data = data.with_labels(codes, _data.class_names(classes))
+        classes = np.array([], dtype=str)
+        if y is not None:
+            classes, codes = encode_labels(y)
+            check_consistent_length(range(len(data)), codes)
+            if self.unknown_label is not None and self.unknown_label in classes.tolist():
+                raise _mcdd.SettingError(f"unknown_label= is {self.unknown_label!r}, which is a class (give another label)")
+            data = data.with_labels(codes, _data.class_names(classes))
         if groups is not None:
             _, numbers = np.unique(column_or_1d(groups), return_inverse=True)
             data = data.with_groups(numbers.astype(np.uint32))
-        settings = {name: getattr(self, name) for name in _SETTINGS}
-        settings["seed"] = seed(self.random_state)
         threads, bar = _data.threads(self.n_jobs), _progress.bar(self.verbose)
         try:
             self.model_, notices = _mcdd.fit(data, settings, threads, bar)
         finally:
             _progress.close(bar)
-        self.classes_ = classes
-        self._n_features_out = len(classes)
+        self.classes_ = classes if self.model_.classifies else classes[:0]
+        self._n_features_out = len(self.classes_)
         self.doctor_ = list(dict.fromkeys([*notices, *self.model_.findings]))
         warn(self.doctor_)
         return self
 
-    @available_if(_has_distances)
+    @there_if(_has_distances)
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
         """The distance of each row to each class, in the latent space.
 
@@ -274,7 +275,7 @@ schedule, select, patience, calibration_fraction : default=None
         distances : ndarray of shape (n_samples, n_classes)
         """
         distances = self._predict(X, distances=True)["distance"]
-        # `available_if` has looked.
+        # `there_if` has looked.
         assert distances is not None
         return distances
 

@@ -50,6 +50,8 @@ class Detector(OutlierMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, if labels were given.
+    offset_ : float
+        The lowest confidence of a known row.
     scorer_ : object
         The fitted detector of the library.
 
@@ -132,6 +134,26 @@ class Detector(OutlierMixin, BaseEstimator):
         """
         return self._predict(features, logits)["confidence"]
 
+    @property
+    def offset_(self) -> float:
+        """The lowest confidence of a known row."""
+        check_is_fitted(self)
+        return self.scorer_.threshold(self.tpr)
+
+    def decision_function(self, features: Any = None, *, logits: Any = None) -> npt.NDArray[np.float64]:
+        """The confidence of each row less that of the threshold: negative for unknown rows.
+
+        Parameters
+        ----------
+        features : array-like of shape (n_samples, n_features), default=None
+        logits : array-like of shape (n_samples, n_classes), default=None
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+        """
+        return self.score_samples(features, logits=logits) - self.offset_
+
     def p_values(self, features: Any = None, *, logits: Any = None) -> npt.NDArray[np.float64]:
         """The fraction of known rows that look as strange as each row, or stranger.
 
@@ -180,13 +202,27 @@ class Detector(OutlierMixin, BaseEstimator):
         return np.where(self.is_known(features, logits=logits), 1, -1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the detector to a file that ``mcdd score`` reads too. It holds no code."""
+        """Write the detector to a file that ``mcdd score`` reads too. It holds no code.
+
+        Parameters
+        ----------
+        path : path-like
+        """
         check_is_fitted(self)
         self.scorer_.save(os.fspath(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Detector:
-        """Read a detector from a file of `save` or of the command ``mcdd fit-detector``."""
+        """Read a detector from a file of `save` or of the command ``mcdd fit-detector``.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Returns
+        -------
+        detector : Detector
+        """
         scorer = _mcdd.Scorer.load(os.fspath(path))
         settings = json.loads(scorer.settings)
         detector = cls(
@@ -203,6 +239,9 @@ class Detector(OutlierMixin, BaseEstimator):
     def _predict(self, features: Any, logits: Any) -> Arrays:
         check_is_fitted(self)
         rows, outputs = _features(features, "features"), _logits(logits, "logits")
+        expected = getattr(self, "n_features_in_", None)
+        if rows is not None and expected is not None and rows.shape[1] != expected:
+            raise _mcdd.DataError(f"X has {rows.shape[1]} features, but Detector is expecting {expected} features as input")
         return self.scorer_.predict(rows, outputs, _data.threads(self.n_jobs))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils.metaestimators import available_if
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._classifier import McddClassifier
-from ._verdict import with_unknown
+from ._verdict import there_if, with_unknown
 
 Array = npt.NDArray[Any]
 
@@ -117,7 +117,7 @@ class Guard(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         return with_unknown(self.predict(X), self.is_known(X, tpr), self.unknown_label)
 
-    @available_if(_estimator_has("predict_proba"))
+    @there_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """The classifier's probabilities.
 
@@ -132,7 +132,22 @@ class Guard(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return np.asarray(self.estimator_.predict_proba(X))
 
-    @available_if(_estimator_has("decision_function"))
+    @there_if(_estimator_has("predict_log_proba"))
+    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """The logarithms of the classifier's probabilities.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict_log_proba(X))
+
+    @there_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
         """The classifier's decision function.
 
@@ -148,26 +163,72 @@ class Guard(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return np.asarray(self.estimator_.decision_function(X))
 
     def is_known(self, X: Any, tpr: float | None = None) -> npt.NDArray[np.bool_]:
-        """Whether each row is like the training rows; see `McddClassifier.is_known`."""
+        """Whether each row is like the training rows; see `McddClassifier.is_known`.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+        tpr : float, default=None
+            The fraction of known rows to keep; None for that of the detector.
+
+        Returns
+        -------
+        known : ndarray of bool of shape (n_samples,)
+        """
         check_is_fitted(self)
         return self.detector_.is_known(X, tpr)
 
     def p_values(self, X: Any) -> npt.NDArray[np.float64]:
-        """The fraction of known rows that look as strange; see `McddClassifier.p_values`."""
+        """The fraction of known rows that look as strange; see `McddClassifier.p_values`.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        p_values : ndarray of shape (n_samples,)
+        """
         check_is_fitted(self)
         return self.detector_.p_values(X)
 
     def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
-        """The confidence of each row; see `McddClassifier.score_samples`."""
+        """The confidence of each row; see `McddClassifier.score_samples`.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        confidence : ndarray of shape (n_samples,)
+        """
         check_is_fitted(self)
         return self.detector_.score_samples(X)
 
     def explain(self, X: Any, n: int = 5) -> Any:
-        """The columns that explain the confidence of each row; see `McddClassifier.explain`."""
+        """The columns that explain the confidence of each row; see `McddClassifier.explain`.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+        n : int, default=5
+            The number of columns for each row.
+
+        Returns
+        -------
+        frame : pandas.DataFrame, or dict of lists without pandas
+        """
         check_is_fitted(self)
         return self.detector_.explain(X, n)
 
+    @property
+    def doctor_(self) -> list[str]:
+        """What is worth a look about the detector and the data; see `McddClassifier.doctor_`."""
+        findings: list[str] = self.detector_.doctor_
+        return findings
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = get_tags(self.estimator).input_tags.allow_nan
         return tags

@@ -157,6 +157,8 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         """
         notices: list[str] = []
         if isinstance(X, str | os.PathLike):
+            if y is not None:
+                raise ValueError("the classes of a folder are the names of its folders: leave out y")
             images, notices = _mcdd.Images.read([os.fspath(X)], True, None, self.skip_bad)
             self.classes_ = _data.classes_from_names(images.classes)
         else:

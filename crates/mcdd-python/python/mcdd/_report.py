@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from . import _data, _mcdd
 from ._classifier import McddClassifier
+from ._images import ImageClassifier
 
 
 class Report:
@@ -45,19 +46,24 @@ class Report:
 
 
 def report(
-    clf: McddClassifier, X: Any, y: Any = None, *, unknown: Mapping[str, Any] | None = None, title: str = "mcdd"
+    clf: McddClassifier | ImageClassifier,
+    X: Any,
+    y: Any = None,
+    *,
+    unknown: Mapping[str, Any] | None = None,
+    title: str = "mcdd",
 ) -> Report:
     """The report on a classifier: what it keeps and rejects, where it errs, and why.
 
     Parameters
     ----------
-    clf : McddClassifier
-        A trained classifier.
-    X : array-like or data frame of shape (n_samples, n_features)
+    clf : McddClassifier or ImageClassifier
+        A trained classifier; of a `Guard` its `detector_`.
+    X : array-like or data frame of shape (n_samples, n_features), or images
         Known rows that were not trained on.
     y : array-like of shape (n_samples,), default=None
         Their classes.
-    unknown : dict of str to array-like or data frame, default=None
+    unknown : dict of str to array-like, data frame or images, default=None
         Sets of unknown rows by name.
     title : str, default="mcdd"
         The title of the page.
@@ -76,7 +82,9 @@ def report(
     >>> page.html.startswith("<!doctype html>")
     True
     """
-    known = _table(clf, X)
+    if not isinstance(clf, McddClassifier | ImageClassifier):
+        raise TypeError(f"a report is on a McddClassifier or an ImageClassifier, not on a {type(clf).__name__}")
+    known = _rows(clf, X)
     if y is not None:
         y = np.asarray(y)
         check_consistent_length(range(len(known)), y)
@@ -87,14 +95,14 @@ def report(
             raise _mcdd.DataError(f"y has classes that the model does not know: {', '.join(foreign)} (give them as unknown=)")
         codes = np.array([place[label] for label in y.tolist()], dtype=np.uint32)
         known = known.with_labels(codes, names)
-    sets = [(name, _table(clf, rows)) for name, rows in (unknown or {}).items()]
-    page, figures = _mcdd.report(clf.model_, known, sets, title, False, _data.threads(clf.n_jobs))
+    sets = [(name, _rows(clf, rows)) for name, rows in (unknown or {}).items()]
+    page, figures = _mcdd.report(clf.model_, known, sets, title, _data.threads(clf.n_jobs))
     return Report(page, dict(figures))
 
 
-def _table(clf: McddClassifier, X: Any) -> _mcdd.Table:
+def _rows(clf: McddClassifier | ImageClassifier, X: Any) -> _mcdd.Table | _mcdd.Images:
     data = clf._read(X, reset=False)
-    if isinstance(data, _mcdd.Table):
+    if isinstance(data, _mcdd.Table | _mcdd.Images):
         return data
     if _data.is_frame(data):
         return _mcdd.Table.from_arrow(data, clf.model_.named)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from . import _data, _mcdd
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
     from ._mcdd import Arrays
 
 Array = npt.NDArray[Any]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def there_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
+    """scikit-learn's `available_if`, with the type of the method."""
+    return cast(Callable[[Method], Method], available_if(check))
 
 
 def with_unknown(labels: Array, known: npt.NDArray[np.bool_], unknown: Any) -> Array:
@@ -27,6 +35,14 @@ def with_unknown(labels: Array, known: npt.NDArray[np.bool_], unknown: Any) -> A
     mixed = labels.astype(object)
     mixed[~known] = unknown
     return mixed
+
+
+def _classifies(clf: VerdictMixin) -> bool:
+    """Whether the methods of a classifier are there: not for a model that was trained without classes."""
+    model = getattr(clf, "model_", None)
+    if model is not None and not model.classifies:
+        raise AttributeError(f"the method {clf.method!r} does not classify; use is_known, p_values or score_samples")
+    return True
 
 
 class VerdictMixin:
@@ -43,12 +59,13 @@ class VerdictMixin:
     def _read(self, X: Any, reset: bool) -> Any:
         raise NotImplementedError
 
+    @there_if(_classifies)
     def predict(self, X: Any) -> Array:
         """The most probable class of each row; unknown rows get `unknown_label` if that is set.
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_features), or images
 
         Returns
         -------
@@ -60,12 +77,13 @@ class VerdictMixin:
             return labels
         return with_unknown(labels, self.model_.known(found["confidence"], self.tpr), self.unknown_label)
 
+    @there_if(_classifies)
     def predict_open(self, X: Any, tpr: float | None = None) -> Array:
         """The class of each row, or "unknown" (or `unknown_label`, if that is set).
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_features), or images
         tpr : float, default=None
             The fraction of known rows to keep; None for that of the classifier.
 
@@ -86,7 +104,7 @@ class VerdictMixin:
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_features), or images
         tpr : float, default=None
             The fraction of known rows to keep; None for that of the classifier.
 
@@ -102,7 +120,7 @@ class VerdictMixin:
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_features), or images
 
         Returns
         -------
@@ -116,7 +134,7 @@ class VerdictMixin:
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_features), or images
 
         Returns
         -------
@@ -124,28 +142,30 @@ class VerdictMixin:
         """
         return self._predict(X)["confidence"]
 
+    @there_if(_classifies)
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """The probability of each class, given that the row is of one of them.
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_features), or images
 
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
         """
         probabilities = self._predict(X, probabilities=True)["probability"]
-        if probabilities is None:
-            raise self._no_classes()
+        # `there_if` has looked.
+        assert probabilities is not None
         return probabilities
 
+    @there_if(_classifies)
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """The logarithm of `predict_proba`.
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_features), or images
 
         Returns
         -------
@@ -154,12 +174,13 @@ class VerdictMixin:
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
+    @there_if(_classifies)
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
         """The logarithms of the class probabilities; with two classes the log-odds of the second.
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_features), or images
 
         Returns
         -------
@@ -168,12 +189,13 @@ class VerdictMixin:
         log = np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
         return log[:, 1] - log[:, 0] if log.shape[1] == 2 else log
 
+    @there_if(_classifies)
     def predict_set(self, X: Any, coverage: float = 0.95) -> npt.NDArray[np.bool_]:
         """Which classes are plausible for each row; none for an unknown row.
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_features), or images
         coverage : float, default=0.95
             The fraction of known rows whose true class is to be among the plausible ones, of those that are kept as known.
 
@@ -185,8 +207,8 @@ class VerdictMixin:
             raise _mcdd.SettingError(f"coverage= is {coverage} (give a fraction between 0 and 1)")
         data = self._read(X, reset=False)
         found, sets = self.model_.plausible(data, coverage, _data.threads(self.n_jobs))
-        if sets is None:
-            raise self._no_classes()
+        # `there_if` has looked.
+        assert sets is not None
         sets[~self.model_.known(found["confidence"], self.tpr)] = False
         return sets
 
@@ -205,13 +227,8 @@ class VerdictMixin:
         return self.model_.predict(data, _data.threads(self.n_jobs), probabilities, distances)
 
     def _labels(self, found: Arrays) -> Array:
-        if found["class"] is None:
-            raise self._no_classes()
         labels: Array = self.classes_[found["class"]]
         return labels
-
-    def _no_classes(self) -> AttributeError:
-        return AttributeError(f"the method {self.method!r} does not classify; use is_known, p_values or score_samples")
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())  # type: ignore[call-overload]
@@ -226,14 +243,21 @@ class VerdictMixin:
         super().__setstate__(state)  # type: ignore[misc]
 
     def verdict(self) -> str:
-        """What the model promises, in a sentence or two."""
+        """What the model promises, in a sentence or two.
+
+        Returns
+        -------
+        text : str
+        """
         check_is_fitted(self)
         model = self.model_
-        text = f"Trained on {model.training_rows:,} rows of {len(self.classes_)} classes."
+        what = "rows" if model.image_shape is None else "images"
+        classes = f" of {len(self.classes_)} classes" if model.classifies else ""
+        text = f"Trained on {model.training_rows:,} {what}{classes}."
         if model.validation_accuracy is not None:
-            text += f" Accuracy on rows that were left out: {model.validation_accuracy:.1%}."
+            text += f" Accuracy on {what} that were left out: {model.validation_accuracy:.1%}."
         scores = model.calibration_scores
-        return text + f" Keeps about {self.tpr:.0%} of known rows, by {len(scores):,} calibration rows."
+        return text + f" Keeps about {self.tpr:.0%} of known {what}, by {len(scores):,} calibration {what}."
 
     def _html_repr(self) -> str:
         page = str(super()._html_repr())  # type: ignore[misc]

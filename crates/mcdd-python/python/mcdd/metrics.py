@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _mcdd
 
@@ -83,8 +84,16 @@ def detection(known: Any, unknown: Any, *, n_bootstrap: int = 1000, random_state
     >>> found.auroc.value
     0.875
     """
-    known = np.ascontiguousarray(known, dtype=np.float64)
-    unknown = np.ascontiguousarray(unknown, dtype=np.float64)
-    rows, ties = _mcdd.detection(known, unknown, n_bootstrap, random_state)
+    for name, count in (("n_bootstrap", n_bootstrap), ("random_state", random_state)):
+        if count < 0:
+            raise _mcdd.SettingError(f"{name}= is {count} (give a whole number that is not negative)")
+    rows, ties = _mcdd.detection(_scores(known, "known"), _scores(unknown, "unknown"), n_bootstrap, random_state)
     found = {key: Metric(name, positive, value, low, high) for key, name, positive, value, low, high in rows}
     return Detection(**found, tie_fraction=ties)
+
+
+def _scores(values: Any, name: str) -> npt.NDArray[np.float64]:
+    scores = np.ascontiguousarray(values, dtype=np.float64)
+    if scores.ndim != 1 or np.ndim(values) != 1:
+        raise _mcdd.DataError(f"{name} has the shape {np.shape(values)} (give one score a row)")
+    return scores

@@ -146,7 +146,7 @@ pub struct FitResult {
 /// # Errors
 /// If they do, and there are none.
 fn needs_labels(settings: &Settings, there: bool) -> Result<bool> {
-    let labeled = settings.head.classifies() || settings.detector.detector.about().needs.labels;
+    let labeled = settings.needs_labels();
     if labeled && !there {
         let who = if settings.head.classifies() { settings.head.name() } else { settings.detector.detector.name() };
         return Err(Error::data(format!("there are no labels, and {who} needs them"))

@@ -337,7 +337,7 @@ impl Model {
     ///
     /// # Errors
     /// If the model was not trained on images, or on images of another shape.
-    pub(super) fn image_spec(&self, images: &Images) -> Result<&ImageSpec> {
+    pub(crate) fn image_spec(&self, images: &Images) -> Result<&ImageSpec> {
         let spec = self.schema().image.as_ref().ok_or_else(|| {
             Error::data("the model was trained on a table, not on images").hint("give rows of a table")
         })?;

@@ -73,7 +73,7 @@ impl Method {
 
     /// Whether it is trained on two classes or more.
     pub fn needs_classes(&self) -> bool {
-        self.settings.head.classifies() || self.settings.detector.detector.about().needs.labels
+        self.settings.needs_labels()
     }
 
     /// The group of methods that is the default for a number of classes, one of which is left out.

@@ -8,7 +8,7 @@ use mcdd::data::{Augment, ImageOptions, Images, ReadOptions, Table};
 use mcdd::error::{Kind, count};
 use mcdd::evaluate::{Bootstrap, Evaluation};
 use mcdd::model::Model;
-use mcdd::report::model::TrainingData;
+use mcdd::report::model::ReportData;
 use mcdd::train::OrOff;
 
 use super::Args;
@@ -109,10 +109,10 @@ pub(super) enum Data {
 
 impl Data {
     /// For a report.
-    pub(super) fn training_data(&self) -> TrainingData<'_> {
+    pub(super) fn training_data(&self) -> ReportData<'_> {
         match self {
-            Data::Table(table) => TrainingData::Table(table),
-            Data::Images(images) => TrainingData::Images(images),
+            Data::Table(table) => ReportData::Table(table),
+            Data::Images(images) => ReportData::Images(images),
         }
     }
 

@@ -19,7 +19,7 @@ mod tests;
 use serde::Serialize;
 
 pub use gather::{Gather, Place, Side};
-pub use sources::TrainingData;
+pub use sources::ReportData;
 
 use crate::metrics::Interval;
 use crate::report::figure::View;

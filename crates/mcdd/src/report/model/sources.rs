@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::evaluate::{Bootstrap, Evaluator};
 use crate::model::{Model, Predictions};
 
-/// The data that a model was trained on.
+/// What a report is made from.
 #[derive(Clone, Copy, Debug)]
-pub enum TrainingData<'a> {
+pub enum ReportData<'a> {
     /// A table.
     Table(&'a Table),
     /// Images.
@@ -17,14 +17,13 @@ pub enum TrainingData<'a> {
 }
 
 /// The network's inputs of some rows, and the categories among them that are not in the schema.
-fn inputs(model: &Model, data: TrainingData, rows: &[usize]) -> Result<(Vec<f32>, Vec<Unseen>)> {
+fn inputs(model: &Model, data: ReportData, rows: &[usize]) -> Result<(Vec<f32>, Vec<Unseen>)> {
     match data {
-        TrainingData::Table(table) => model.schema().transform_and_list(table, Some(rows)),
-        TrainingData::Images(images) => {
+        ReportData::Table(table) => model.schema().transform_and_list(table, Some(rows)),
+        ReportData::Images(images) => {
+            let spec = model.image_spec(images)?;
             let mut x = vec![0.0; rows.len() * images.shape().values()];
-            if let Some(spec) = &model.schema().image {
-                spec.transform_into(&images.select(rows).pixels, &mut x);
-            }
+            spec.transform_into(&images.select(rows).pixels, &mut x);
             Ok((x, Vec::new()))
         }
     }
@@ -36,10 +35,10 @@ impl Report {
     ///
     /// # Errors
     /// If the data do not match the model.
-    pub fn of_calibration_rows(model: &Model, data: TrainingData, about: About, pool: &Pool) -> Result<Report> {
+    pub fn of_calibration_rows(model: &Model, data: ReportData, about: About, pool: &Pool) -> Result<Report> {
         let (rows, predictions) = match data {
-            TrainingData::Table(table) => model.out_of_fold(table, pool)?,
-            TrainingData::Images(images) => model.out_of_fold_images(images, pool)?,
+            ReportData::Table(table) => model.out_of_fold(table, pool)?,
+            ReportData::Images(images) => model.out_of_fold_images(images, pool)?,
         };
         let inputs = inputs(model, data, &rows)?;
         Self::of_predictions(
@@ -56,7 +55,7 @@ impl Report {
     ///
     /// # Errors
     /// If the data do not match the model.
-    pub fn of_rows(model: &Model, data: TrainingData, rows: &[usize], about: About, pool: &Pool) -> Result<Report> {
+    pub fn of_rows(model: &Model, data: ReportData, rows: &[usize], about: About, pool: &Pool) -> Result<Report> {
         let inputs = inputs(model, data, rows)?;
         let mut predictions = Predictions::default();
         model.predict_rows(&inputs.0, &mut predictions, pool)?;
@@ -65,15 +64,15 @@ impl Report {
 
     fn of_predictions(
         model: &Model,
-        data: TrainingData,
+        data: ReportData,
         rows: &[usize],
         ((x, unseen), predictions): (&(Vec<f32>, Vec<Unseen>), &Predictions),
         about: About,
         pool: &Pool,
     ) -> Result<Report> {
         let labels = match data {
-            TrainingData::Table(table) => table.labels.as_ref(),
-            TrainingData::Images(images) => images.labels.as_ref(),
+            ReportData::Table(table) => table.labels.as_ref(),
+            ReportData::Images(images) => images.labels.as_ref(),
         };
         let mut gather = Gather::new(model, model.settings().tpr, 0, model.settings().seed)?;
         let mut evaluator = Evaluator::new(model.classes(), model.threshold()?);
@@ -81,12 +80,12 @@ impl Report {
             let class = labels.and_then(|l| Some(*l.codes.get(row)? as usize));
             let name = labels.and_then(|l| l.names.get(class?)).map(String::as_str);
             let file = match data {
-                TrainingData::Table(table) => table.files().nth(1).map(|_| table.row_name(row)),
-                TrainingData::Images(images) => Some(images.name(row)),
+                ReportData::Table(table) => table.files().nth(1).map(|_| table.row_name(row)),
+                ReportData::Images(images) => Some(images.name(row)),
             };
             let row = match data {
-                TrainingData::Table(table) => table.row_number(row),
-                TrainingData::Images(_) => row as u64 + 1,
+                ReportData::Table(table) => table.row_number(row),
+                ReportData::Images(_) => row as u64 + 1,
             };
             let at = Place { row: row.into(), file: file.as_deref(), unseen: Unseen::of_row(unseen, i) };
             gather.add(Side::Known(class), at, x, name, predictions, i);
@@ -97,15 +96,15 @@ impl Report {
         gather.finish(about, &found, pool)
     }
 
-    /// The report on tables: in-distribution rows, and named sets of out-of-distribution rows. The seed selects the rows
-    /// that are drawn, and the bootstrap replicates.
+    /// The report on in-distribution rows, and on named sets of out-of-distribution rows. The seed selects the rows that are
+    /// drawn, and the bootstrap replicates.
     ///
     /// # Errors
-    /// If a table does not match the model.
-    pub fn of_tables(
+    /// If the data do not match the model.
+    pub fn of_data(
         model: &Model,
-        known: &Table,
-        ood: &[(&str, &Table)],
+        known: ReportData,
+        ood: &[(&str, ReportData)],
         about: About,
         seed: u64,
         pool: &Pool,
@@ -113,21 +112,13 @@ impl Report {
         let mut gather = Gather::new(model, model.settings().tpr, ood.len(), seed)?;
         let mut evaluator = Evaluator::new(model.classes(), model.threshold()?);
         let mut predictions = Predictions::default();
-        let batch = |table: &Table| -> Result<Batch> {
-            let (x, unseen_cells) = model.schema().transform_and_list(table, None)?;
-            let labels = || (0..table.rows()).map(|i| table.label_name(i).map(str::to_owned)).collect();
-            // A model without classes does not use labels.
-            let labels = (!model.classes().is_empty()).then(labels);
-            let places = (0..table.rows()).map(|row| table.row_number(row).into()).collect();
-            Ok(Batch { rows: table.rows(), x, places, labels, unseen_cells, ..Batch::default() })
-        };
-        let rows = batch(known)?;
+        let rows = batch(model, known)?;
         model.predict_rows(&rows.x, &mut predictions, pool)?;
         evaluator.add(&predictions, rows.labels.as_deref());
         gather.add_known(&rows, &predictions, &about.data);
-        for (name, table) in ood {
-            let (set, scored) = (gather.set(name), evaluator.ood_set(*name));
-            let rows = batch(table)?;
+        for &(name, data) in ood {
+            let (set, scored) = (gather.set(name), evaluator.ood_set(name));
+            let rows = batch(model, data)?;
             model.predict_rows(&rows.x, &mut predictions, pool)?;
             evaluator.add_ood(scored, &predictions.confidence);
             gather.add_unknown(set, &rows, &predictions);
@@ -135,6 +126,26 @@ impl Report {
         let found = evaluator.finish(Bootstrap { seed, ..Bootstrap::default() })?;
         gather.finish(about, &found, pool)
     }
+}
+
+/// All rows as one batch.
+fn batch(model: &Model, data: ReportData) -> Result<Batch> {
+    let rows = match data {
+        ReportData::Table(table) => table.rows(),
+        ReportData::Images(images) => images.rows(),
+    };
+    let (x, unseen_cells) = inputs(model, data, &(0..rows).collect::<Vec<_>>())?;
+    let label = |row| match data {
+        ReportData::Table(table) => table.label_name(row).map(str::to_owned),
+        ReportData::Images(images) => images.label_name(row).map(str::to_owned),
+    };
+    // A model without classes does not use labels.
+    let labels = (!model.classes().is_empty()).then(|| (0..rows).map(label).collect());
+    let (places, names) = match data {
+        ReportData::Table(table) => ((0..rows).map(|row| table.row_number(row).into()).collect(), Vec::new()),
+        ReportData::Images(images) => (Vec::new(), (0..rows).map(|row| images.name(row)).collect()),
+    };
+    Ok(Batch { rows, x, places, names, labels, unseen_cells, ..Batch::default() })
 }
 
 /// The place of a row of a batch; `count` is its number if the batch does not have it.

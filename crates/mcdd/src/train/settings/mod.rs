@@ -198,6 +198,11 @@ impl Settings {
         SettingsBuilder::default()
     }
 
+    /// Whether training needs labels: the method classifies, or the detector uses the classes.
+    pub fn needs_labels(&self) -> bool {
+        self.head.classifies() || self.detector.detector.about().needs.labels
+    }
+
     /// The defaults for images: the training of the authors of Deep-MCDD, with fewer epochs for a CPU. The same as a
     /// builder without any values gives for [`DataKind::Images`].
     pub fn for_images(net: NetName) -> Settings {
