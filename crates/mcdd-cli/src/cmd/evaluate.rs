@@ -209,7 +209,11 @@ pub(super) fn text(found: &Evaluation, data: &str, classifies: bool) -> Result<S
         writeln!(out, "  tied pairs %                       {:>6}", percent(set.tie_fraction))?;
     }
     if found.bootstrap.replicates > 0 {
-        writeln!(out, "\n[low, high]: 95% bootstrap interval, {}", count(found.bootstrap.replicates, "replicate"))?;
+        writeln!(
+            out,
+            "\n[low, high]: 95% interval; Wilson for the accuracy, bootstrap with {} for the others",
+            count(found.bootstrap.replicates, "replicate")
+        )?;
     }
     Ok(out)
 }

@@ -28,12 +28,12 @@ impl Bootstrap {
     }
 }
 
-/// A fraction with its interval.
+/// The accuracy with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// Between 0 and 1.
     pub value: f64,
-    /// The 95% bootstrap interval; `None` without replicates.
+    /// The 95% Wilson interval; `None` without replicates.
     pub interval95: Option<Interval>,
 }
 

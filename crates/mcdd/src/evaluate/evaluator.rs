@@ -199,10 +199,7 @@ fn accuracy(right: &[bool], bootstrap: Bootstrap) -> Result<Option<Estimate>> {
     if right.is_empty() {
         return Ok(None);
     }
-    let interval95 = match bootstrap.replicates {
-        0 => None,
-        n => Some(metrics::accuracy_interval(right, n, bootstrap.seed, 0)?),
-    };
+    let interval95 = (bootstrap.replicates > 0).then(|| metrics::accuracy_interval(right)).transpose()?;
     Ok(Some(Estimate { value: metrics::accuracy(right)?.accuracy, interval95 }))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An [`Evaluator`] collects predictions, row by row or block by block. [`Evaluator::finish`] turns them into an
 //! [`Evaluation`]: accuracy, the fraction kept as known, recall and precision of each class, and the detection metrics of
-//! each OOD set, with 95% bootstrap intervals. Nothing is fitted or chosen; the threshold is given.
+//! each OOD set, with 95% intervals. Nothing is fitted or chosen; the threshold is given.
 //!
 //! ```
 //! use mcdd::{data::digits, evaluate::{Bootstrap, Evaluation}, model::Model, train::{Preset, Settings}};

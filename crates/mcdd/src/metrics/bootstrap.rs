@@ -18,9 +18,9 @@ use crate::seed::Stream;
 /// A 95% interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// The 2.5% quantile of the replicates.
+    /// The lower end; of a bootstrap interval the 2.5% quantile of the replicates.
     pub low: f64,
-    /// The 97.5% quantile of the replicates.
+    /// The upper end; of a bootstrap interval the 97.5% quantile of the replicates.
     pub high: f64,
 }
 

@@ -67,7 +67,7 @@ pub struct Position {
 pub struct Percentage {
     /// With two decimals.
     pub value: String,
-    /// The ends of the 95% bootstrap interval; none without replicates.
+    /// The ends of the 95% interval; none without replicates.
     pub interval95: Option<[String; 2]>,
 }
 
