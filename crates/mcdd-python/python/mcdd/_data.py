@@ -16,6 +16,8 @@ Array = npt.NDArray[Any]
 
 def is_frame(x: Any) -> bool:
     """Whether it is a data frame of pandas, polars or Arrow, with columns that have names."""
+    if type(x).__name__ == "LazyFrame":
+        raise TypeError("a LazyFrame has no rows yet: give X.collect()")
     return hasattr(x, "__arrow_c_stream__") or _is_pandas(x)
 
 
