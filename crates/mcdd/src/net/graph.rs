@@ -25,6 +25,8 @@ pub enum Layer {
     },
     /// `max(x, 0)`; same shape.
     Relu,
+    /// `x P(X <= x)` for a standard normal `X`; same shape.
+    Gelu,
     /// `weight (x - mean) / sqrt(variance + 1e-5) + bias`, feature by feature; same shape. In training, mean and variance are
     /// those of the batch, afterwards their running means: parameters `weight`, `bias`, `running_mean`
     /// and `running_var`, each `[features]`, as in PyTorch.
@@ -70,6 +72,13 @@ pub enum Layer {
     },
     /// The mean of each channel in windows of an image; pixels that do not fill a window are left out.
     AvgPool {
+        /// Height and width of a window.
+        kernel: usize,
+        /// Pixels from one window to the next.
+        stride: usize,
+    },
+    /// The largest value of each channel in windows of an image; pixels that do not fill a window are left out.
+    MaxPool {
         /// Height and width of a window.
         kernel: usize,
         /// Pixels from one window to the next.

@@ -121,7 +121,7 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
         }
         Layer::BatchNorm { features } if features == shape.channels() => Ok(shape),
         Layer::Clip { limit } if !(limit > 0.0 && limit.is_finite()) => Err("has a limit that is not a number above 0"),
-        Layer::Relu | Layer::Clip { .. } => Ok(shape),
+        Layer::Relu | Layer::Gelu | Layer::Clip { .. } => Ok(shape),
         Layer::Image { height, width, channels } => {
             let image = Shape::Image([height, width, channels]);
             let fits = matches!(shape, Shape::Row(n) if image.checked_len() == Some(n));
@@ -152,7 +152,7 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
             let [h, w] = [(height, kernel[0]), (width, kernel[1])].map(|(l, k)| windows(l + 2 * padding, k, stride));
             Ok(Shape::Image([h, w, outputs]))
         }
-        Layer::AvgPool { kernel, stride } => {
+        Layer::AvgPool { kernel, stride } | Layer::MaxPool { kernel, stride } => {
             let Shape::Image([height, width, channels]) = shape else { return Err(no_fit) };
             if kernel == 0 || stride == 0 {
                 return Err(no_fit);

@@ -63,6 +63,7 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
                 clear = from.iter().fold(clear, |c, v| c.min(v.abs()));
                 from.iter().map(|v| v.max(0.0)).collect()
             }
+            Layer::Gelu => from.iter().map(|v| 0.5 * v * (1.0 + libm::erf(v / 2f64.sqrt()))).collect(),
             Layer::Clip { limit } => {
                 let limit = f64::from(limit);
                 clear = from.iter().fold(clear, |c, v| c.min((v.abs() - limit).abs()));
@@ -101,18 +102,29 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
                 }
                 out
             }
-            Layer::AvgPool { .. } | Layer::GlobalAvgPool => {
+            Layer::AvgPool { .. } | Layer::MaxPool { .. } | Layer::GlobalAvgPool => {
+                let gap = std::cell::Cell::new(f64::INFINITY);
                 let ([h, w, c], [oh, ow, _]) = (shapes[node.from[0]].image(), shapes[values.len()].image());
                 let ([kh, kw], stride) = match node.layer {
-                    Layer::AvgPool { kernel, stride } => ([kernel; 2], stride),
+                    Layer::AvgPool { kernel, stride } | Layer::MaxPool { kernel, stride } => ([kernel; 2], stride),
                     _ => ([h, w], 1),
                 };
                 let one = |i: usize| {
                     let (r, y, x, f) = (i / (oh * ow * c), i / (ow * c) % oh, i / c % ow, i % c);
                     let at = |t: usize| ((r * h + y * stride + t / kw) * w + x * stride + t % kw) * c + f;
-                    (0..kh * kw).map(|t| from[at(t)]).sum::<f64>() / (kh * kw) as f64
+                    if !matches!(node.layer, Layer::MaxPool { .. }) {
+                        return (0..kh * kw).map(|t| from[at(t)]).sum::<f64>() / (kh * kw) as f64;
+                    }
+                    let mut sorted: Vec<f64> = (0..kh * kw).map(|t| from[at(t)]).collect();
+                    sorted.sort_by(f64::total_cmp);
+                    if let [.., second, first] = sorted[..] {
+                        gap.set(gap.get().min(if first > second { first - second } else { f64::INFINITY }));
+                    }
+                    sorted[kh * kw - 1]
                 };
-                (0..rows * oh * ow * c).map(one).collect()
+                let out: Vec<f64> = (0..rows * oh * ow * c).map(one).collect();
+                clear = clear.min(gap.get());
+                out
             }
         };
         values.push(value);

@@ -5,15 +5,16 @@
 //! added when the gradient is used. So each gradient is written once by each reader, and read once.
 
 use super::super::layout::CpuParams;
+use super::act::Act;
 use super::buffers::{ConvBuffers, Out, sized};
 use super::conv::Conv;
 use super::engine::ImageEngine;
 use super::forward::{band, group};
 use super::kernel::{Product, WeightGradient};
 use super::pixels::{
-    Act, Correction, Images, PixelShape, Spread, fill_from_sixes, fill_lines, prefetch, whole, whole_in_sixes,
+    Correction, Images, PixelShape, Spread, fill_from_sixes, fill_lines, prefetch, whole, whole_in_sixes,
 };
-use super::plan::{GradientMode, Input, Step, Work};
+use super::plan::{GradientMode, Input, PoolOf, Step, Work};
 use crate::compute::gemm::{Line, MR, NR, ZERO};
 use crate::compute::pool::{Pool, chunks, pieces};
 use crate::net::graph::inverse_deviation;
@@ -199,11 +200,15 @@ impl ImageEngine {
                 let lines: Vec<&[Line]> = self.packed[i].back.iter().map(|r| &self.weights[r.clone()]).collect();
                 back(conv, &lines, gradients, images, &mut target, scratch);
             }
-            Work::Pool { .. } => {
+            Work::Pool { of, .. } => {
                 let pool = step.pool(&self.plan.buffers);
+                let from = Images { data: values, image: buffer.len(), pixel: buffer.channels, offset: view.offset };
                 for (image, gradient) in gradients.chunks_exact(length).enumerate() {
                     let copy = sized(&mut scratch.copy, buffer.pixels() * view.channels);
-                    pool.back(gradient, copy);
+                    match of {
+                        PoolOf::Mean => pool.back_means(gradient, copy),
+                        PoolOf::Max => pool.back_maxima(from, image, gradient, copy),
+                    }
                     target.take(image, 0..buffer.pixels(), copy, view.channels);
                 }
             }

@@ -8,10 +8,11 @@ use std::sync::{Mutex, PoisonError};
 
 use super::super::layout::CpuParams;
 use super::super::norm::MOMENTUM;
+use super::act::Act;
 use super::buffers::{ConvBuffers, Out};
 use super::forward::{Part, group};
 use super::kernel::start_lines;
-use super::pixels::{Act, Images, PixelShape, measure};
+use super::pixels::{Images, PixelShape, measure};
 use super::plan::{Plan, Slots, Step, View, Work, compile};
 use crate::compute::gemm::{Line, NR, ZERO};
 use crate::compute::pool::{Pool, chunks, pieces};
@@ -321,8 +322,8 @@ impl ImageEngine {
     /// What is applied to a value when it is read.
     pub(super) fn act(&self, view: &View) -> Act<'_> {
         match view.norm {
-            Some(n) => Act { scale: &self.norms[n].scale, shift: &self.norms[n].shift, relu: view.relu },
-            None => Act { relu: view.relu, ..Act::default() },
+            Some(n) => Act { scale: &self.norms[n].scale, shift: &self.norms[n].shift, bend: view.bend },
+            None => Act { bend: view.bend, ..Act::default() },
         }
     }
 

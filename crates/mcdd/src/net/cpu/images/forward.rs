@@ -1,10 +1,12 @@
 //! One step of the forward pass, for some images, on one thread; training and prediction share it.
 
+use super::act::{Act, activate};
 use super::buffers::{ConvBuffers, Out, sized};
 use super::conv::Conv;
 use super::kernel::Product;
-use super::pixels::{Act, Images, PixelShape, activate, fill};
-use super::plan::{Buffer, Input, Step, Work};
+use super::pixels::{Images, PixelShape, fill};
+use super::plan::{Buffer, Input, PoolOf, Step, Work};
+use super::pooling::Pool;
 use crate::compute::gemm::Line;
 
 /// The largest number of values of a copied image that stays in the second-level cache; larger ones are cut into bands.
@@ -71,57 +73,6 @@ impl Forward<'_> {
     }
 }
 
-/// Means of windows of one image; `to` has `pixel` numbers for each of its pixels.
-pub(super) fn pool(window: &Pool, from: Images, image: usize, act: Act, to: &mut [f32], pixel: usize) {
-    let factor = 1.0 / (window.kernel[0] * window.kernel[1]) as f32;
-    let channels = window.channels;
-    for y in 0..window.output[0] {
-        for x in 0..window.output[1] {
-            let to = &mut to[(y * window.output[1] + x) * pixel..];
-            to[..channels].fill(0.0);
-            for ky in 0..window.kernel[0] {
-                for kx in 0..window.kernel[1] {
-                    let at = (y * window.stride + ky) * window.input[1] + x * window.stride + kx;
-                    let shape = PixelShape { pixels: 1, channels };
-                    activate(act, from.from(image, at), from.pixel, to, pixel, shape, true);
-                }
-            }
-            to[..channels].iter_mut().for_each(|v| *v *= factor);
-        }
-    }
-}
-
-/// The geometry of means.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pool {
-    pub kernel: [usize; 2],
-    pub stride: usize,
-    pub input: [usize; 2],
-    pub output: [usize; 2],
-    pub channels: usize,
-}
-
-impl Pool {
-    /// The gradient of an image from that of its means, pixel after pixel.
-    pub(super) fn back(&self, gradient: &[f32], to: &mut [f32]) {
-        let factor = 1.0 / (self.kernel[0] * self.kernel[1]) as f32;
-        let channels = self.channels;
-        to.fill(0.0);
-        for y in 0..self.output[0] {
-            for x in 0..self.output[1] {
-                let from = &gradient[(y * self.output[1] + x) * channels..][..channels];
-                for ky in 0..self.kernel[0] {
-                    for kx in 0..self.kernel[1] {
-                        let at = (y * self.stride + ky) * self.input[1] + x * self.stride + kx;
-                        let to = &mut to[at * channels..(at + 1) * channels];
-                        to.iter_mut().zip(from).for_each(|(t, f)| *t = f.mul_add(factor, *t));
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// One step for some images: `from` has the images of each input; none where it is in the step's own buffer.
 pub(super) struct Part<'a> {
     pub step: &'a Step,
@@ -142,9 +93,12 @@ impl Part<'_> {
                     Forward { conv, lines: self.weights, start: self.start, act: self.acts[0], images: self.images };
                 forward.run(self.from[0], view.offset, out, scratch);
             }
-            Work::Pool { .. } => {
+            Work::Pool { of, .. } => {
                 let window = self.step.pool(self.buffers);
-                self.each(out, scratch, |_, from, image, act, to, pixel| pool(&window, from, image, act, to, pixel));
+                self.each(out, scratch, |_, from, image, act, to, pixel| match of {
+                    PoolOf::Mean => window.means(from, image, act, to, pixel),
+                    PoolOf::Max => window.maxima(from, image, to, pixel),
+                });
             }
             Work::Sum => self.each(out, scratch, |k, from, image, act, to, pixel| {
                 let Input { view, at, .. } = self.step.inputs[k];
@@ -190,11 +144,11 @@ impl Step {
         }
     }
 
-    /// The windows of a mean.
+    /// The windows of a pooling.
     pub(super) fn pool(&self, buffers: &[Buffer]) -> Pool {
         let (from, to) = (&buffers[self.inputs[0].view.buffer], &buffers[self.buffer]);
         let (kernel, stride) = match self.work {
-            Work::Pool { kernel, stride } => (kernel, stride),
+            Work::Pool { kernel, stride, .. } => (kernel, stride),
             _ => ([1, 1], 1),
         };
         let (input, output) = ([from.height, from.width], [to.height, to.width]);

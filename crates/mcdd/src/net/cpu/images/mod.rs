@@ -1,5 +1,6 @@
 //! Convolutional networks on the CPU: [`ImageNetwork`] predicts, [`ImageTrainer`] trains.
 
+mod act;
 mod backward;
 mod buffers;
 mod conv;
@@ -9,6 +10,7 @@ mod geometry;
 mod kernel;
 mod pixels;
 mod plan;
+mod pooling;
 mod predict;
 mod train;
 mod winograd;

@@ -1,20 +1,13 @@
-//! Operations on images pixel by pixel: normalization and ReLU, means and variances, and their gradients.
+//! Operations on images pixel by pixel: copies into padded images, means and variances, and gradients.
 
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
+use super::act::{Act, Bend, GELU, NONE, RELU, activate, slope};
 use super::geometry::Padded;
 use super::kernel::numbers;
 use crate::compute::gemm::{Line, MR, NR, ZERO};
 use crate::compute::simd::{self, Kernel};
-
-/// What is applied to a value when it is read: `scale x + shift`, if these are not empty, and then ReLU.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Act<'a> {
-    pub scale: &'a [f32],
-    pub shift: &'a [f32],
-    pub relu: bool,
-}
 
 /// Some channels of images that follow each other.
 #[derive(Clone, Copy)]
@@ -57,81 +50,13 @@ macro_rules! in_blocks {
     };
 }
 
+pub(super) use in_blocks;
+
 #[inline(always)]
-fn lanes<const N: usize>(values: &[f32], at: usize) -> [f32; N] {
+pub(super) fn lanes<const N: usize>(values: &[f32], at: usize) -> [f32; N] {
     let mut out = [0.0; N];
     out.copy_from_slice(&values[at..at + N]);
     out
-}
-
-/// `to = act(from)`, or `to += act(from)` if `ADD`, for pixels that follow each other.
-struct Activate<'a, const NORM: bool, const RELU: bool, const ADD: bool> {
-    act: Act<'a>,
-    from: &'a [f32],
-    from_pixel: usize,
-    to: &'a mut [f32],
-    to_pixel: usize,
-    pixels: usize,
-    channels: usize,
-}
-
-/// The channels of one pixel; all slices have the same length.
-struct Pixel<'a, const NORM: bool, const RELU: bool, const ADD: bool> {
-    scale: &'a [f32],
-    shift: &'a [f32],
-    from: &'a [f32],
-    to: &'a mut [f32],
-}
-
-impl<const NORM: bool, const RELU: bool, const ADD: bool> Pixel<'_, NORM, RELU, ADD> {
-    #[inline(always)]
-    fn lane<const N: usize>(&mut self, at: usize) {
-        let mut x = lanes::<N>(self.from, at);
-        if NORM {
-            let (scale, shift) = (lanes::<N>(self.scale, at), lanes::<N>(self.shift, at));
-            for j in 0..N {
-                x[j] = scale[j].mul_add(x[j], shift[j]);
-            }
-        }
-        let out = &mut self.to[at..at + N];
-        for j in 0..N {
-            let y = if RELU && x[j] <= 0.0 { 0.0 } else { x[j] };
-            out[j] = if ADD { out[j] + y } else { y };
-        }
-    }
-
-    #[inline(always)]
-    fn run(mut self, channels: usize) {
-        in_blocks!(channels, self.lane());
-    }
-}
-
-impl<const NORM: bool, const RELU: bool, const ADD: bool> Kernel for Activate<'_, NORM, RELU, ADD> {
-    #[inline(always)]
-    fn run(self) {
-        let c = self.channels;
-        let (scale, shift) = if NORM { (&self.act.scale[..c], &self.act.shift[..c]) } else { (&[][..], &[][..]) };
-        // A panel's sixteen channels: scale and shift stay in registers.
-        if let (NR, Some(scale), Some(shift)) = (c, scale.first_chunk::<NR>(), shift.first_chunk::<NR>()) {
-            let (scale, shift) = (*scale, *shift);
-            let pairs = self.from.chunks(self.from_pixel).zip(self.to.chunks_mut(self.to_pixel)).take(self.pixels);
-            for (from, to) in pairs {
-                if let (Some(from), Some(to)) = (from.first_chunk::<NR>(), to.first_chunk_mut::<NR>()) {
-                    for j in 0..NR {
-                        let y = scale[j].mul_add(from[j], shift[j]);
-                        let y = if RELU && y <= 0.0 { 0.0 } else { y };
-                        to[j] = if ADD { to[j] + y } else { y };
-                    }
-                }
-            }
-            return;
-        }
-        for p in 0..self.pixels {
-            let from = &self.from[p * self.from_pixel..][..c];
-            let to = &mut self.to[p * self.to_pixel..][..c];
-            Pixel::<NORM, RELU, ADD> { scale, shift, from, to }.run(c);
-        }
-    }
 }
 
 /// Pixels that follow each other, from the first number of a slice on.
@@ -139,37 +64,6 @@ impl<const NORM: bool, const RELU: bool, const ADD: bool> Kernel for Activate<'_
 pub(super) struct PixelShape {
     pub pixels: usize,
     pub channels: usize,
-}
-
-/// `to = act(from)`, or `to += act(from)`.
-pub(super) fn activate(
-    act: Act,
-    from: &[f32],
-    from_pixel: usize,
-    to: &mut [f32],
-    to_pixel: usize,
-    shape: PixelShape,
-    add: bool,
-) {
-    let PixelShape { pixels, channels } = shape;
-    macro_rules! go {
-        ($norm:literal, $relu:literal, $add:literal) => {
-            simd::dispatch(Activate::<$norm, $relu, $add> { act, from, from_pixel, to, to_pixel, pixels, channels })
-        };
-    }
-    match (!act.scale.is_empty(), act.relu, add) {
-        (false, false, false) if from_pixel == channels && to_pixel == channels => {
-            to[..pixels * channels].copy_from_slice(&from[..pixels * channels]);
-        }
-        (false, false, false) => go!(false, false, false),
-        (false, true, false) => go!(false, true, false),
-        (true, false, false) => go!(true, false, false),
-        (true, true, false) => go!(true, true, false),
-        (false, false, true) => go!(false, false, true),
-        (false, true, true) => go!(false, true, true),
-        (true, false, true) => go!(true, false, true),
-        (true, true, true) => go!(true, true, true),
-    }
 }
 
 /// Copies the rows `rows` of a padded image, zeros included, from an image of `size`.
@@ -373,12 +267,12 @@ pub(super) struct Spread<'a> {
     pub sums: &'a mut [f32],
 }
 
-struct Spreading<'a, const NORM: bool, const RELU: bool, const WRITE: bool>(Spread<'a>);
+struct Spreading<'a, const NORM: bool, const BEND: u8, const WRITE: bool>(Spread<'a>);
 
 /// The number of pixels of a block: channels are read in order, and the values of a channel are loaded once for a block.
 const SOME: usize = 4;
 
-impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, RELU, WRITE> {
+impl<const NORM: bool, const BEND: u8, const WRITE: bool> Spreading<'_, NORM, BEND, WRITE> {
     #[inline(always)]
     fn lane<const N: usize>(&mut self, at: usize, first: usize, last: usize) {
         let s = &mut self.0;
@@ -402,19 +296,20 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, 
                 return;
             };
             let mut d = *d;
-            if NORM || RELU {
-                if RELU {
-                    for j in 0..N {
-                        let y = if NORM { scale[j].mul_add(x[j], shift[j]) } else { x[j] };
-                        d[j] = if y > 0.0 { d[j] } else { 0.0 };
-                    }
-                }
+            if BEND != NONE {
+                let mut y = *x;
                 if NORM {
                     for j in 0..N {
-                        sum[j] += d[j];
-                        product[j] = d[j].mul_add(x[j] - mean[j], product[j]);
-                        d[j] *= scale[j];
+                        y[j] = scale[j].mul_add(x[j], shift[j]);
                     }
+                }
+                d = slope::<BEND, N>(d, y);
+            }
+            if NORM {
+                for j in 0..N {
+                    sum[j] += d[j];
+                    product[j] = d[j].mul_add(x[j] - mean[j], product[j]);
+                    d[j] *= scale[j];
                 }
             }
             for j in 0..N {
@@ -429,7 +324,7 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Spreading<'_, NORM, 
     }
 }
 
-impl<const NORM: bool, const RELU: bool, const WRITE: bool> Kernel for Spreading<'_, NORM, RELU, WRITE> {
+impl<const NORM: bool, const BEND: u8, const WRITE: bool> Kernel for Spreading<'_, NORM, BEND, WRITE> {
     #[inline(always)]
     fn run(mut self) {
         let PixelShape { pixels, channels } = self.0.shape;
@@ -443,19 +338,23 @@ impl<const NORM: bool, const RELU: bool, const WRITE: bool> Kernel for Spreading
 impl Spread<'_> {
     pub(super) fn run(self) {
         macro_rules! go {
-            ($norm:literal, $relu:literal, $write:literal) => {
-                simd::dispatch(Spreading::<$norm, $relu, $write>(self))
+            ($norm:literal, $bend:ident, $write:literal) => {
+                simd::dispatch(Spreading::<$norm, $bend, $write>(self))
             };
         }
-        match (!self.act.scale.is_empty(), self.act.relu, self.write) {
-            (false, false, false) => go!(false, false, false),
-            (false, true, false) => go!(false, true, false),
-            (true, false, false) => go!(true, false, false),
-            (true, true, false) => go!(true, true, false),
-            (false, false, true) => go!(false, false, true),
-            (false, true, true) => go!(false, true, true),
-            (true, false, true) => go!(true, false, true),
-            (true, true, true) => go!(true, true, true),
+        match (!self.act.scale.is_empty(), self.act.bend, self.write) {
+            (false, Bend::None, false) => go!(false, NONE, false),
+            (false, Bend::Relu, false) => go!(false, RELU, false),
+            (false, Bend::Gelu, false) => go!(false, GELU, false),
+            (true, Bend::None, false) => go!(true, NONE, false),
+            (true, Bend::Relu, false) => go!(true, RELU, false),
+            (true, Bend::Gelu, false) => go!(true, GELU, false),
+            (false, Bend::None, true) => go!(false, NONE, true),
+            (false, Bend::Relu, true) => go!(false, RELU, true),
+            (false, Bend::Gelu, true) => go!(false, GELU, true),
+            (true, Bend::None, true) => go!(true, NONE, true),
+            (true, Bend::Relu, true) => go!(true, RELU, true),
+            (true, Bend::Gelu, true) => go!(true, GELU, true),
         }
     }
 }
@@ -536,7 +435,7 @@ pub(super) fn fill_lines(
     let act = if act.scale.is_empty() {
         act
     } else {
-        Act { scale: &act.scale[first..first + some], shift: &act.shift[first..first + some], relu: act.relu }
+        Act { scale: &act.scale[first..first + some], shift: &act.shift[first..first + some], bend: act.bend }
     };
     for (y, to) in rows.zip(to.chunks_exact_mut(width)) {
         let Some(y) = y.checked_sub(before[0]).filter(|&y| y < size[0]) else {

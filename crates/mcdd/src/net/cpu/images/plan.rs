@@ -1,9 +1,10 @@
 //! The execution plan of a graph: a few steps that read and write stored images.
 //!
-//! Batch normalization and ReLU are not steps. They are noted with a value, and applied when it is read; so only the
+//! Batch normalization, ReLU and GELU are not steps. They are noted with a value, and applied when it is read; so only the
 //! outputs of convolutions, sums and means are written to memory. A concatenation is not a step either, where its parts can
 //! be written side by side in the first place.
 
+use super::act::Bend;
 use super::conv::Conv;
 use crate::error::{Error, Result};
 use crate::net::graph::{Graph, Layer};
@@ -37,12 +38,12 @@ pub(super) struct View {
     pub channels: usize,
     /// The number of a batch normalization in [`Plan::norms`].
     pub norm: Option<usize>,
-    pub relu: bool,
+    pub bend: Bend,
 }
 
 impl View {
     fn is_plain(&self) -> bool {
-        self.norm.is_none() && !self.relu
+        self.norm.is_none() && self.bend == Bend::None
     }
 }
 
@@ -60,10 +61,17 @@ pub(super) struct Norm {
 pub(super) enum Work {
     /// A convolution; a linear layer is one with a window of one pixel.
     Conv { conv: Box<Conv>, weight: usize, bias: Option<usize> },
-    /// Average pooling.
-    Pool { kernel: [usize; 2], stride: usize },
+    /// Means or maxima of windows. Maxima are taken of plain values.
+    Pool { of: PoolOf, kernel: [usize; 2], stride: usize },
     /// A sum: each input is added to the output's channels from its offset on.
     Sum,
+}
+
+/// What a pooling takes of each window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PoolOf {
+    Mean,
+    Max,
 }
 
 /// How a gradient is combined with that of a buffer.
@@ -126,7 +134,7 @@ pub(super) fn compile(graph: &Graph) -> Result<Plan> {
     };
     let input = Buffer { height, width, channels, measured: false };
     let plan = Plan { buffers: vec![input], norms: Vec::new(), steps: Vec::new(), output: 0 };
-    let whole = View { buffer: 0, offset: 0, channels, norm: None, relu: false };
+    let whole = View { buffer: 0, offset: 0, channels, norm: None, bend: Bend::None };
     let mut b = Builder { plan, values: vec![whole; 2] };
     let mut parameter = 0;
     let mut total = 0usize;
@@ -140,7 +148,8 @@ pub(super) fn compile(graph: &Graph) -> Result<Plan> {
         parameter += node.layer.parameters();
         let before = b.plan.buffers.len();
         let value = match node.layer {
-            Layer::Relu => View { relu: true, ..from },
+            Layer::Relu => b.bend(from, Bend::Relu),
+            Layer::Gelu => b.bend(from, Bend::Gelu),
             Layer::BatchNorm { .. } => b.norm(from, first),
             Layer::Linear { inputs, outputs, bias } => {
                 let conv = Box::new(Conv::new([1, 1], [inputs, outputs], [1, 1], 1, 0)?);
@@ -152,11 +161,15 @@ pub(super) fn compile(graph: &Graph) -> Result<Plan> {
                 b.step(&[(from, 0)], shape, Work::Conv { conv, weight: first, bias: bias.then_some(first + 1) })
             }
             Layer::AvgPool { kernel, stride } => {
-                b.step(&[(from, 0)], shape, Work::Pool { kernel: [kernel; 2], stride })
+                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Mean, kernel: [kernel; 2], stride })
+            }
+            Layer::MaxPool { kernel, stride } => {
+                let from = if from.is_plain() { from } else { b.copy(from) };
+                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Max, kernel: [kernel; 2], stride })
             }
             Layer::GlobalAvgPool => {
                 let kernel = [b.plan.buffers[from.buffer].height, b.plan.buffers[from.buffer].width];
-                b.step(&[(from, 0)], shape, Work::Pool { kernel, stride: 1 })
+                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Mean, kernel, stride: 1 })
             }
             Layer::Add => {
                 let inputs: Vec<(View, usize)> = node.from.iter().map(|&f| (b.values[f], 0)).collect();
@@ -187,13 +200,20 @@ impl Builder {
         self.plan.buffers.push(Buffer { height, width, channels, measured: false });
         let inputs = inputs.iter().map(|&(view, at)| Input { view, at, mode: GradientMode::Add }).collect();
         self.plan.steps.push(Step { inputs, buffer, offset: 0, channels, work, used: false });
-        View { buffer, offset: 0, channels, norm: None, relu: false }
+        View { buffer, offset: 0, channels, norm: None, bend: Bend::None }
     }
 
     /// The value as it is, in a buffer of its own.
     fn copy(&mut self, view: View) -> View {
         let Buffer { height, width, .. } = self.plan.buffers[view.buffer];
         self.step(&[(view, 0)], [height, width, view.channels], Work::Sum)
+    }
+
+    fn bend(&mut self, from: View, bend: Bend) -> View {
+        // Only ReLU after ReLU changes nothing.
+        let once = from.bend == Bend::None || (from.bend, bend) == (Bend::Relu, Bend::Relu);
+        let from = if once { from } else { self.copy(from) };
+        View { bend, ..from }
     }
 
     fn norm(&mut self, from: View, parameter: usize) -> View {

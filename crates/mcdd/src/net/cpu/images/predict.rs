@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::layout::CpuParams;
+use super::act::{Act, Bend};
 use super::buffers::{ConvBuffers, Out};
 use super::engine::ImageEngine;
 use super::forward::Part;
 use super::kernel::start_lines;
-use super::pixels::{Act, Images};
+use super::pixels::Images;
 use super::plan::{Plan, Slots, Work, compile};
 use crate::compute::gemm::{Line, NR, ZERO};
 use crate::compute::pool::Pool;
@@ -96,11 +97,11 @@ impl ImageNetwork {
         let images = x.len() / buffers[0].len();
         for (i, step) in self.plan.steps.iter().enumerate() {
             let mut data = std::mem::take(&mut slots[self.slots.of[step.buffer]]);
-            let act = |norm: Option<usize>, relu: bool| match norm {
-                Some(n) => Act { scale: &self.norms[n][0], shift: &self.norms[n][1], relu },
-                None => Act { relu, ..Act::default() },
+            let act = |norm: Option<usize>, bend: Bend| match norm {
+                Some(n) => Act { scale: &self.norms[n][0], shift: &self.norms[n][1], bend },
+                None => Act { bend, ..Act::default() },
             };
-            let acts: Vec<Act> = step.inputs.iter().map(|i| act(i.view.norm, i.view.relu)).collect();
+            let acts: Vec<Act> = step.inputs.iter().map(|i| act(i.view.norm, i.view.bend)).collect();
             let from: Vec<Option<Images>> = step
                 .inputs
                 .iter()

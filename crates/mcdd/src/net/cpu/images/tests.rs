@@ -104,20 +104,23 @@ proptest! {
     fn layers_between_convolutions_match_their_definition(
         (height, width, channels) in (2usize..8, 2usize..8, 1usize..21),
         (kernel, stride, relu, twice) in (1usize..4, 1usize..4, any::<bool>(), any::<bool>()),
-        (images, seed) in (2usize..6, any::<u64>()),
+        (gelu, max, images, seed) in (any::<bool>(), any::<bool>(), 2usize..6, any::<u64>()),
     ) {
+        let bend = || if gelu { Layer::Gelu } else { Layer::Relu };
+        let kernel = kernel.min(height).min(width);
+        let pool = if max { Layer::MaxPool { kernel, stride } } else { Layer::AvgPool { kernel, stride } };
         let mut nodes = vec![
             node("image", Layer::Image { height, width, channels: 3 }, &[0]),
             node("first", conv(3, channels, [3, 3], 1, 1, false), &[1]),
             node("norm", Layer::BatchNorm { features: channels }, &[2]),
-            node("relu", Layer::Relu, &[if relu { 3 } else { 2 }]),
+            node("relu", bend(), &[if relu { 3 } else { 2 }]),
             node("side", conv(channels, channels, [1, 1], 1, 0, false), &[4]),
             // One of these reads what the other has passed.
             node("add", Layer::Add, &[5, if twice { 4 } else { 3 }, 5]),
             node("both", Layer::Concat, &[6, 4, 3]),
-            node("pool", Layer::AvgPool { kernel: kernel.min(height).min(width), stride }, &[7]),
+            node("pool", pool, &[7]),
             node("again", Layer::BatchNorm { features: 3 * channels }, &[8]),
-            node("bend", Layer::Relu, &[9]),
+            node("bend", bend(), &[9]),
             node("renorm", Layer::BatchNorm { features: 3 * channels }, &[10]),
             node("mean", Layer::GlobalAvgPool, &[11]),
             node("out", Layer::Linear { inputs: 3 * channels, outputs: 5, bias: true }, &[12]),
@@ -154,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..9, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
+    fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..11, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
         let layer = |kind: usize| match kind {
             0 | 1 => conv(4, 4, [3, 2 + kind], 1, 1, kind == 0),
             2 => Layer::BatchNorm { features: 4 },
@@ -163,6 +166,8 @@ proptest! {
             5 => conv(4, 4, [1, 1], 2, 0, false),
             6 => Layer::Concat,
             7 => conv(8, 4, [3, 3], 1, 1, false),
+            8 => Layer::Gelu,
+            9 => Layer::MaxPool { kernel: 2, stride: 1 },
             _ => Layer::AvgPool { kernel: 2, stride: 1 },
         };
         let each = |i: usize, (kind, from): (usize, Vec<usize>)| {

@@ -65,9 +65,13 @@ pub(super) fn compile(graph: &Graph) -> Result<CompiledSteps<'_>> {
                 Some(step) if !step.relu => step.relu = true,
                 _ => return Err(unsupported()),
             },
-            Layer::Image { .. } | Layer::Conv2d { .. } | Layer::AvgPool { .. } | Layer::GlobalAvgPool | Layer::Add => {
-                return Err(unsupported());
-            }
+            Layer::Image { .. }
+            | Layer::Conv2d { .. }
+            | Layer::AvgPool { .. }
+            | Layer::MaxPool { .. }
+            | Layer::GlobalAvgPool
+            | Layer::Gelu
+            | Layer::Add => return Err(unsupported()),
             Layer::Concat if steps.is_empty() || clip.is_some() => return Err(unsupported()),
             Layer::Concat => concat = Some(&*node.name),
         }
