@@ -55,6 +55,7 @@ fn network(model: &Model) -> String {
                 let _ = write!(out, " -> {outputs}");
             }
             Layer::Relu => out.push_str(" ReLU"),
+            Layer::Gelu => out.push_str(" GELU"),
             Layer::BatchNorm { .. } => out.push_str(" BatchNorm"),
             Layer::Clip { limit } => {
                 let _ = write!(out, " -> clip ±{limit}");

@@ -112,7 +112,7 @@ use math::{dot_f64, nearest_mean, square_f64};
 /// }
 ///
 /// let shape = vec![2, 2];
-/// let spec = ParamSpec { name: "centers".into(), shape, decay: false, trained: false };
+/// let spec = ParamSpec { name: "centers".into(), shape, decay: false, trained: false, rate: 1 };
 /// let mut head = Centers(Params::new(vec![spec]));
 /// head.params_mut().data.copy_from_slice(&[1.0, 0.0, -1.0, 0.0]);
 /// let (mut logits, mut distances) = ([0.0; 2], [0.0; 2]);

@@ -33,6 +33,9 @@ pub enum Layer {
     BatchNorm {
         /// The number of features.
         features: usize,
+        /// How it is trained.
+        #[serde(default, skip_serializing_if = "NormTraining::is_default")]
+        training: NormTraining,
     },
     /// Values clipped to `±limit`; same shape.
     Clip {
@@ -69,6 +72,9 @@ pub enum Layer {
         padding: usize,
         /// Whether there is a bias.
         bias: bool,
+        /// Whether training leaves the weight as it is; the bias is trained.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        frozen: bool,
     },
     /// The mean of each channel in windows of an image; pixels that do not fill a window are left out.
     AvgPool {
@@ -86,8 +92,36 @@ pub enum Layer {
     },
     /// The mean of each channel over the whole image, as a row.
     GlobalAvgPool,
+    /// The largest value of each channel over the whole image, as a row.
+    GlobalMaxPool,
     /// The sum of the values it reads, which have the same shape.
     Add,
+}
+
+/// How a batch normalization is trained.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NormTraining {
+    /// Whether the weight is trained; else it stays 1.
+    pub scaled: bool,
+    /// How far the running mean and variance move towards those of a batch, in `0..1`.
+    pub momentum: f32,
+    /// The factor of the bias's gradient, at least 1.
+    pub bias_rate: u32,
+}
+
+impl Default for NormTraining {
+    /// As in PyTorch.
+    fn default() -> Self {
+        NormTraining { scaled: true, momentum: 0.1, bias_rate: 1 }
+    }
+}
+
+impl NormTraining {
+    /// Whether it is as in PyTorch.
+    pub fn is_default(&self) -> bool {
+        *self == NormTraining::default()
+    }
 }
 
 /// A layer with its name and where its input comes from.
@@ -122,7 +156,11 @@ impl Graph {
         for node in &self.nodes {
             let mut spec = |part: &str, shape: Vec<usize>, weight: bool, trained: bool| {
                 let name = format!("{}.{part}", node.name);
-                specs.push(ParamSpec { name, shape, decay: weight, trained });
+                let rate = match (part, &node.layer) {
+                    ("bias", Layer::BatchNorm { training, .. }) => training.bias_rate,
+                    _ => 1,
+                };
+                specs.push(ParamSpec { name, shape, decay: weight, trained, rate });
             };
             match node.layer {
                 Layer::Linear { inputs, outputs, bias } => {
@@ -131,16 +169,16 @@ impl Graph {
                         spec("bias", vec![outputs], false, true);
                     }
                 }
-                Layer::Conv2d { inputs, outputs, kernel: [height, width], bias, .. } => {
-                    spec("weight", vec![outputs, inputs, height, width], true, true);
+                Layer::Conv2d { inputs, outputs, kernel: [height, width], bias, frozen, .. } => {
+                    spec("weight", vec![outputs, inputs, height, width], true, !frozen);
                     if bias {
                         spec("bias", vec![outputs], false, true);
                     }
                 }
-                Layer::BatchNorm { features } => {
-                    for (part, trained) in
-                        [("weight", true), ("bias", true), ("running_mean", false), ("running_var", false)]
-                    {
+                Layer::BatchNorm { features, training } => {
+                    let trained =
+                        [("weight", training.scaled), ("bias", true), ("running_mean", false), ("running_var", false)];
+                    for (part, trained) in trained {
                         spec(part, vec![features], false, trained);
                     }
                 }
@@ -247,7 +285,7 @@ impl Graph {
             let count = node.layer.parameters();
             let foldable = node.from == [i] && i > 0 && self.nodes[i - 1].layer.is_linear() && readers[i] == 1;
             match (&node.layer, graph.nodes.last_mut().and_then(|n| n.layer.bias_mut())) {
-                (&Layer::BatchNorm { features }, Some(bias)) if foldable => {
+                (&Layer::BatchNorm { features, .. }, Some(bias)) if foldable => {
                     let before = if *bias { tensors.pop() } else { None }.unwrap_or_else(|| vec![0.0; features]);
                     *bias = true;
                     let [weight, shift, mean, variance] = [0, 1, 2, 3].map(|j| params.get(at + j));
@@ -279,6 +317,11 @@ impl Graph {
 }
 
 impl Layer {
+    /// A batch normalization that is trained as in PyTorch.
+    pub fn batch_norm(features: usize) -> Layer {
+        Layer::BatchNorm { features, training: NormTraining::default() }
+    }
+
     fn is_linear(&self) -> bool {
         matches!(self, Layer::Linear { .. } | Layer::Conv2d { .. })
     }
@@ -353,7 +396,7 @@ fn stack(nodes: &mut Vec<Node>, prefix: &str, mut inputs: usize, hidden: &[usize
         let n = i + 1;
         add(format!("{prefix}fc{n}"), Layer::Linear { inputs, outputs, bias: is_last || !batch_norm });
         if batch_norm && !is_last {
-            add(format!("{prefix}bn{n}"), Layer::BatchNorm { features: outputs });
+            add(format!("{prefix}bn{n}"), Layer::batch_norm(outputs));
         }
         if !is_last {
             add(format!("{prefix}relu{n}"), Layer::Relu);

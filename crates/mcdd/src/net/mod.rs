@@ -38,7 +38,7 @@ pub use densenet::densenet;
 pub use engine::{
     Engine, FrozenTrainer, InputGradient, Network, NetworkBuffers, Trainer, TrainerOptions, TrainingObjective,
 };
-pub use graph::{Graph, Layer, Node, autoencoder, mlp, mlp_with, xavier};
+pub use graph::{Graph, Layer, Node, NormTraining, autoencoder, mlp, mlp_with, xavier};
 pub use name::NetName;
 pub use optimizer::{Optimizer, OptimizerState, Update};
 pub use params::{ParamSpec, Params};

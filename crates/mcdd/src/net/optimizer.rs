@@ -113,6 +113,7 @@ impl Update {
                     continue;
                 }
                 let decay = if spec.decay { self.weight_decay as f32 } else { 0.0 };
+                let gain = spec.rate as f32;
                 // In blocks that stay in the first-level cache.
                 for start in range.clone().step_by(SUM_BLOCK) {
                     let end = (start + SUM_BLOCK).min(range.end);
@@ -131,7 +132,7 @@ impl Update {
                     let inside = start - here.start..end - here.start;
                     let second = if second.is_empty() { &mut [][..] } else { &mut second[inside.clone()] };
                     let (values, first) = (&mut values[inside.clone()], &mut first[inside]);
-                    simd::dispatch(Part { factors: &factors, decay, values, gradients: gradient, first, second });
+                    simd::dispatch(Part { factors: &factors, decay, gain, values, gradients: gradient, first, second });
                 }
             }
         });
@@ -169,6 +170,8 @@ impl Kernel for Sum<'_> {
 struct Part<'a> {
     factors: &'a Factors,
     decay: f32,
+    /// The factor of the gradient.
+    gain: f32,
     values: &'a mut [f32],
     gradients: &'a [f32],
     first: &'a mut [f32],
@@ -178,14 +181,14 @@ struct Part<'a> {
 impl Kernel for Part<'_> {
     #[inline(always)]
     fn run(self) {
-        let (rate, correction, decay) = (self.factors.rate, self.factors.correction, self.decay);
+        let (rate, correction, decay, gain) = (self.factors.rate, self.factors.correction, self.decay, self.gain);
         let each = self.values.iter_mut().zip(self.gradients).zip(self.first);
         match self.factors.optimizer {
             Optimizer::Adam { beta1, beta2, eps } => {
                 let (b1, b2, eps) = (beta1 as f32, beta2 as f32, eps as f32);
                 let (c1, c2) = ((1.0 - beta1) as f32, (1.0 - beta2) as f32);
                 for (((p, &g), m), v) in each.zip(self.second) {
-                    let g = decay.mul_add(*p, g);
+                    let g = decay.mul_add(*p, g * gain);
                     *m = b1.mul_add(*m, c1 * g);
                     *v = b2.mul_add(*v, c2 * g * g);
                     *p -= rate * *m / v.sqrt().mul_add(correction, eps);
@@ -194,7 +197,7 @@ impl Kernel for Part<'_> {
             Optimizer::Sgd { momentum } => {
                 let momentum = momentum as f32;
                 for ((p, &g), m) in each {
-                    let g = decay.mul_add(*p, g);
+                    let g = decay.mul_add(*p, g * gain);
                     *m = momentum.mul_add(*m, g);
                     *p -= rate * momentum.mul_add(*m, g);
                 }
@@ -209,7 +212,13 @@ mod tests {
     use crate::net::{ParamSpec, Params};
 
     fn params(values: &[f32]) -> Params {
-        let spec = |name: &str, n, decay, trained| ParamSpec { name: name.into(), shape: vec![n], decay, trained };
+        let spec = |name: &str, n, decay, trained| ParamSpec {
+            name: name.into(),
+            shape: vec![n],
+            decay,
+            trained,
+            rate: if name == "bias" { 3 } else { 1 },
+        };
         let mut p = Params::new(vec![
             spec("weight", values.len(), true, true),
             spec("bias", 1, false, true),
@@ -237,7 +246,8 @@ mod tests {
             for (i, (v, memory)) in expected.iter_mut().zip(&mut memory).enumerate() {
                 if i < 5001 {
                     let decayed = if i < 5000 { decay * *v } else { 0.0 };
-                    *v -= textbook(step, *v - 1.0 + decayed, 0.01, memory);
+                    let gain = if i < 5000 { 1.0 } else { 3.0 };
+                    *v -= textbook(step, (*v - 1.0) * gain + decayed, 0.01, memory);
                 }
             }
         }

@@ -13,12 +13,14 @@ pub struct ParamSpec {
     pub decay: bool,
     /// Whether training changes it.
     pub trained: bool,
+    /// The factor of its gradient when it is updated; 1 for most.
+    pub rate: u32,
 }
 
 impl ParamSpec {
     /// A trained parameter of a head, without decay.
     pub(crate) fn of_head(name: &str, shape: Vec<usize>) -> ParamSpec {
-        ParamSpec { name: format!("head.{name}"), shape, decay: false, trained: true }
+        ParamSpec { name: format!("head.{name}"), shape, decay: false, trained: true, rate: 1 }
     }
 
     /// The number of values.
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn values_are_replaced_by_as_many() {
-        let weight = ParamSpec { name: "fc1.weight".into(), shape: vec![2, 3], decay: true, trained: true };
+        let weight = ParamSpec { name: "fc1.weight".into(), shape: vec![2, 3], decay: true, trained: true, rate: 1 };
         let mut p = Params::new(vec![weight.clone(), weight]);
         p.set(1, &[1., 2., 3., 4., 5., 6.]).unwrap();
         assert_eq!(p.data, [0., 0., 0., 0., 0., 0., 1., 2., 3., 4., 5., 6.]);

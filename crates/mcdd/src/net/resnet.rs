@@ -36,12 +36,12 @@ impl Build {
     ) -> usize {
         let [inputs, outputs] = channels;
         let padding = kernel / 2;
-        let layer = Layer::Conv2d { inputs, outputs, kernel: [kernel; 2], stride, padding, bias: false };
+        let layer = Layer::Conv2d { inputs, outputs, kernel: [kernel; 2], stride, padding, bias: false, frozen: false };
         self.add(name, layer, &[from])
     }
 
     pub(super) fn norm(&mut self, name: String, from: usize, features: usize) -> usize {
-        self.add(name, Layer::BatchNorm { features }, &[from])
+        self.add(name, Layer::batch_norm(features), &[from])
     }
 
     pub(super) fn relu(&mut self, name: String, from: usize) -> usize {

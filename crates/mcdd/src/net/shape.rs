@@ -119,7 +119,12 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
             small(&[inputs, outputs])?;
             Ok(Shape::Row(outputs))
         }
-        Layer::BatchNorm { features } if features == shape.channels() => Ok(shape),
+        Layer::BatchNorm { training, .. }
+            if !(training.momentum > 0.0 && training.momentum < 1.0) || training.bias_rate == 0 =>
+        {
+            Err("has a momentum that is not between 0 and 1, or a rate of 0")
+        }
+        Layer::BatchNorm { features, .. } if features == shape.channels() => Ok(shape),
         Layer::Clip { limit } if !(limit > 0.0 && limit.is_finite()) => Err("has a limit that is not a number above 0"),
         Layer::Relu | Layer::Gelu | Layer::Clip { .. } => Ok(shape),
         Layer::Image { height, width, channels } => {
@@ -139,7 +144,7 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
         }
         Layer::Add if inputs.iter().all(|&other| other == shape) => Ok(shape),
         Layer::Add => Err("adds values that have different shapes"),
-        Layer::Conv2d { inputs, outputs, kernel, stride, padding, bias: _ } => {
+        Layer::Conv2d { inputs, outputs, kernel, stride, padding, .. } => {
             let Shape::Image([height, width, channels]) = shape else { return Err(no_fit) };
             if channels != inputs || outputs == 0 || stride == 0 || kernel.contains(&0) {
                 return Err(no_fit);
@@ -159,8 +164,10 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
             }
             Ok(Shape::Image([windows(height, kernel, stride), windows(width, kernel, stride), channels]))
         }
-        Layer::GlobalAvgPool if matches!(shape, Shape::Image(_)) => Ok(Shape::Row(shape.channels())),
-        Layer::GlobalAvgPool | Layer::Linear { .. } | Layer::BatchNorm { .. } => Err(no_fit),
+        Layer::GlobalAvgPool | Layer::GlobalMaxPool if matches!(shape, Shape::Image(_)) => {
+            Ok(Shape::Row(shape.channels()))
+        }
+        Layer::GlobalAvgPool | Layer::GlobalMaxPool | Layer::Linear { .. } | Layer::BatchNorm { .. } => Err(no_fit),
     }
 }
 
@@ -185,14 +192,14 @@ mod tests {
     }
 
     fn conv(inputs: usize, kernel: [usize; 2], stride: usize, padding: usize) -> Layer {
-        Layer::Conv2d { inputs, outputs: 4, kernel, stride, padding, bias: false }
+        Layer::Conv2d { inputs, outputs: 4, kernel, stride, padding, bias: false, frozen: false }
     }
 
     #[test]
     fn images_have_the_shapes_of_pytorch() {
         let graph = image(&[
             conv(3, [3, 3], 1, 1),
-            Layer::BatchNorm { features: 4 },
+            Layer::batch_norm(4),
             Layer::Relu,
             conv(4, [3, 3], 2, 1),
             conv(4, [1, 2], 1, 0),
@@ -218,12 +225,20 @@ mod tests {
             conv(3, [3, 3], 1, most),
             conv(3, [most, most], 1, 0),
             conv(3, [9, 3], 1, 0),
-            Layer::Conv2d { inputs: 3, outputs: most, kernel: [1, 1], stride: 1, padding: 0, bias: true },
+            Layer::Conv2d {
+                inputs: 3,
+                outputs: most,
+                kernel: [1, 1],
+                stride: 1,
+                padding: 0,
+                bias: true,
+                frozen: false,
+            },
             Layer::AvgPool { kernel: 7, stride: 1 },
             Layer::AvgPool { kernel: 0, stride: 1 },
             Layer::AvgPool { kernel: 1, stride: 0 },
             Layer::Linear { inputs: 144, outputs: 3, bias: true },
-            Layer::BatchNorm { features: 144 },
+            Layer::batch_norm(144),
             Layer::Image { height: 8, width: 6, channels: 3 },
         ];
         for layer in wrong {

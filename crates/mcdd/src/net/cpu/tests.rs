@@ -39,7 +39,7 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
                 };
                 (0..rows * outputs).map(|i| one(i / outputs, i % outputs)).collect()
             }
-            Layer::BatchNorm { features } => {
+            Layer::BatchNorm { features, .. } => {
                 let [weight, shift, mean, variance] = [(); 4].map(|()| take(features));
                 let statistics = |f: usize| {
                     let column = || from.iter().skip(f).step_by(features);
@@ -80,7 +80,7 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
             }
             Layer::Image { .. } => from.clone(),
             Layer::Add => (0..from.len()).map(|i| node.from.iter().map(|&f| values[f][i]).sum()).collect(),
-            Layer::Conv2d { inputs, outputs, kernel: [kh, kw], stride, padding, bias } => {
+            Layer::Conv2d { inputs, outputs, kernel: [kh, kw], stride, padding, bias, .. } => {
                 let weight = take(inputs * outputs * kh * kw);
                 let bias = if bias { take(outputs).to_vec() } else { vec![0.0; outputs] };
                 let ([h, w, _], [oh, ow, _]) = (shapes[node.from[0]].image(), shapes[values.len()].image());
@@ -102,7 +102,7 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
                 }
                 out
             }
-            Layer::AvgPool { .. } | Layer::MaxPool { .. } | Layer::GlobalAvgPool => {
+            Layer::AvgPool { .. } | Layer::MaxPool { .. } | Layer::GlobalAvgPool | Layer::GlobalMaxPool => {
                 let gap = std::cell::Cell::new(f64::INFINITY);
                 let ([h, w, c], [oh, ow, _]) = (shapes[node.from[0]].image(), shapes[values.len()].image());
                 let ([kh, kw], stride) = match node.layer {
@@ -112,7 +112,7 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
                 let one = |i: usize| {
                     let (r, y, x, f) = (i / (oh * ow * c), i / (ow * c) % oh, i / c % ow, i % c);
                     let at = |t: usize| ((r * h + y * stride + t / kw) * w + x * stride + t % kw) * c + f;
-                    if !matches!(node.layer, Layer::MaxPool { .. }) {
+                    if !matches!(node.layer, Layer::MaxPool { .. } | Layer::GlobalMaxPool) {
                         return (0..kh * kw).map(|t| from[at(t)]).sum::<f64>() / (kh * kw) as f64;
                     }
                     let mut sorted: Vec<f64> = (0..kh * kw).map(|t| from[at(t)]).collect();
@@ -247,7 +247,7 @@ proptest! {
         }
         if relu_last {
             let last = graph.nodes.len();
-            graph.nodes.push(Node { name: "bn".into(), layer: Layer::BatchNorm { features: latent }, from: vec![last] });
+            graph.nodes.push(Node { name: "bn".into(), layer: Layer::batch_norm(latent), from: vec![last] });
             graph.nodes.push(Node { name: "relu".into(), layer: Layer::Relu, from: vec![last + 1] });
         }
         let params = some_params(&graph, &mut s);
@@ -302,7 +302,7 @@ proptest! {
         }
         if norm_last {
             let from = vec![graph.nodes.len()];
-            graph.nodes.push(Node { name: "bn".into(), layer: Layer::BatchNorm { features: latent }, from });
+            graph.nodes.push(Node { name: "bn".into(), layer: Layer::batch_norm(latent), from });
         }
         let params = some_params(&graph, &mut s);
         let x: Vec<f32> = (0..rows * input).map(|_| 2.0 * s.normal() as f32).collect();
@@ -320,7 +320,7 @@ proptest! {
     fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..6, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
         let layer = |kind: usize| match kind {
             0 | 1 => Layer::Linear { inputs: 3, outputs: 3, bias: kind == 0 },
-            2 => Layer::BatchNorm { features: 3 },
+            2 => Layer::batch_norm(3),
             3 => Layer::Relu,
             4 => Layer::Clip { limit: 1.0 },
             _ => Layer::Concat,
@@ -355,7 +355,7 @@ proptest! {
 
 #[test]
 fn batch_normalization_must_follow_a_linear_layer_with_no_other_reader() {
-    let norm = |from: usize| Node { name: "bn".into(), layer: Layer::BatchNorm { features: 3 }, from: vec![from] };
+    let norm = |from: usize| Node { name: "bn".into(), layer: Layer::batch_norm(3), from: vec![from] };
     let relu = |from: usize| Node { name: "relu".into(), layer: Layer::Relu, from: vec![from] };
     let concat = |from: [usize; 2]| Node { name: "both".into(), layer: Layer::Concat, from: from.to_vec() };
     let start = mlp_with(3, None, &[], 3, true).nodes;

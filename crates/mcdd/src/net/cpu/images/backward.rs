@@ -45,9 +45,9 @@ impl ImageEngine {
                     }
                 }
             }
-            if let Work::Conv { weight, bias, .. } = self.plan.steps[i].work {
+            if let Work::Conv { weight, bias, frozen, .. } = self.plan.steps[i].work {
                 let (to, used) = (params.range(weight), self.plan.steps[i].used);
-                if used {
+                if used && !frozen {
                     self.weight_gradient(i, x, &mut gradients[to], pool);
                 } else {
                     gradients[to].fill(0.0);
@@ -62,7 +62,7 @@ impl ImageEngine {
             let variance = &self.statistics[norm.buffer].variance[norm.offset..];
             let range = |i: usize| params.range(norm.parameter + i);
             for ((to, sums), &variance) in gradients[range(0)].iter_mut().zip(&scaled.sums).zip(variance) {
-                *to = (sums[1] * inverse_deviation(variance)) as f32;
+                *to = if norm.training.scaled { (sums[1] * inverse_deviation(variance)) as f32 } else { 0.0 };
             }
             gradients[range(1)].iter_mut().zip(&scaled.sums).for_each(|(to, sums)| *to = sums[0] as f32);
             gradients[range(2)].fill(0.0);

@@ -7,7 +7,6 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::super::layout::CpuParams;
-use super::super::norm::MOMENTUM;
 use super::act::Act;
 use super::buffers::{ConvBuffers, Out};
 use super::forward::{Part, group};
@@ -240,9 +239,10 @@ impl ImageEngine {
             let range = norm.offset..norm.offset + norm.channels;
             let count = self.count(norm.buffer);
             let unbiased = count / (count - 1.0).max(1.0);
+            let momentum = norm.training.momentum;
             let follow = |running: &mut [f32], new: &[f32], factor: f64| {
                 for (r, &v) in running.iter_mut().zip(new) {
-                    *r = (f64::from(*r) * f64::from(1.0 - MOMENTUM) + f64::from(v) * factor * f64::from(MOMENTUM))
+                    *r = (f64::from(*r) * f64::from(1.0 - momentum) + f64::from(v) * factor * f64::from(momentum))
                         as f32;
                 }
             };

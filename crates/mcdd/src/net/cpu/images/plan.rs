@@ -7,7 +7,7 @@
 use super::act::Bend;
 use super::conv::Conv;
 use crate::error::{Error, Result};
-use crate::net::graph::{Graph, Layer};
+use crate::net::graph::{Graph, Layer, NormTraining};
 
 /// Stored images: `channels` numbers for each pixel. Number 0 is the network's input, which stays with the caller.
 #[derive(Clone, Debug)]
@@ -55,12 +55,13 @@ pub(super) struct Norm {
     pub channels: usize,
     /// The number of its first parameter.
     pub parameter: usize,
+    pub training: NormTraining,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     /// A convolution; a linear layer is one with a window of one pixel.
-    Conv { conv: Box<Conv>, weight: usize, bias: Option<usize> },
+    Conv { conv: Box<Conv>, weight: usize, bias: Option<usize>, frozen: bool },
     /// Means or maxima of windows. Maxima are taken of plain values.
     Pool { of: PoolOf, kernel: [usize; 2], stride: usize },
     /// A sum: each input is added to the output's channels from its offset on.
@@ -150,15 +151,17 @@ pub(super) fn compile(graph: &Graph) -> Result<Plan> {
         let value = match node.layer {
             Layer::Relu => b.bend(from, Bend::Relu),
             Layer::Gelu => b.bend(from, Bend::Gelu),
-            Layer::BatchNorm { .. } => b.norm(from, first),
+            Layer::BatchNorm { training, .. } => b.norm(from, first, training),
             Layer::Linear { inputs, outputs, bias } => {
                 let conv = Box::new(Conv::new([1, 1], [inputs, outputs], [1, 1], 1, 0)?);
-                b.step(&[(from, 0)], shape, Work::Conv { conv, weight: first, bias: bias.then_some(first + 1) })
+                let bias = bias.then_some(first + 1);
+                b.step(&[(from, 0)], shape, Work::Conv { conv, weight: first, bias, frozen: false })
             }
-            Layer::Conv2d { inputs, outputs, kernel, stride, padding, bias } => {
+            Layer::Conv2d { inputs, outputs, kernel, stride, padding, bias, frozen } => {
                 let sides = [b.plan.buffers[from.buffer].height, b.plan.buffers[from.buffer].width];
                 let conv = Box::new(Conv::new(sides, [inputs, outputs], kernel, stride, padding)?);
-                b.step(&[(from, 0)], shape, Work::Conv { conv, weight: first, bias: bias.then_some(first + 1) })
+                let bias = bias.then_some(first + 1);
+                b.step(&[(from, 0)], shape, Work::Conv { conv, weight: first, bias, frozen })
             }
             Layer::AvgPool { kernel, stride } => {
                 b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Mean, kernel: [kernel; 2], stride })
@@ -170,6 +173,11 @@ pub(super) fn compile(graph: &Graph) -> Result<Plan> {
             Layer::GlobalAvgPool => {
                 let kernel = [b.plan.buffers[from.buffer].height, b.plan.buffers[from.buffer].width];
                 b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Mean, kernel, stride: 1 })
+            }
+            Layer::GlobalMaxPool => {
+                let from = if from.is_plain() { from } else { b.copy(from) };
+                let kernel = [b.plan.buffers[from.buffer].height, b.plan.buffers[from.buffer].width];
+                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Max, kernel, stride: 1 })
             }
             Layer::Add => {
                 let inputs: Vec<(View, usize)> = node.from.iter().map(|&f| (b.values[f], 0)).collect();
@@ -216,12 +224,12 @@ impl Builder {
         View { bend, ..from }
     }
 
-    fn norm(&mut self, from: View, parameter: usize) -> View {
+    fn norm(&mut self, from: View, parameter: usize, training: NormTraining) -> View {
         // A value must be stored to be measured; the input is not.
         let from = if from.is_plain() && from.buffer != 0 { from } else { self.copy(from) };
         self.plan.buffers[from.buffer].measured = true;
         let View { buffer, offset, channels, .. } = from;
-        self.plan.norms.push(Norm { buffer, offset, channels, parameter });
+        self.plan.norms.push(Norm { buffer, offset, channels, parameter, training });
         View { norm: Some(self.plan.norms.len() - 1), ..from }
     }
 

@@ -52,7 +52,7 @@ impl ImageNetwork {
         let (mut weights, mut starts) = (Vec::new(), Vec::new());
         for step in &plan.steps {
             let (mut lines, mut start) = (Vec::new(), Vec::new());
-            if let Work::Conv { conv, weight, bias } = &step.work {
+            if let Work::Conv { conv, weight, bias, .. } = &step.work {
                 lines.resize(conv.outputs.div_ceil(NR) * conv.forward_k(), ZERO);
                 conv.pack(&mut lines, folded.get(*weight), 0);
                 start_lines(bias.map(|b| folded.get(b)), conv.outputs, &mut start);

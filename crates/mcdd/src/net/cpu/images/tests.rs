@@ -8,7 +8,7 @@ use super::ImageNetwork;
 use super::engine::ImageEngine;
 use crate::compute::pool::Pool;
 use crate::net::engine::{Network, NetworkBuffers};
-use crate::net::{Graph, Layer, Node, Params, densenet, small_resnet};
+use crate::net::{Graph, Layer, Node, NormTraining, Params, densenet, small_resnet};
 use crate::seed::Stream;
 
 fn random(n: usize, seed: &mut Stream) -> Vec<f32> {
@@ -77,7 +77,7 @@ fn node(name: &str, layer: Layer, from: &[usize]) -> Node {
 }
 
 fn conv(inputs: usize, outputs: usize, kernel: [usize; 2], stride: usize, padding: usize, bias: bool) -> Layer {
-    Layer::Conv2d { inputs, outputs, kernel, stride, padding, bias }
+    Layer::Conv2d { inputs, outputs, kernel, stride, padding, bias, frozen: false }
 }
 
 proptest! {
@@ -106,23 +106,25 @@ proptest! {
         (kernel, stride, relu, twice) in (1usize..4, 1usize..4, any::<bool>(), any::<bool>()),
         (gelu, max, images, seed) in (any::<bool>(), any::<bool>(), 2usize..6, any::<u64>()),
     ) {
+        let training = NormTraining { scaled: !twice, ..NormTraining::default() };
         let bend = || if gelu { Layer::Gelu } else { Layer::Relu };
         let kernel = kernel.min(height).min(width);
         let pool = if max { Layer::MaxPool { kernel, stride } } else { Layer::AvgPool { kernel, stride } };
+        let first = Layer::Conv2d { inputs: 3, outputs: channels, kernel: [3, 3], stride: 1, padding: 1, bias: true, frozen: max };
         let mut nodes = vec![
             node("image", Layer::Image { height, width, channels: 3 }, &[0]),
-            node("first", conv(3, channels, [3, 3], 1, 1, false), &[1]),
-            node("norm", Layer::BatchNorm { features: channels }, &[2]),
+            node("first", first, &[1]),
+            node("norm", Layer::BatchNorm { features: channels, training }, &[2]),
             node("relu", bend(), &[if relu { 3 } else { 2 }]),
             node("side", conv(channels, channels, [1, 1], 1, 0, false), &[4]),
             // One of these reads what the other has passed.
             node("add", Layer::Add, &[5, if twice { 4 } else { 3 }, 5]),
             node("both", Layer::Concat, &[6, 4, 3]),
             node("pool", pool, &[7]),
-            node("again", Layer::BatchNorm { features: 3 * channels }, &[8]),
+            node("again", Layer::batch_norm(3 * channels), &[8]),
             node("bend", bend(), &[9]),
-            node("renorm", Layer::BatchNorm { features: 3 * channels }, &[10]),
-            node("mean", Layer::GlobalAvgPool, &[11]),
+            node("renorm", Layer::batch_norm(3 * channels), &[10]),
+            node("mean", if max { Layer::GlobalMaxPool } else { Layer::GlobalAvgPool }, &[11]),
             node("out", Layer::Linear { inputs: 3 * channels, outputs: 5, bias: true }, &[12]),
         ];
         // A layer that is not read has gradients of zero.
@@ -160,7 +162,7 @@ proptest! {
     fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..11, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
         let layer = |kind: usize| match kind {
             0 | 1 => conv(4, 4, [3, 2 + kind], 1, 1, kind == 0),
-            2 => Layer::BatchNorm { features: 4 },
+            2 => Layer::batch_norm(4),
             3 => Layer::Relu,
             4 => Layer::Add,
             5 => conv(4, 4, [1, 1], 2, 0, false),
@@ -203,7 +205,7 @@ proptest! {
         let nodes = vec![
             node("image", Layer::Image { height, width, channels: 2 }, &[0]),
             node("first", conv(2, middle, [1, 1], 1, 0, true), &[1]),
-            node("norm", Layer::BatchNorm { features: middle }, &[2]),
+            node("norm", Layer::batch_norm(middle), &[2]),
             node("relu", Layer::Relu, &[3]),
             node("second", conv(middle, outputs, [3, 3], 1, 1, bias), &[4]),
         ];
@@ -232,7 +234,7 @@ pub(super) fn thin_resnet() -> Graph {
                 *inputs = if *inputs == 3 { 3 } else { *inputs / 4 };
                 *outputs /= 4;
             }
-            Layer::BatchNorm { features } => *features /= 4,
+            Layer::BatchNorm { features, .. } => *features /= 4,
             Layer::Linear { inputs, .. } => *inputs /= 4,
             _ => {}
         }

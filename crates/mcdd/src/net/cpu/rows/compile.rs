@@ -52,8 +52,8 @@ pub(super) fn compile(graph: &Graph) -> Result<CompiledSteps<'_>> {
                 let bias = bias.then_some(at + 1);
                 steps.push(Step { inputs, outputs, weight: at, bias, norm: None, relu: false, no_bias });
             }
-            Layer::BatchNorm { .. } => match steps.last_mut() {
-                Some(step) if !step.relu && step.norm.is_none() => {
+            Layer::BatchNorm { training, .. } => match steps.last_mut() {
+                Some(step) if !step.relu && step.norm.is_none() && training.is_default() => {
                     step.norm = Some(parameter);
                     parameter += 4;
                 }
@@ -70,6 +70,7 @@ pub(super) fn compile(graph: &Graph) -> Result<CompiledSteps<'_>> {
             | Layer::AvgPool { .. }
             | Layer::MaxPool { .. }
             | Layer::GlobalAvgPool
+            | Layer::GlobalMaxPool
             | Layer::Gelu
             | Layer::Add => return Err(unsupported()),
             Layer::Concat if steps.is_empty() || clip.is_some() => return Err(unsupported()),
