@@ -39,7 +39,7 @@ fn images(each: usize, kinds: &[&str]) -> Images {
 
 fn settings() -> Settings {
     let given = Settings::builder().epochs(25).batch(16).lr(0.05).calibration_fraction(0.2).warmup(0.1);
-    let given = given.augment(Augment { crop_padding: 1, flip: true });
+    let given = given.augment(Augment { crop_padding: 1, ..Augment::default() });
     given.build_for(DataKind::from_net(Some("resnet8")).unwrap()).unwrap()
 }
 

@@ -195,6 +195,7 @@ fn training(out: &mut String, model: &Model) -> anyhow::Result<()> {
     let schedule = match &s.schedule {
         Schedule::Constant => "constant".into(),
         Schedule::Cosine => "with cosine decay to 0".into(),
+        Schedule::Triangle { peak, .. } => format!("up to {peak} of the run, then down"),
         Schedule::Steps { at, factor } => format!("times {factor} at {at:?} of the run"),
     };
     writeln!(

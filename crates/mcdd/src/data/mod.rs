@@ -160,7 +160,7 @@ pub use check::{Check, Setting};
 pub use column::{Column, MISSING};
 pub use digits::digits;
 pub use form::{Decimal, Form, Group, NumberForm, Words};
-pub use images::{Augment, ImageShape, ImageSpec, Images, Loader, Loading, Prepared};
+pub use images::{Augment, Border, ImageShape, ImageSpec, Images, Loader, Loading, Prepared};
 #[cfg(feature = "images")]
 pub use images::{ImageBatch, ImageOptions, ImageReader};
 pub use kept::{Kept, KeptCell, KeptField, KeptType, PassThrough};

@@ -5,14 +5,25 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Head, LossBuffers, Objective, dot_f64};
+use super::{About, Head, LossBuffers, Objective, dot_f64, out_of_range};
 use crate::compute::vector::add_scaled;
+use crate::error::Result;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::seed::Stream;
 
-/// The softmax classifier has no settings.
+/// The settings of the softmax classifier.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Config {}
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Label smoothing: the part of each label that is spread evenly over all classes, in `0..1`; 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub smoothing: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
 
 impl Objective for Config {
     const ABOUT: About = About {
@@ -21,6 +32,13 @@ impl Objective for Config {
         summary: "linear layer and cross-entropy; confidence is the log-odds of the largest posterior (MSP)",
         reference: "Hendrycks, Gimpel: A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017",
     };
+
+    fn check(&self) -> Result<()> {
+        if (0.0..1.0).contains(&self.smoothing) {
+            return Ok(());
+        }
+        Err(out_of_range("smoothing", self.smoothing, "a number of at least 0 and below 1"))
+    }
 
     fn specs(&self, classes: usize, latent: usize) -> Vec<ParamSpec> {
         let weight = ParamSpec { decay: true, ..ParamSpec::of_head("weight", vec![classes, latent]) };
@@ -31,7 +49,7 @@ impl Objective for Config {
     fn build(&self, classes: usize, latent: usize, seed: &mut Stream) -> Box<dyn Head> {
         let mut params = Params::new(self.specs(classes, latent));
         xavier(params.get_mut(WEIGHT), latent, classes, seed);
-        Box::new(Softmax { latent, params })
+        Box::new(Softmax { latent, params, smoothing: self.smoothing as f32 })
     }
 
     fn has_linear_logits(&self) -> bool {
@@ -44,6 +62,7 @@ impl Objective for Config {
 struct Softmax {
     latent: usize,
     params: Params,
+    smoothing: f32,
 }
 
 const WEIGHT: usize = 0;
@@ -81,6 +100,8 @@ impl Head for Softmax {
         let bias = self.params.get(BIAS);
         let pairs = scratch.pairs(y.len() * classes);
         let mut loss = 0.0;
+        // What every class has of each label, and what its own class has besides.
+        let (every, besides) = (self.smoothing / classes as f32, 1.0 - self.smoothing);
         let rows = z.chunks_exact(latent).zip(y).zip(dz.chunks_exact_mut(latent)).zip(pairs.chunks_exact_mut(classes));
         for (((z, &y), dz), row) in rows {
             let y = y as usize;
@@ -91,11 +112,17 @@ impl Head for Softmax {
             }
             let own = row[y][0];
             let sum: f32 = row.iter().map(|p| libm::expf(p[0] - largest)).sum();
-            loss += f64::from(libm::logf(sum)) - (f64::from(own) - f64::from(largest));
+            let mut target = f64::from(own) - f64::from(largest);
+            if self.smoothing > 0.0 {
+                let mean = row.iter().map(|p| f64::from(p[0]) - f64::from(largest)).sum::<f64>() / classes as f64;
+                target = f64::from(besides) * target + f64::from(self.smoothing) * mean;
+            }
+            loss += f64::from(libm::logf(sum)) - target;
             dz.fill(0.0);
             for (k, pair) in row.iter_mut().enumerate() {
                 let p = libm::expf(pair[0] - largest) / sum;
-                pair[0] = (p - f32::from(k == y)) / batch as f32;
+                let target = if k == y { besides + every } else { every };
+                pair[0] = (p - target) / batch as f32;
                 add_scaled(dz, pair[0], self.weight(k));
             }
         }
@@ -146,17 +173,23 @@ pub fn log_odds(logits: &[f64]) -> f64 {
 
 #[cfg(test)]
 impl super::tests::Reference for Config {
+    fn variants() -> Vec<Self> {
+        vec![Config { smoothing: 0.3 }]
+    }
+
     fn loss(&self, params: &[Vec<f64>], z: &[f64], y: &[u32], latent: usize) -> f64 {
         use super::tests::{cross_entropy, mean_loss};
         mean_loss(z, y, latent, |z, y| {
             let logit = |(w, b): (&[f64], &f64)| z.iter().zip(w).map(|(z, w)| z * w).sum::<f64>() + b;
             let logits: Vec<f64> = params[WEIGHT].chunks(latent).zip(&params[BIAS]).map(logit).collect();
-            cross_entropy(&logits, y)
+            let every = (0..logits.len()).map(|k| cross_entropy(&logits, k)).sum::<f64>() / logits.len() as f64;
+            (1.0 - self.smoothing) * cross_entropy(&logits, y) + self.smoothing * every
         })
     }
 
     fn loss_from_score(&self, score: &super::tests::Scored, y: usize) -> Option<f64> {
-        Some(-score.posterior[y].ln())
+        let every = score.posterior.iter().map(|p| -p.ln()).sum::<f64>() / score.posterior.len() as f64;
+        Some((1.0 - self.smoothing) * -score.posterior[y].ln() + self.smoothing * every)
     }
 }
 

@@ -254,9 +254,10 @@ impl Model {
             0 => Notices::new(),
             n => vec![format!("{} of the weights file not used: {}", count(n, "tensor"), unused.join(", "))],
         };
+        let fitted = train::initial_weights(&graph, images, &folds.preprocessing(), &spec, settings.seed);
         let input = FitInput {
             graph,
-            start: weights.as_ref().map(|w| &w.params),
+            start: weights.as_ref().map(|w| &w.params).or(fitted.as_ref()),
             classes: images.classes().to_vec(),
             labeled,
             rows: AllRows::Images { images, spec: &spec },

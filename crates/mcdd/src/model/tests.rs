@@ -55,7 +55,7 @@ fn one_seed_fixes_every_byte_for_any_number_of_threads() {
     for settings in [
         Settings { epochs: 3, ..quick() },
         Settings { epochs: 2, members: 3, select: Select::Best, ..quick() },
-        Settings { epochs: 2, head: config::Softmax {}.into(), ..quick() },
+        Settings { epochs: 2, head: config::Softmax::default().into(), ..quick() },
     ] {
         let bytes = |threads, settings: &Settings| {
             Model::fit_with(&known, settings, &run(threads)).unwrap().model.to_bytes().unwrap()
@@ -73,7 +73,7 @@ fn a_file_gives_back_the_same_model() {
     let table = digits();
     for settings in [
         Settings { epochs: 2, members: 2, ..quick() },
-        Settings { epochs: 2, head: config::Softmax {}.into(), ..quick() },
+        Settings { epochs: 2, head: config::Softmax::default().into(), ..quick() },
         Settings { epochs: 2, head: config::DeepMcdd { nu: 0.5, sigma: Sigma::Learned }.into(), ..quick() },
     ] {
         let model = Model::fit(&table, &settings).unwrap();
@@ -367,7 +367,7 @@ fn input_perturbation_moves_the_confidence() {
     let table = digits().select(&(0..400).collect::<Vec<_>>());
     let confidence = |detector: &str| {
         let settings = Settings {
-            head: config::Softmax {}.into(),
+            head: config::Softmax::default().into(),
             detector: Detect::parse(detector).unwrap(),
             hidden: vec![16],
             latent: 8,

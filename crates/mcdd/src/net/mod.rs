@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+pub(crate) mod cnn;
 pub(crate) mod cpu;
 mod densenet;
 pub(crate) mod engine;
@@ -33,6 +34,7 @@ mod resnet;
 mod shape;
 mod weights;
 
+pub use cnn::cnn;
 pub use cpu::CpuEngine;
 pub use densenet::densenet;
 pub use engine::{

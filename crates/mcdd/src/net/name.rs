@@ -1,9 +1,10 @@
-//! Networks for images by their names: `resnet34`, `resnet20x2`, `densenet100`, `densenet40-24`.
+//! Networks for images by their names: `cnn`, `resnet34`, `resnet20x2`, `densenet100`, `densenet40-24`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::cnn::cnn;
 use super::densenet::densenet;
 use super::graph::Graph;
 use super::resnet::{resnet, small_resnet};
@@ -13,6 +14,11 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum NetName {
+    /// `cnn`: three stages, for little compute.
+    Cnn {
+        /// The factor of the number of channels: the number after the `x`.
+        factor: usize,
+    },
     /// `resnet18` and `resnet34` with four stages; 8, 20, 32, 56 and so on with three.
     Resnet {
         /// The number of layers.
@@ -40,17 +46,22 @@ impl NetName {
     /// # Errors
     /// If there is no such network.
     pub fn parse(name: &str) -> Result<NetName> {
-        let parsed = name.strip_prefix("resnet").and_then(|rest| numbers(rest, 'x', 1));
-        let parsed = match parsed {
-            Some((depth, factor)) => Some(NetName::Resnet { depth, factor }),
-            None => name
+        let cnn = name.strip_prefix("cnn").and_then(|rest| match rest {
+            "" => Some(1),
+            _ => rest.strip_prefix('x').and_then(number),
+        });
+        let resnet = name.strip_prefix("resnet").and_then(|rest| numbers(rest, 'x', 1));
+        let parsed = match (cnn, resnet) {
+            (Some(factor), _) => Some(NetName::Cnn { factor }),
+            (_, Some((depth, factor))) => Some(NetName::Resnet { depth, factor }),
+            _ => name
                 .strip_prefix("densenet")
                 .and_then(|rest| numbers(rest, '-', GROWTH))
                 .map(|(depth, growth)| NetName::Densenet { depth, growth }),
         };
         let unknown = || {
             Error::setting(format!("there is no network called {name:?}"))
-                .hint("use resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100 or densenet40-24 (growth 24)")
+                .hint("use cnn, resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100 or densenet40-24 (growth 24)")
         };
         let parsed = parsed.ok_or_else(unknown)?;
         // The depth must exist for images of any size.
@@ -65,6 +76,7 @@ impl NetName {
     /// If there is no such depth, or the image is too small or too large.
     pub fn graph(self, image: [usize; 3], latent: Option<usize>) -> Result<Graph> {
         match self {
+            NetName::Cnn { factor } => cnn(image, factor, latent),
             NetName::Resnet { depth: 50, .. } => {
                 let error = Error::setting("ResNet-50 has bottleneck blocks, which are not supported");
                 Err(error.hint("use resnet34 or resnet56"))
@@ -76,9 +88,12 @@ impl NetName {
     }
 }
 
+fn number(text: &str) -> Option<usize> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
 /// `100` or `100-24`, the second number being `default` if there is none.
 fn numbers(text: &str, between: char, default: usize) -> Option<(usize, usize)> {
-    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?;
     match text.split_once(between) {
         Some((first, second)) => Some((number(first)?, number(second)?)),
         None => Some((number(text)?, default)),
@@ -88,6 +103,8 @@ fn numbers(text: &str, between: char, default: usize) -> Option<(usize, usize)> 
 impl fmt::Display for NetName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            NetName::Cnn { factor: 1 } => write!(f, "cnn"),
+            NetName::Cnn { factor } => write!(f, "cnnx{factor}"),
             NetName::Resnet { depth, factor: 1 } => write!(f, "resnet{depth}"),
             NetName::Resnet { depth, factor } => write!(f, "resnet{depth}x{factor}"),
             NetName::Densenet { depth, growth: GROWTH } => write!(f, "densenet{depth}"),
@@ -116,7 +133,7 @@ mod tests {
 
     #[test]
     fn names_are_read_and_written() {
-        for name in ["resnet18", "resnet34", "resnet8", "resnet20x2", "densenet100", "densenet40-24"] {
+        for name in ["cnn", "cnnx2", "resnet18", "resnet34", "resnet8", "resnet20x2", "densenet100", "densenet40-24"] {
             let parsed = NetName::parse(name).unwrap();
             assert_eq!(parsed.to_string(), name);
             assert!(parsed.graph([32, 32, 1], Some(7)).is_ok_and(|g| g.latent().unwrap() == 7));
@@ -125,6 +142,9 @@ mod tests {
         let wrong = [
             "",
             "mlp",
+            "cnn2",
+            "cnnx",
+            "cnnx0",
             "resnet",
             "resnet9",
             "resnet50",

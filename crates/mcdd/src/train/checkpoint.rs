@@ -85,6 +85,10 @@ impl Checkpointer {
             tensors.push((format!("{name}.first"), &state.first));
             tensors.push((format!("{name}.second"), &state.second));
         }
+        if let Some(slow) = &run.lookahead {
+            tensors.push(("slow.net".into(), &slow.net));
+            tensors.push(("slow.head".into(), &slow.head));
+        }
         self.write(run.step, &run.history, run.best.as_ref(), done, tensors)
     }
 
@@ -97,6 +101,10 @@ impl Checkpointer {
         for (name, state) in [("net", &mut net_state), ("head", &mut run.head_state)] {
             found.fill(&format!("{name}.first"), &mut state.first)?;
             found.fill(&format!("{name}.second"), &mut state.second)?;
+        }
+        if let Some(slow) = &mut run.lookahead {
+            found.fill("slow.net", &mut slow.net)?;
+            found.fill("slow.head", &mut slow.head)?;
         }
         trainer.load(&run.net, pool);
         trainer.set_optimizer_state(&net_state);

@@ -4,9 +4,11 @@ mod alad;
 mod batches;
 mod checkpoint;
 mod examples;
+mod lookahead;
 pub mod optim;
 mod sampler;
 mod settings;
+mod start;
 
 use std::path::PathBuf;
 use std::thread::Scope;
@@ -16,9 +18,11 @@ use serde::{Deserialize, Serialize};
 pub use batches::{Batch, BatchLoss, HeadLoss};
 pub use examples::{Examples, ImageRows, LabeledRows, SelectedRows};
 pub use settings::{DataKind, IMAGE_NU, ImageSettings, OrOff, Preset, Select, Settings, SettingsBuilder};
+pub(crate) use start::initial_weights;
 
 use self::batches::BatchSource;
 use self::checkpoint::Checkpointer;
+use self::lookahead::Lookahead;
 use self::sampler::BatchSampler;
 use crate::compute::pool::Pool;
 use crate::compute::{argmax, parallel_map};
@@ -239,6 +243,7 @@ struct TrainState {
     step: u64,
     history: Vec<Epoch>,
     best: Option<Best>,
+    lookahead: Option<Lookahead>,
 }
 
 impl TrainState {
@@ -273,7 +278,8 @@ fn fit_member<'a>(
     let head =
         settings.head.build(classes, graph.latent()?, &mut Stream::new(settings.seed, &format!("init/head/{member}")));
     let head_state = OptimizerState::new(&settings.optimizer, head.params().data.len());
-    let mut p = TrainState { net, head, head_state, step: 0, history: Vec::new(), best: None };
+    let mut p = TrainState { net, head, head_state, step: 0, history: Vec::new(), best: None, lookahead: None };
+    p.lookahead = settings.lookahead().then(|| Lookahead::new(&p));
     let batch = settings.batch.min(n);
     let mut trainer: Box<dyn Trainer> = if settings.frozen() {
         Box::new(FrozenTrainer::new(run.engine.network(graph, &p.net)?))
@@ -322,9 +328,14 @@ fn fit_member<'a>(
             trainer.update(&update, pool);
             let gradient = head_loss.gradient();
             let (specs, values) = p.head.params_mut().specs_and_data();
+            let update = Update { rate: update.rate * settings.head_rate(), ..update };
             update.apply(specs, values, gradient, &mut p.head_state, pool);
             p.head.project();
             p.head.update_statistics(&gradient[0]);
+            if let Some(mut lookahead) = p.lookahead.take() {
+                lookahead.step(&mut p, trainer.as_mut(), steps, pool);
+                p.lookahead = Some(lookahead);
+            }
             if run.callback.stop() {
                 interrupted = true;
                 break;

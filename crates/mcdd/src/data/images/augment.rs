@@ -11,16 +11,39 @@ use crate::seed::Stream;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Augment {
-    /// An image is moved by up to so many pixels each way; black comes in, as from padding before normalization.
+    /// An image is moved by up to so many pixels each way.
     pub crop_padding: usize,
-    /// Whether an image is mirrored, left to right, with probability one half.
+    /// What comes in at the borders.
+    #[serde(default, skip_serializing_if = "Border::is_black")]
+    pub border: Border,
+    /// Whether an image is mirrored, left to right, half of the time.
     pub flip: bool,
+    /// Whether an image is mirrored in every other epoch, instead of at random.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alternate: bool,
+}
+
+/// What comes in at the borders of an image that is moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Border {
+    /// Black, as from padding before normalization.
+    #[default]
+    Black,
+    /// The image itself, mirrored at the pixels of its border.
+    Reflect,
+}
+
+impl Border {
+    fn is_black(&self) -> bool {
+        *self == Border::Black
+    }
 }
 
 impl Default for Augment {
     /// What is usual for CIFAR.
     fn default() -> Self {
-        Augment { crop_padding: 4, flip: true }
+        Augment { crop_padding: 4, border: Border::Black, flip: true, alternate: false }
     }
 }
 
@@ -31,7 +54,17 @@ pub(super) struct Change {
     pub down: usize,
     pub right: usize,
     pub padding: usize,
+    pub border: Border,
     pub flip: bool,
+}
+
+/// What the changes of an epoch depend on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct EpochKey {
+    epoch: u64,
+    /// The same in all epochs.
+    run: u64,
+    odd: bool,
 }
 
 impl Augment {
@@ -50,18 +83,30 @@ impl Augment {
         Ok(())
     }
 
-    /// The change of the image at a place of an epoch, whose key is [`epoch_key`].
-    pub(super) fn change(&self, key: u64, place: u64) -> Change {
-        let mut bits = Bits(key ^ mix(place));
+    /// The change of image `index` at a place of an epoch.
+    pub(super) fn change(&self, key: EpochKey, place: u64, index: u64) -> Change {
+        let mut bits = Bits(key.epoch ^ mix(place));
         let ways = self.crop_padding * 2 + 1;
         let (down, right) = (bits.below(ways), bits.below(ways));
-        Change { down, right, padding: self.crop_padding, flip: self.flip && bits.next() >> 63 == 1 }
+        let flip = match self.alternate {
+            false => bits.next() >> 63 == 1,
+            true => (Bits(key.run ^ mix(index)).next() >> 63 == 1) != key.odd,
+        };
+        Change { down, right, padding: self.crop_padding, border: self.border, flip: self.flip && flip }
     }
 }
 
 /// The key of an epoch's changes. A stream for each image would cost more than the image itself.
-pub(super) fn epoch_key(seed: u64, epoch: usize) -> u64 {
-    Stream::new(seed, &format!("augment/{epoch}")).next_u64()
+pub(super) fn epoch_key(seed: u64, epoch: usize) -> EpochKey {
+    let key = |name: &str| Stream::new(seed, name).next_u64();
+    EpochKey { epoch: key(&format!("augment/{epoch}")), run: key("augment/flips"), odd: epoch % 2 == 1 }
+}
+
+/// The number of a row or column `at` beyond the border, mirrored at the border; `length` is that of the image.
+fn reflected(at: isize, length: usize) -> usize {
+    let last = length as isize - 1;
+    let at = at.abs();
+    (if at > last { 2 * last - at } else { at }).clamp(0, last) as usize
 }
 
 /// SplitMix64: a counter whose steps are mixed.
@@ -88,8 +133,19 @@ fn mix(mut z: u64) -> u64 {
 impl Change {
     /// Moves, mirrors and normalizes an image.
     pub(super) fn apply(self, levels: &[[f32; 256]], shape: ImageShape, pixels: &[u8], out: &mut [f32]) {
-        let Change { down, right, padding, flip } = self;
+        let Change { down, right, padding, border, flip } = self;
         let ImageShape { height, width, channels } = shape;
+        if border == Border::Reflect {
+            let place = |at: usize, by: usize, length| reflected((at + by) as isize - padding as isize, length);
+            for (y, row) in out.chunks_exact_mut(width * channels).enumerate() {
+                let from = &pixels[place(y, down, height) * width * channels..][..width * channels];
+                for (x, to) in row.chunks_exact_mut(channels).enumerate() {
+                    let x = if flip { width - 1 - x } else { x };
+                    normalize(levels, &from[place(x, right, width) * channels..][..channels], to);
+                }
+            }
+            return;
+        }
         let black: [f32; 3] = std::array::from_fn(|c| levels.get(c).map_or(0.0, |levels| levels[0]));
         // Of a row of the result, these pixels come from the image: `x + right - padding` is below `width`.
         let from = padding.saturating_sub(right).min(width);
@@ -136,6 +192,14 @@ mod tests {
         let ImageShape { height, width, channels } = shape;
         let p = change.padding;
         let padded = |y: usize, x: usize, c: usize| {
+            if change.border == Border::Reflect {
+                // Without repeating the border: 2 1 | 0 1 2 3 | 2 1.
+                let mirror = |at: usize, n: usize| {
+                    let ring: Vec<usize> = (0..n).chain((1..n.max(2) - 1).rev()).collect();
+                    ring[(at + ring.len() * 9 - p) % ring.len()]
+                };
+                return pixels[(mirror(y, height) * width + mirror(x, width)) * channels + c];
+            }
             let inside = (p..p + height).contains(&y) && (p..p + width).contains(&x);
             if inside { pixels[((y - p) * width + x - p) * channels + c] } else { 0 }
         };
@@ -158,11 +222,14 @@ mod tests {
         fn as_padding_and_cutting(
             (height, width, padding) in (1usize..7, 1usize..7, 0usize..9),
             channels in prop_oneof![Just(1usize), Just(3)],
-            key: u64, place: u64,
+            (seed, epoch, place, reflect) in (any::<u64>(), 0usize..9, any::<u64>(), any::<bool>()),
         ) {
+            let border = if reflect { Border::Reflect } else { Border::Black };
             let shape = ImageShape { height, width, channels };
             let pixels: Vec<u8> = (0..shape.values()).map(|i| (i * 37 % 255 + 1) as u8).collect();
-            let change = Augment { crop_padding: padding, flip: true }.change(key, place);
+            prop_assume!(padding < height.min(width) || padding == 0 || !reflect);
+            let augment = Augment { crop_padding: padding, border, ..Augment::default() };
+            let change = augment.change(epoch_key(seed, epoch), place, 0);
             let mut out = vec![f32::NAN; shape.values()];
             change.apply(&levels(channels), shape, &pixels, &mut out);
             let want: Vec<f32> = naive(change, shape, &pixels)
@@ -179,21 +246,31 @@ mod tests {
         assert!(key != epoch_key(7, 4) && key != epoch_key(8, 3));
         let mut counts = [[[0usize; 2]; 9]; 9];
         for place in 0..81 * 2 * 200 {
-            let change = augment.change(key, place);
+            let change = augment.change(key, place, 0);
             counts[change.down][change.right][usize::from(change.flip)] += 1;
         }
         // 200 each are expected, with a deviation of 14.
         assert!(counts.iter().flatten().flatten().all(|n| (130..270).contains(n)), "{counts:?}");
-        let still = Augment { crop_padding: 0, flip: false }.change(key, 5);
-        assert_eq!(still, Change { down: 0, right: 0, padding: 0, flip: false });
+        let still = Augment { crop_padding: 0, flip: false, ..augment }.change(key, 5, 5);
+        assert_eq!(still, Change { down: 0, right: 0, padding: 0, border: Border::Black, flip: false });
+    }
+
+    #[test]
+    fn alternating_images_are_mirrored_in_every_other_epoch() {
+        let augment = Augment { alternate: true, ..Augment::default() };
+        let flips = |epoch| (0..1000).map(|i| augment.change(epoch_key(3, epoch), 999 - i, i).flip).collect::<Vec<_>>();
+        let first = flips(0);
+        assert!((400..600).contains(&first.iter().filter(|f| **f).count()));
+        assert_eq!(flips(1), first.iter().map(|f| !f).collect::<Vec<_>>());
+        assert_eq!(flips(2), first);
     }
 
     #[test]
     fn too_much_padding_is_refused() {
         let shape = ImageShape { height: 4, width: 8, channels: 1 };
         assert!(Augment::default().check(shape).is_err());
-        assert!(Augment { crop_padding: 3, flip: true }.check(shape).is_ok());
+        assert!(Augment { crop_padding: 3, ..Augment::default() }.check(shape).is_ok());
         let one = ImageShape { height: 1, width: 1, channels: 1 };
-        assert!(Augment { crop_padding: 0, flip: true }.check(one).is_ok());
+        assert!(Augment { crop_padding: 0, ..Augment::default() }.check(one).is_ok());
     }
 }

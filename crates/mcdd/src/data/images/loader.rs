@@ -7,7 +7,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 
-use super::augment::{Augment, epoch_key};
+use super::augment::{Augment, EpochKey, epoch_key};
 use super::memory::Images;
 use super::spec::ImageSpec;
 use super::spec::{Levels, normalize};
@@ -69,7 +69,7 @@ struct State {
     order: Vec<usize>,
     /// Where each batch ends in `order`.
     ends: Vec<usize>,
-    key: u64,
+    key: EpochKey,
     /// The next batch to fill, and the next to take.
     filling: usize,
     taking: usize,
@@ -210,7 +210,7 @@ impl Loading<'_> {
     }
 
     /// Fills a buffer with the images of its `index`, the first of which has this place in the epoch.
-    fn fill(&self, levels: &Levels, key: u64, place: usize, buffer: &mut Prepared) {
+    fn fill(&self, levels: &Levels, key: EpochKey, place: usize, buffer: &mut Prepared) {
         let shape = self.images.shape();
         let values = shape.values();
         // Everything is written below.
@@ -218,7 +218,7 @@ impl Loading<'_> {
         for ((&index, out), place) in buffer.index.iter().zip(buffer.x.chunks_exact_mut(values)).zip(place..) {
             let pixels = self.images.image(self.rows[index]);
             match &self.augment {
-                Some(augment) => augment.change(key, place as u64).apply(levels, shape, pixels, out),
+                Some(augment) => augment.change(key, place as u64, index as u64).apply(levels, shape, pixels, out),
                 None => normalize(levels, pixels, out),
             }
         }
@@ -304,7 +304,7 @@ mod tests {
                 let mut x = vec![0.0; shape.values()];
                 let pixels = what.images.image(what.rows[index]);
                 match what.augment {
-                    Some(augment) => augment.change(key, place).apply(&levels, shape, pixels, &mut x),
+                    Some(augment) => augment.change(key, place, index as u64).apply(&levels, shape, pixels, &mut x),
                     None => what.spec.transform_into(pixels, &mut x),
                 }
                 place += 1;
@@ -321,7 +321,7 @@ mod tests {
         let images = images(50);
         let rows: Vec<usize> = (3..47).collect();
         let spec = ImageSpec::fit(&images, &rows).unwrap();
-        for augment in [None, Some(Augment { crop_padding: 2, flip: true })] {
+        for augment in [None, Some(Augment { crop_padding: 2, ..Augment::default() })] {
             for threads in [1, 2, 5] {
                 let what = Loading { images: &images, rows: &rows, spec: &spec, augment, seed: 5, batch: 8, threads };
                 std::thread::scope(|scope| {
@@ -351,7 +351,7 @@ mod tests {
         let images = images(20);
         let rows: Vec<usize> = (0..20).collect();
         let spec = ImageSpec::fit(&images, &rows).unwrap();
-        let augment = Some(Augment { crop_padding: 2, flip: true });
+        let augment = Some(Augment { crop_padding: 2, ..Augment::default() });
         let what = Loading { images: &images, rows: &rows, spec: &spec, augment, seed: 1, batch: 20, threads: 1 };
         let batches = [rows.clone()];
         let [a, b] = [0, 1].map(|epoch| direct(&what, epoch, &batches));
@@ -386,7 +386,7 @@ mod tests {
                 Loading { batch: 0, ..good },
                 Loading { batch: usize::MAX, ..good },
                 Loading { spec: &other, ..good },
-                Loading { augment: Some(Augment { crop_padding: 5, flip: false }), ..good },
+                Loading { augment: Some(Augment { crop_padding: 5, flip: false, ..Augment::default() }), ..good },
             ] {
                 assert!(Loader::start(scope, bad).is_err());
             }

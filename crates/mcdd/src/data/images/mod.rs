@@ -32,7 +32,7 @@
 //! let images = Images::from_pixels(&pixels, shape, Some(&["a", "b"].repeat(4)))?;
 //! let (train, test) = images.split_rows(0.25, 7)?;
 //! let spec = ImageSpec::fit(&images, &train)?;
-//! let augment = Some(Augment { crop_padding: 2, flip: true });
+//! let augment = Some(Augment { crop_padding: 2, ..Augment::default() });
 //! let what = Loading { images: &images, rows: &train, spec: &spec, augment, seed: 7, batch: 4, threads: 1 };
 //! std::thread::scope(|scope| {
 //!     let mut loader = Loader::start(scope, what)?;
@@ -79,7 +79,7 @@ mod reader;
 mod shape;
 mod spec;
 
-pub use augment::Augment;
+pub use augment::{Augment, Border};
 pub use loader::{Loader, Loading, Prepared};
 pub use memory::Images;
 #[cfg(feature = "images")]

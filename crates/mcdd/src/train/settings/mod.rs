@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::optim::{Optimizer, Schedule};
-use crate::data::Augment;
+use crate::data::{Augment, Border};
 use crate::detector::{Detect, config};
 use crate::head::{self, HeadConfig, Loop};
 use crate::net::NetName;
@@ -119,6 +119,21 @@ pub struct ImageSettings {
     pub init: Option<String>,
     /// Whether the network keeps its initial weights and only the head is trained.
     pub frozen: bool,
+    /// Whether weights are averaged while they are trained.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lookahead: bool,
+    /// The learning rate of the head, relative to that of the network; above 0.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub head_rate: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_one(value: &f64) -> bool {
+    *value == 1.0
 }
 
 /// Everything that decides the result of training; stored in the model.
@@ -206,6 +221,9 @@ impl Settings {
     /// The defaults for images: the training of the authors of Deep-MCDD, with fewer epochs for a CPU. The same as a
     /// builder without any values gives for [`DataKind::Images`].
     pub fn for_images(net: NetName) -> Settings {
+        if matches!(net, NetName::Cnn { .. }) {
+            return Settings::for_cnn(net);
+        }
         Settings {
             clip: None,
             head: head::config::DeepMcdd { nu: IMAGE_NU, ..Default::default() }.into(),
@@ -222,6 +240,33 @@ impl Settings {
                 warmup: 0.0,
                 init: None,
                 frozen: false,
+                lookahead: false,
+                head_rate: 1.0,
+            }),
+            ..Preset::Paper.settings()
+        }
+    }
+
+    /// The training of Jordan 2024: few epochs of large batches, a rate that rises and falls, averaged weights.
+    fn for_cnn(net: NetName) -> Settings {
+        Settings {
+            clip: None,
+            head: head::config::Softmax { smoothing: 0.2 }.into(),
+            epochs: 10,
+            batch: 500,
+            lr: 0.75,
+            optimizer: Optimizer::Sgd { momentum: 0.85 },
+            weight_decay: 1.3e-3,
+            schedule: Schedule::Triangle { start: 0.2, peak: 0.23, end: 0.07 },
+            image: Some(ImageSettings {
+                net,
+                latent: None,
+                augment: Some(Augment { crop_padding: 2, border: Border::Reflect, flip: true, alternate: true }),
+                warmup: 0.0,
+                init: None,
+                frozen: false,
+                lookahead: true,
+                head_rate: 1.0 / 81.0,
             }),
             ..Preset::Paper.settings()
         }
@@ -242,6 +287,16 @@ impl Settings {
     /// Whether the network keeps its initial weights.
     pub(super) fn frozen(&self) -> bool {
         self.image.as_ref().is_some_and(|i| i.frozen)
+    }
+
+    /// Whether weights are averaged while they are trained.
+    pub(super) fn lookahead(&self) -> bool {
+        self.image.as_ref().is_some_and(|i| i.lookahead)
+    }
+
+    /// The learning rate of the head, relative to that of the network.
+    pub(super) fn head_rate(&self) -> f64 {
+        self.image.as_ref().map_or(1.0, |i| i.head_rate)
     }
 
     /// The learning rate and the weight decay of a step. SGD minimizes Deep-MCDD's loss as the authors' code has it,

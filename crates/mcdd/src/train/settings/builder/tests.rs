@@ -137,9 +137,9 @@ fn images_have_defaults_of_their_own() {
             }),
         ),
         (
-            builder().augment(Augment { crop_padding: 1, flip: false }),
+            builder().augment(Augment { crop_padding: 1, flip: false, ..Augment::default() }),
             Box::new(|s| {
-                image(s, |i| i.augment = Some(Augment { crop_padding: 1, flip: false }));
+                image(s, |i| i.augment = Some(Augment { crop_padding: 1, flip: false, ..Augment::default() }));
             }),
         ),
         (
