@@ -19,6 +19,9 @@ const SIDE: usize = 32;
 /// The most directions of a window that are kept. Each gives two channels, with both signs.
 const DIRECTIONS: usize = 12;
 
+/// The factor of the pooled features, which keeps the first gradients small.
+const SCALE: f32 = 1.0 / 9.0;
+
 /// How its batch normalizations are trained.
 const TRAINING: NormTraining = NormTraining { scaled: false, momentum: 0.4, bias_rate: 64 };
 
@@ -69,7 +72,9 @@ pub fn cnn(image: [usize; 3], factor: usize, latent: Option<usize>) -> Result<Gr
         }
         inputs = outputs;
     }
-    build.finish_with(Layer::GlobalMaxPool, value, inputs, "linear", latent)
+    let value = build.add("pool", Layer::GlobalMaxPool, &[value]);
+    let value = build.add("scale", Layer::Scale { factor: SCALE }, &[value]);
+    build.with_linear(value, inputs, "linear", latent)
 }
 
 /// The window of the first convolution of a [`cnn`]: height, width and the distance from one to the next.

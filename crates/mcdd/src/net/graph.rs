@@ -37,6 +37,11 @@ pub enum Layer {
         #[serde(default, skip_serializing_if = "NormTraining::is_default")]
         training: NormTraining,
     },
+    /// `factor x`; same shape.
+    Scale {
+        /// Not 0.
+        factor: f32,
+    },
     /// Values clipped to `±limit`; same shape.
     Clip {
         /// Above 0.

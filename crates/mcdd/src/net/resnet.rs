@@ -49,22 +49,21 @@ impl Build {
     }
 
     /// The mean over the image and, with `latent`, a linear layer called `name` after it.
-    pub(super) fn finish(self, from: usize, features: usize, name: &str, latent: Option<usize>) -> Result<Graph> {
-        self.finish_with(Layer::GlobalAvgPool, from, features, name, latent)
+    pub(super) fn finish(mut self, from: usize, features: usize, name: &str, latent: Option<usize>) -> Result<Graph> {
+        let mean = self.add("pool", Layer::GlobalAvgPool, &[from]);
+        self.with_linear(mean, features, name, latent)
     }
 
-    /// The same with another pooling than the mean.
-    pub(super) fn finish_with(
+    /// With `latent`, a linear layer called `name` of a row.
+    pub(super) fn with_linear(
         mut self,
-        pool: Layer,
-        from: usize,
+        row: usize,
         features: usize,
         name: &str,
         latent: Option<usize>,
     ) -> Result<Graph> {
-        let pooled = self.add("pool", pool, &[from]);
         if let Some(outputs) = latent {
-            self.add(name, Layer::Linear { inputs: features, outputs, bias: true }, &[pooled]);
+            self.add(name, Layer::Linear { inputs: features, outputs, bias: true }, &[row]);
         }
         self.0.shapes()?;
         Ok(self.0)

@@ -126,7 +126,10 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
         }
         Layer::BatchNorm { features, .. } if features == shape.channels() => Ok(shape),
         Layer::Clip { limit } if !(limit > 0.0 && limit.is_finite()) => Err("has a limit that is not a number above 0"),
-        Layer::Relu | Layer::Gelu | Layer::Clip { .. } => Ok(shape),
+        Layer::Scale { factor } if factor == 0.0 || !factor.is_finite() => {
+            Err("has a factor that is 0 or not a number")
+        }
+        Layer::Relu | Layer::Gelu | Layer::Scale { .. } | Layer::Clip { .. } => Ok(shape),
         Layer::Image { height, width, channels } => {
             let image = Shape::Image([height, width, channels]);
             let fits = matches!(shape, Shape::Row(n) if image.checked_len() == Some(n));

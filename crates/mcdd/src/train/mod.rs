@@ -328,7 +328,6 @@ fn fit_member<'a>(
             trainer.update(&update, pool);
             let gradient = head_loss.gradient();
             let (specs, values) = p.head.params_mut().specs_and_data();
-            let update = Update { rate: update.rate * settings.head_rate(), ..update };
             update.apply(specs, values, gradient, &mut p.head_state, pool);
             p.head.project();
             p.head.update_statistics(&gradient[0]);

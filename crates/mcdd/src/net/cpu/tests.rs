@@ -63,6 +63,7 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
                 clear = from.iter().fold(clear, |c, v| c.min(v.abs()));
                 from.iter().map(|v| v.max(0.0)).collect()
             }
+            Layer::Scale { factor } => from.iter().map(|v| v * f64::from(factor)).collect(),
             Layer::Gelu => from.iter().map(|v| 0.5 * v * (1.0 + libm::erf(v / 2f64.sqrt()))).collect(),
             Layer::Clip { limit } => {
                 let limit = f64::from(limit);

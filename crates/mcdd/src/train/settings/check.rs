@@ -83,10 +83,6 @@ impl Settings {
             return Err(Error::setting(format!("`warmup` is {}", image.warmup))
                 .hint("`warmup` must be a fraction of at least 0 and below 1"));
         }
-        if !(image.head_rate > 0.0 && image.head_rate.is_finite()) {
-            return Err(Error::setting(format!("`head_rate` is {}", image.head_rate))
-                .hint("`head_rate` must be a number above 0"));
-        }
         if let Some(latent) = image.latent.filter(|l| !SIZES.contains(l)) {
             return Err(Error::setting(format!("`latent` is {latent}")).hint("`latent` must be 1 to 65,536"));
         }

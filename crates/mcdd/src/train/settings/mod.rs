@@ -122,18 +122,6 @@ pub struct ImageSettings {
     /// Whether weights are averaged while they are trained.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lookahead: bool,
-    /// The learning rate of the head, relative to that of the network; above 0.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub head_rate: f64,
-}
-
-fn one() -> f64 {
-    1.0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
-fn is_one(value: &f64) -> bool {
-    *value == 1.0
 }
 
 /// Everything that decides the result of training; stored in the model.
@@ -241,7 +229,6 @@ impl Settings {
                 init: None,
                 frozen: false,
                 lookahead: false,
-                head_rate: 1.0,
             }),
             ..Preset::Paper.settings()
         }
@@ -266,7 +253,6 @@ impl Settings {
                 init: None,
                 frozen: false,
                 lookahead: true,
-                head_rate: 1.0 / 81.0,
             }),
             ..Preset::Paper.settings()
         }
@@ -292,11 +278,6 @@ impl Settings {
     /// Whether weights are averaged while they are trained.
     pub(super) fn lookahead(&self) -> bool {
         self.image.as_ref().is_some_and(|i| i.lookahead)
-    }
-
-    /// The learning rate of the head, relative to that of the network.
-    pub(super) fn head_rate(&self) -> f64 {
-        self.image.as_ref().map_or(1.0, |i| i.head_rate)
     }
 
     /// The learning rate and the weight decay of a step. SGD minimizes Deep-MCDD's loss as the authors' code has it,

@@ -321,9 +321,11 @@ impl ImageEngine {
 
     /// What is applied to a value when it is read.
     pub(super) fn act(&self, view: &View) -> Act<'_> {
-        match view.norm {
-            Some(n) => Act { scale: &self.norms[n].scale, shift: &self.norms[n].shift, bend: view.bend },
-            None => Act { bend: view.bend, ..Act::default() },
+        let bend = view.bend;
+        match (view.norm, view.factor) {
+            (Some(n), _) => Act { scale: &self.norms[n].scale, shift: &self.norms[n].shift, bend },
+            (None, Some(f)) => Act { scale: &self.plan.factors[f][0], shift: &self.plan.factors[f][1], bend },
+            (None, None) => Act { bend, ..Act::default() },
         }
     }
 

@@ -38,12 +38,14 @@ pub(super) struct View {
     pub channels: usize,
     /// The number of a batch normalization in [`Plan::norms`].
     pub norm: Option<usize>,
+    /// The number of a factor in [`Plan::factors`], instead of a batch normalization.
+    pub factor: Option<usize>,
     pub bend: Bend,
 }
 
 impl View {
     fn is_plain(&self) -> bool {
-        self.norm.is_none() && self.bend == Bend::None
+        self.norm.is_none() && self.factor.is_none() && self.bend == Bend::None
     }
 }
 
@@ -109,6 +111,8 @@ pub(super) struct Step {
 pub(super) struct Plan {
     pub buffers: Vec<Buffer>,
     pub norms: Vec<Norm>,
+    /// Constant factors and zeros, one for each channel.
+    pub factors: Vec<[Vec<f32>; 2]>,
     pub steps: Vec<Step>,
     /// The buffer of the latent vectors.
     pub output: usize,
@@ -134,8 +138,8 @@ pub(super) fn compile(graph: &Graph) -> Result<Plan> {
         return Err(Error::format("the network does not begin with an image"));
     };
     let input = Buffer { height, width, channels, measured: false };
-    let plan = Plan { buffers: vec![input], norms: Vec::new(), steps: Vec::new(), output: 0 };
-    let whole = View { buffer: 0, offset: 0, channels, norm: None, bend: Bend::None };
+    let plan = Plan { buffers: vec![input], norms: Vec::new(), factors: Vec::new(), steps: Vec::new(), output: 0 };
+    let whole = View { buffer: 0, offset: 0, channels, norm: None, factor: None, bend: Bend::None };
     let mut b = Builder { plan, values: vec![whole; 2] };
     let mut parameter = 0;
     let mut total = 0usize;
@@ -151,6 +155,7 @@ pub(super) fn compile(graph: &Graph) -> Result<Plan> {
         let value = match node.layer {
             Layer::Relu => b.bend(from, Bend::Relu),
             Layer::Gelu => b.bend(from, Bend::Gelu),
+            Layer::Scale { factor } => b.scale(from, factor),
             Layer::BatchNorm { training, .. } => b.norm(from, first, training),
             Layer::Linear { inputs, outputs, bias } => {
                 let conv = Box::new(Conv::new([1, 1], [inputs, outputs], [1, 1], 1, 0)?);
@@ -208,7 +213,7 @@ impl Builder {
         self.plan.buffers.push(Buffer { height, width, channels, measured: false });
         let inputs = inputs.iter().map(|&(view, at)| Input { view, at, mode: GradientMode::Add }).collect();
         self.plan.steps.push(Step { inputs, buffer, offset: 0, channels, work, used: false });
-        View { buffer, offset: 0, channels, norm: None, bend: Bend::None }
+        View { buffer, offset: 0, channels, norm: None, factor: None, bend: Bend::None }
     }
 
     /// The value as it is, in a buffer of its own.
@@ -222,6 +227,12 @@ impl Builder {
         let once = from.bend == Bend::None || (from.bend, bend) == (Bend::Relu, Bend::Relu);
         let from = if once { from } else { self.copy(from) };
         View { bend, ..from }
+    }
+
+    fn scale(&mut self, from: View, factor: f32) -> View {
+        let from = if from.is_plain() { from } else { self.copy(from) };
+        self.plan.factors.push([vec![factor; from.channels], vec![0.0; from.channels]]);
+        View { factor: Some(self.plan.factors.len() - 1), ..from }
     }
 
     fn norm(&mut self, from: View, parameter: usize, training: NormTraining) -> View {

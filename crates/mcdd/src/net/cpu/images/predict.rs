@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::layout::CpuParams;
-use super::act::{Act, Bend};
+use super::act::Act;
 use super::buffers::{ConvBuffers, Out};
 use super::engine::ImageEngine;
 use super::forward::Part;
 use super::kernel::start_lines;
 use super::pixels::Images;
-use super::plan::{Plan, Slots, Work, compile};
+use super::plan::{Plan, Slots, View, Work, compile};
 use crate::compute::gemm::{Line, NR, ZERO};
 use crate::compute::pool::Pool;
 use crate::error::Result;
@@ -97,11 +97,14 @@ impl ImageNetwork {
         let images = x.len() / buffers[0].len();
         for (i, step) in self.plan.steps.iter().enumerate() {
             let mut data = std::mem::take(&mut slots[self.slots.of[step.buffer]]);
-            let act = |norm: Option<usize>, bend: Bend| match norm {
-                Some(n) => Act { scale: &self.norms[n][0], shift: &self.norms[n][1], bend },
+            let act = |View { norm, factor, bend, .. }: View| match norm
+                .map(|n| &self.norms[n])
+                .or(factor.map(|f| &self.plan.factors[f]))
+            {
+                Some([scale, shift]) => Act { scale, shift, bend },
                 None => Act { bend, ..Act::default() },
             };
-            let acts: Vec<Act> = step.inputs.iter().map(|i| act(i.view.norm, i.view.bend)).collect();
+            let acts: Vec<Act> = step.inputs.iter().map(|i| act(i.view)).collect();
             let from: Vec<Option<Images>> = step
                 .inputs
                 .iter()

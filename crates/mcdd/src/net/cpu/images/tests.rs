@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..11, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
+    fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..12, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
         let layer = |kind: usize| match kind {
             0 | 1 => conv(4, 4, [3, 2 + kind], 1, 1, kind == 0),
             2 => Layer::batch_norm(4),
@@ -169,6 +169,7 @@ proptest! {
             6 => Layer::Concat,
             7 => conv(8, 4, [3, 3], 1, 1, false),
             8 => Layer::Gelu,
+            10 => Layer::Scale { factor: -0.5 },
             9 => Layer::MaxPool { kernel: 2, stride: 1 },
             _ => Layer::AvgPool { kernel: 2, stride: 1 },
         };

@@ -72,6 +72,7 @@ pub(super) fn compile(graph: &Graph) -> Result<CompiledSteps<'_>> {
             | Layer::GlobalAvgPool
             | Layer::GlobalMaxPool
             | Layer::Gelu
+            | Layer::Scale { .. }
             | Layer::Add => return Err(unsupported()),
             Layer::Concat if steps.is_empty() || clip.is_some() => return Err(unsupported()),
             Layer::Concat => concat = Some(&*node.name),
