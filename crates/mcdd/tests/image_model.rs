@@ -43,6 +43,12 @@ fn settings() -> Settings {
     given.build_for(DataKind::from_net(Some("resnet8")).unwrap()).unwrap()
 }
 
+/// The network `cnn` with its own training, whose weights are averaged.
+fn cnn(epochs: usize, batch: usize) -> Settings {
+    let given = Settings::builder().epochs(epochs).batch(batch).calibration_fraction(0.2);
+    given.build_for(DataKind::from_net(Some("cnn")).unwrap()).unwrap()
+}
+
 fn predict(model: &Model, images: &Images, threads: usize) -> Predictions {
     let spec = model.schema().image.as_ref().unwrap();
     let mut x = vec![0.0; images.rows() * SHAPE.values()];
@@ -54,9 +60,26 @@ fn predict(model: &Model, images: &Images, threads: usize) -> Predictions {
 
 #[test]
 fn images_are_learned_saved_and_classified() {
+    let (model, p) = learned_saved_and_classified(&settings());
+    // Unknown images have a lower confidence.
+    let other = predict(&model, &images(60, &["other"]), 2);
+    let auroc = mcdd::metrics::detection(&p.confidence, &other.confidence).unwrap().auroc;
+    assert!(auroc > 0.8, "{auroc}");
+    // A table is refused.
+    let table = mcdd::data::digits();
+    assert!(model.predict(&table).unwrap_err().to_string().contains("images"));
+}
+
+#[test]
+fn images_are_learned_by_cnn() {
+    learned_saved_and_classified(&cnn(8, 24));
+}
+
+/// The model, and its predictions of new images.
+fn learned_saved_and_classified(settings: &Settings) -> (Model, Predictions) {
     let known = images(40, &["across", "down", "frame"]);
-    let one = Model::fit_images(&known, &settings(), &Run { threads: 1, ..Run::default() }).unwrap().model;
-    let two = Model::fit_images(&known, &settings(), &Run { threads: 3, ..Run::default() }).unwrap().model;
+    let one = Model::fit_images(&known, settings, &Run { threads: 1, ..Run::default() }).unwrap().model;
+    let two = Model::fit_images(&known, settings, &Run { threads: 3, ..Run::default() }).unwrap().model;
     let bytes = one.to_bytes().unwrap();
     assert!(bytes == two.to_bytes().unwrap(), "threads must not change the model");
     let model = Model::from_bytes(&bytes).unwrap();
@@ -68,13 +91,7 @@ fn images_are_learned_saved_and_classified() {
     let right =
         (0..fresh.rows()).filter(|&i| fresh.label_name(i) == Some(&model.classes()[p.class[i] as usize])).count();
     assert!(right * 10 >= fresh.rows() * 9, "{right} of {}", fresh.rows());
-    // Unknown images have a lower confidence.
-    let other = predict(&model, &images(60, &["other"]), 2);
-    let auroc = mcdd::metrics::detection(&p.confidence, &other.confidence).unwrap().auroc;
-    assert!(auroc > 0.8, "{auroc}");
-    // A table is refused.
-    let table = mcdd::data::digits();
-    assert!(model.predict(&table).unwrap_err().to_string().contains("images"));
+    (model, p)
 }
 
 /// Stops after some epochs.
@@ -93,15 +110,18 @@ impl Callback for Impatient {
 #[test]
 fn a_resumed_run_ends_in_the_same_bytes() {
     let known = images(20, &["across", "down"]);
-    let whole = Model::fit_images(&known, &settings(), &Run::default()).unwrap().model.to_bytes().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let run = |epochs: usize, resume: bool| {
-        let watch = Impatient(0.into(), epochs);
-        let checkpoint = Some(folder.path().to_owned());
-        Model::fit_images(&known, &settings(), &Run { checkpoint, resume, callback: &watch, ..Run::default() }).unwrap()
-    };
-    assert!(run(2, false).interrupted);
-    assert!(run(100, true).model.to_bytes().unwrap() == whole);
+    for settings in [settings(), cnn(5, 8)] {
+        let whole = Model::fit_images(&known, &settings, &Run::default()).unwrap().model.to_bytes().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let run = |epochs: usize, resume: bool| {
+            let watch = Impatient(0.into(), epochs);
+            let checkpoint = Some(folder.path().to_owned());
+            Model::fit_images(&known, &settings, &Run { checkpoint, resume, callback: &watch, ..Run::default() })
+                .unwrap()
+        };
+        assert!(run(2, false).interrupted);
+        assert!(run(100, true).model.to_bytes().unwrap() == whole);
+    }
 }
 
 #[test]

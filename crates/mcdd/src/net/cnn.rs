@@ -94,15 +94,12 @@ pub(crate) fn start(graph: &Graph, directions: &[Vec<f64>], seed: &mut Stream) -
     for node in &graph.nodes {
         match node.layer {
             Layer::Conv2d { outputs, frozen: true, .. } => {
-                let weight = params.get_mut(at);
+                let (weight, half) = (params.get_mut(at), outputs / 2);
                 let length = weight.len() / outputs;
                 weight.fill(0.0);
-                let signed = |sign: f64| directions.iter().take(outputs / 2).map(move |d| (sign, d));
-                let rows = weight.chunks_exact_mut(length);
-                let half = outputs / 2;
-                for (i, row) in rows.enumerate() {
-                    let sign = if i < half { 1.0 } else { -1.0 };
-                    if let Some((sign, direction)) = signed(sign).nth(i % half.max(1)) {
+                let (plus, minus) = weight.split_at_mut(half * length);
+                for (rows, sign) in [(plus, 1.0), (minus, -1.0)] {
+                    for (row, direction) in rows.chunks_exact_mut(length).zip(directions) {
                         row.iter_mut().zip(direction).for_each(|(w, d)| *w = (sign * d) as f32);
                     }
                 }

@@ -29,7 +29,7 @@ impl Lookahead {
     /// After a step of `steps`: moves the weights, if it is time. After the last step they are the slow ones.
     pub(super) fn step(&mut self, run: &mut TrainState, trainer: &mut dyn Trainer, steps: u64, pool: &Pool) {
         let last = run.step == steps;
-        if run.step % EVERY != 0 && !last {
+        if !run.step.is_multiple_of(EVERY) && !last {
             return;
         }
         let done = run.step as f64 / steps as f64;

@@ -18,7 +18,7 @@ use crate::ui;
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Images")]
 pub(super) struct ImageArgs {
-    /// Train this network on images: resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100, …;
+    /// Train this network on images: cnn, resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100, …;
     /// mlp is the network for tables
     #[arg(long, value_name = "NAME")]
     pub(super) net: Option<String>,

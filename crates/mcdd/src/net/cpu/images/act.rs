@@ -3,7 +3,7 @@
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
-use super::pixels::{PixelShape, in_blocks, lanes};
+use super::lanes::{PixelShape, in_blocks, lanes};
 use crate::compute::gemm::NR;
 use crate::compute::simd::{self, Kernel};
 
@@ -78,7 +78,7 @@ fn normal<const N: usize>(x: [f32; N]) -> ([f32; N], [f32; N]) {
     // |x| / sqrt(2), and the coefficients are halved.
     const P: f32 = 0.3275911 * std::f32::consts::FRAC_1_SQRT_2;
     const A: [f32; 5] = [0.530_702_7, -0.726_576, 0.710_706_9, -0.142_248_37, 0.127_414_8];
-    const DENSITY: f32 = 0.398_942_28;
+    const DENSITY: f32 = 0.398_942_3;
     let mut square = [0.0; N];
     for j in 0..N {
         square[j] = x[j] * x[j] * 0.5;

@@ -11,9 +11,8 @@ use super::conv::Conv;
 use super::engine::ImageEngine;
 use super::forward::{band, group};
 use super::kernel::{Product, WeightGradient};
-use super::pixels::{
-    Correction, Images, PixelShape, Spread, fill_from_sixes, fill_lines, prefetch, whole, whole_in_sixes,
-};
+use super::lanes::{Images, PixelShape};
+use super::pixels::{Correction, Spread, fill_from_sixes, fill_lines, prefetch, whole, whole_in_sixes};
 use super::plan::{GradientMode, Input, PoolOf, Step, Work};
 use crate::compute::gemm::{Line, MR, NR, ZERO};
 use crate::compute::pool::{Pool, chunks, pieces};

@@ -1,7 +1,7 @@
 //! Buffers and outputs of one thread.
 
 use super::kernel::numbers;
-use super::pixels::Images;
+use super::lanes::Images;
 use crate::compute::gemm::{Line, ZERO};
 
 /// Buffers for the numbers of tiles.

@@ -8,6 +8,7 @@ mod engine;
 mod forward;
 mod geometry;
 mod kernel;
+mod lanes;
 mod pixels;
 mod plan;
 mod pooling;

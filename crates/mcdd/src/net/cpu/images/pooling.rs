@@ -4,7 +4,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::act::{Act, activate};
-use super::pixels::{Images, PixelShape, in_blocks, lanes};
+use super::lanes::{Images, PixelShape, in_blocks, lanes};
 use crate::compute::simd::{self, Kernel};
 
 /// The geometry of a pooling.
@@ -131,9 +131,9 @@ impl BackMaxima<'_> {
             let pixel = self.pool.at(here, [tap / kernel[1], tap % kernel[1]]);
             let x = lanes::<N>(self.from, pixel * self.from_pixel + at);
             for j in 0..N {
-                let more = !(most[j] >= x[j]);
-                most[j] = if more { x[j] } else { most[j] };
-                place[j] = if more { tap as u32 } else { place[j] };
+                let stays = most[j] >= x[j];
+                most[j] = if stays { most[j] } else { x[j] };
+                place[j] = if stays { place[j] } else { tap as u32 };
             }
         }
         let d = lanes::<N>(self.gradient, (here[0] * output[1] + here[1]) * channels + at);

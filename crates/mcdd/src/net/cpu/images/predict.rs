@@ -8,7 +8,7 @@ use super::buffers::{ConvBuffers, Out};
 use super::engine::ImageEngine;
 use super::forward::Part;
 use super::kernel::start_lines;
-use super::pixels::Images;
+use super::lanes::Images;
 use super::plan::{Plan, Slots, View, Work, compile};
 use crate::compute::gemm::{Line, NR, ZERO};
 use crate::compute::pool::Pool;
