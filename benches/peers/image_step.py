@@ -15,7 +15,7 @@ import subprocess
 from mlp_step import Failed, Torch, build_ours, ensure_venv, measure_quietly, run_ours, say
 
 # Network, batch size, and the target ratio to PyTorch's images per second.
-CASES = [("resnet34", 64, 1.0), ("resnet18", 32, 1.0), ("densenet100", 32, 1.3)]
+CASES = [("cnn", 500, 1.3), ("resnet34", 64, 1.0), ("resnet18", 32, 1.0), ("densenet100", 32, 1.3)]
 FORMATS = {"channels last": True, "contiguous": False}
 
 

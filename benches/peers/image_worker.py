@@ -109,7 +109,36 @@ class Densenet(nn.Module):
         return self.fc(F.relu(self.bn1(x), inplace=True).mean((2, 3)))
 
 
+class Cnn(nn.Module):
+    """mcdd's network cnn: whitening that is not trained, three stages, maxima."""
+
+    def __init__(self, widths=(64, 256, 256), channels=3, outputs=CLASSES):
+        super().__init__()
+        self.whiten = nn.Conv2d(channels, 24, 2)
+        self.whiten.weight.requires_grad_(False)
+        inputs = 24
+        for stage, width in enumerate(widths, 1):
+            self.add_module(f"conv{stage}a", nn.Conv2d(inputs, width, 3, padding=1, bias=False))
+            self.add_module(f"conv{stage}b", nn.Conv2d(width, width, 3, padding=1, bias=False))
+            for part in "ab":
+                norm = nn.BatchNorm2d(width, momentum=0.4)
+                norm.weight.requires_grad_(False)
+                self.add_module(f"norm{stage}{part}", norm)
+            inputs = width
+        self.linear = nn.Linear(inputs, outputs)
+
+    def forward(self, x):
+        x = F.gelu(self.whiten(x))
+        for stage in (1, 2, 3):
+            part = lambda name: getattr(self, name.format(stage))
+            x = F.gelu(part("norm{}a")(F.max_pool2d(part("conv{}a")(x), 2)))
+            x = F.gelu(part("norm{}b")(part("conv{}b")(x)))
+        return self.linear(x.amax((2, 3)) / 9)
+
+
 def network(name):
+    if name == "cnn":
+        return Cnn()
     if name.startswith("densenet"):
         return Densenet(int(name[8:]), 12)
     depth = int(name[6:])
@@ -128,7 +157,7 @@ def main():
     y = torch.randint(CLASSES, (spec["batch"],))
     if spec.get("channels_last", True):
         net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(net.parameters(), 1e-3, 0.9, weight_decay=1e-4, nesterov=True)
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 1e-3, 0.9, weight_decay=1e-4, nesterov=True)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
