@@ -264,7 +264,7 @@ fn messages_say_what_is_wrong() {
     // One is not a plural.
     lab.write("row.csv", "a,b,label\n1,2,rose\n");
     let one = stdout(&lab.ok(&["evaluate", "m.mcdd", "row.csv", "--bootstrap", "1"]));
-    assert!(one.contains("row.csv (1 row)") && one.contains("1 replicate\n"), "{one}");
+    assert!(one.contains("row.csv (1 row)") && one.contains("1 replicate for"), "{one}");
     // The place in a plan is shown.
     lab.write("plan.toml", "data = \"train.csv\"\nfolds = \"many\"\n");
     let out = lab.command(&["bench", "plan.toml"]).output().unwrap();
