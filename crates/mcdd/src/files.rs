@@ -102,8 +102,24 @@ pub fn check_not_input<'a>(output: &Path, what: &str, inputs: impl IntoIterator<
 }
 
 /// How the names of unfinished files begin and end.
-pub(crate) const PREFIX: &str = ".mcdd-";
-pub(crate) const SUFFIX: &str = ".part";
+const PREFIX: &str = ".mcdd-";
+const SUFFIX: &str = ".part";
+
+/// Removes the unfinished files that a killed process left in a folder. No other process may be writing there.
+///
+/// # Errors
+/// If the folder cannot be read; a file that cannot be removed stays.
+pub fn remove_unfinished(folder: &Path) -> Result<()> {
+    let io = |e| Error::io(e, folder);
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let name = entry.map_err(io)?.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
+            let _ = fs::remove_file(folder.join(&*name));
+        }
+    }
+    Ok(())
+}
 
 /// Checks that a file can be written in `folder`; long work does this before it begins.
 ///

@@ -2,7 +2,7 @@
 //! is a command of `mcdd bench` or `mcdd figure`.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -100,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let error = mcdd::Error::data("none of the paper's data sets is there").at_file(&data);
         return Err(error.hint(format!("mcdd datasets get NAME downloads them: {}", names.join(", "))).into());
     }
-    claim(&output, args.quick)?;
+    let _claim = claim(&output, args.quick)?;
     ui::catch_interrupts();
     let mut gaps = Vec::new();
     let mut code = ExitCode::SUCCESS;
@@ -136,8 +136,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Creates the folder, whose results are either all of a quick run or all of a full one.
-fn claim(output: &Path, quick: bool) -> mcdd::Result<()> {
+/// Creates the folder, whose results are either all of a quick run or all of a full one. It is locked while the returned file
+/// exists.
+fn claim(output: &Path, quick: bool) -> mcdd::Result<File> {
     fs::create_dir_all(output).map_err(|e| mcdd::Error::io(e, output))?;
     let (mine, other) = if quick { ("quick", "full") } else { ("full", "quick") };
     let mark = |name: &str| output.join(format!(".{name}-run"));
@@ -146,7 +147,14 @@ fn claim(output: &Path, quick: bool) -> mcdd::Result<()> {
             .at_file(output)
             .hint("give another folder as -o"));
     }
-    fs::write(mark(mine), "").map_err(|e| mcdd::Error::io(e, output))
+    let lock = File::create(mark(mine)).map_err(|e| mcdd::Error::io(e, output))?;
+    if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
+        return Err(mcdd::Error::setting("is in use by another run")
+            .at_file(output)
+            .hint("wait for it, or give another folder as -o"));
+    }
+    mcdd::files::remove_unfinished(output)?;
+    Ok(lock)
 }
 
 /// The words of a step with its output and the options of this run; none if there is nothing to do.

@@ -141,6 +141,7 @@ impl Results {
                 .at_file(folder)
                 .hint("wait for it, or give another folder as `output`"));
         }
+        files::remove_unfinished(folder)?;
         let path = folder.join(FILE);
         let io = |e| Error::io(e, &path);
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(io)?;

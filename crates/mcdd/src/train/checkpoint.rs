@@ -209,13 +209,11 @@ fn file(folder: &Path, member: usize) -> PathBuf {
 pub(super) fn prepare(folder: &Path, resume: bool) -> Result<()> {
     let io = |e| Error::io(e, folder);
     std::fs::create_dir_all(folder).map_err(io)?;
+    files::remove_unfinished(folder)?;
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let name = entry.map_err(io)?.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with(files::PREFIX) && name.ends_with(files::SUFFIX) {
-            // Left by a write that was killed.
-            let _ = std::fs::remove_file(folder.join(&*name));
-        } else if !resume && name.starts_with("member-") && name.ends_with(".checkpoint") {
+        if !resume && name.starts_with("member-") && name.ends_with(".checkpoint") {
             return Err(Error::setting("the folder holds the checkpoints of an earlier run")
                 .at_file(folder)
                 .hint("give `resume` to continue it, or another folder"));
