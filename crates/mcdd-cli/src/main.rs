@@ -23,6 +23,7 @@ Examples:
   mcdd predict flowers.mcdd new.csv             a class or \"unknown\" for each row
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html
   mcdd explain flowers.mcdd new.csv --unknown   the columns that make a row unknown
+  mcdd refit flowers.mcdd flowers.csv --label species --detector mahalanobis -o m2.mcdd
   mcdd figure samples flowers.mcdd test.csv     the rows with the highest and the lowest confidence
   mcdd bench flowers.csv --label species        how well unseen species are detected
   mcdd reproduce tables --quick --data DIR      the paper's tables from the data in DIR
@@ -49,6 +50,7 @@ enum Command {
     Predict(cmd::predict::Args),
     Evaluate(cmd::evaluate::Args),
     Explain(cmd::explain::Args),
+    Refit(cmd::refit::Args),
     Bench(cmd::bench::Args),
     Reproduce(cmd::reproduce::Args),
     Metrics(cmd::metrics::Args),
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Command::Predict(args) => cmd::predict::run(args),
         Command::Evaluate(args) => cmd::evaluate::run(args),
         Command::Explain(args) => cmd::explain::run(args),
+        Command::Refit(args) => cmd::refit::run(args),
         Command::Bench(args) => cmd::bench::run(args),
         Command::Reproduce(args) => cmd::reproduce::run(args),
         Command::Metrics(args) => cmd::metrics::run(args),

@@ -12,6 +12,7 @@ pub mod inspect;
 pub mod methods;
 pub mod metrics;
 pub mod predict;
+pub mod refit;
 pub mod reproduce;
 pub mod score;
 pub mod train;

@@ -2,6 +2,9 @@
 //!
 //! Its confidence is the maximum softmax probability as log-odds, `log p - log(1 - p)` of the largest posterior, in
 //! f64 from the logits: as a probability it would saturate at 1 and tie thousands of rows.
+//!
+//! With `logit-norm` the logits of a row are divided by their length and by a temperature (Wei et al., *Mitigating Neural Network
+//! Overconfidence with Logit Normalization*, ICML 2022), so that longer logits do not lower the loss.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,13 +19,10 @@ use crate::seed::Stream;
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Label smoothing: the part of each label that is spread evenly over all classes, in `0..1`; 0.
-    #[serde(skip_serializing_if = "is_zero")]
     pub smoothing: f64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
+    /// The temperature of normalized logits, e.g. 0.04; 0, which leaves logits as they are.
+    #[serde(rename = "logit-norm")]
+    pub logit_norm: f64,
 }
 
 impl Objective for Config {
@@ -34,10 +34,13 @@ impl Objective for Config {
     };
 
     fn check(&self) -> Result<()> {
-        if (0.0..1.0).contains(&self.smoothing) {
-            return Ok(());
+        if !(0.0..1.0).contains(&self.smoothing) {
+            return Err(out_of_range("smoothing", self.smoothing, "a number of at least 0 and below 1"));
         }
-        Err(out_of_range("smoothing", self.smoothing, "a number of at least 0 and below 1"))
+        if self.logit_norm != 0.0 && !(1e-3..=1e3).contains(&self.logit_norm) {
+            return Err(out_of_range("logit-norm", self.logit_norm, "0 for off, or a number from 0.001 to 1,000"));
+        }
+        Ok(())
     }
 
     fn specs(&self, classes: usize, latent: usize) -> Vec<ParamSpec> {
@@ -49,11 +52,11 @@ impl Objective for Config {
     fn build(&self, classes: usize, latent: usize, seed: &mut Stream) -> Box<dyn Head> {
         let mut params = Params::new(self.specs(classes, latent));
         xavier(params.get_mut(WEIGHT), latent, classes, seed);
-        Box::new(Softmax { latent, params, smoothing: self.smoothing as f32 })
+        Box::new(Softmax { latent, params, smoothing: self.smoothing as f32, temperature: self.logit_norm })
     }
 
     fn has_linear_logits(&self) -> bool {
-        true
+        self.logit_norm == 0.0
     }
 }
 
@@ -63,7 +66,12 @@ struct Softmax {
     latent: usize,
     params: Params,
     smoothing: f32,
+    /// Of normalized logits; 0 if they are not normalized.
+    temperature: f64,
 }
+
+/// Shorter logits are not normalized further.
+const MIN_LENGTH: f64 = 1e-7;
 
 const WEIGHT: usize = 0;
 const BIAS: usize = 1;
@@ -71,6 +79,11 @@ const BIAS: usize = 1;
 impl Softmax {
     fn weight(&self, class: usize) -> &[f32] {
         &self.params.get(WEIGHT)[class * self.latent..(class + 1) * self.latent]
+    }
+
+    /// What the logits are divided by: their length times the temperature, or 1.
+    fn divisor(&self, squares: f64) -> f64 {
+        if self.temperature == 0.0 { 1.0 } else { self.temperature * libm::sqrt(squares).max(MIN_LENGTH) }
     }
 }
 
@@ -105,11 +118,15 @@ impl Head for Softmax {
         let rows = z.chunks_exact(latent).zip(y).zip(dz.chunks_exact_mut(latent)).zip(pairs.chunks_exact_mut(classes));
         for (((z, &y), dz), row) in rows {
             let y = y as usize;
-            let mut largest = f32::NEG_INFINITY;
             for (k, pair) in row.iter_mut().enumerate() {
                 pair[0] = (dot_f64(z, self.weight(k)) + f64::from(bias[k])) as f32;
-                largest = largest.max(pair[0]);
             }
+            let divisor = self.divisor(row.iter().map(|p| f64::from(p[0]).powi(2)).sum()) as f32;
+            if self.temperature > 0.0 {
+                // The second of each pair is the logit of length 1.
+                row.iter_mut().for_each(|p| *p = [p[0] / divisor, p[0] / divisor * self.temperature as f32]);
+            }
+            let largest = row.iter().fold(f32::NEG_INFINITY, |m, p| m.max(p[0]));
             let own = row[y][0];
             let sum: f32 = row.iter().map(|p| libm::expf(p[0] - largest)).sum();
             let mut target = f64::from(own) - f64::from(largest);
@@ -123,6 +140,13 @@ impl Head for Softmax {
                 let p = libm::expf(pair[0] - largest) / sum;
                 let target = if k == y { besides + every } else { every };
                 pair[0] = (p - target) / batch as f32;
+            }
+            if self.temperature > 0.0 {
+                // Only the part across the logits moves the normalized ones.
+                let along: f32 = row.iter().map(|p| p[0] * p[1]).sum();
+                row.iter_mut().for_each(|p| p[0] = (p[0] - along * p[1]) / divisor);
+            }
+            for (k, pair) in row.iter().enumerate() {
                 add_scaled(dz, pair[0], self.weight(k));
             }
         }
@@ -143,6 +167,8 @@ impl Head for Softmax {
         for (k, logit) in logits.iter_mut().enumerate() {
             *logit = dot_f64(z, self.weight(k)) + f64::from(self.params.get(BIAS)[k]);
         }
+        let divisor = self.divisor(logits.iter().map(|l| l * l).sum());
+        logits.iter_mut().for_each(|l| *l /= divisor);
         log_odds(logits)
     }
 
@@ -151,13 +177,21 @@ impl Head for Softmax {
     }
 
     fn last_layer(&self) -> Option<(&[f32], &[f32])> {
-        Some((self.params.get(WEIGHT), self.params.get(BIAS)))
+        (self.temperature == 0.0).then(|| (self.params.get(WEIGHT), self.params.get(BIAS)))
     }
 
-    fn logit_gradient(&self, _z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
+    fn logit_gradient(&self, z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
         dz.fill(0.0);
+        let (mut divisor, mut along) = (1.0, 0.0);
+        let logit = |k: usize| dot_f64(z, self.weight(k)) + f64::from(self.params.get(BIAS)[k]);
+        if self.temperature > 0.0 {
+            divisor = self.divisor((0..self.classes()).map(|k| logit(k).powi(2)).sum());
+            along = dlogits.iter().enumerate().map(|(k, g)| g * logit(k)).sum::<f64>()
+                * (self.temperature / divisor).powi(2);
+        }
         for (k, &g) in dlogits.iter().enumerate() {
-            add_scaled(dz, g as f32, self.weight(k));
+            let across = if along == 0.0 { g } else { g - along * logit(k) };
+            add_scaled(dz, (across / divisor) as f32, self.weight(k));
         }
     }
 }
@@ -174,14 +208,18 @@ pub fn log_odds(logits: &[f64]) -> f64 {
 #[cfg(test)]
 impl super::tests::Reference for Config {
     fn variants() -> Vec<Self> {
-        vec![Config { smoothing: 0.3 }]
+        vec![Config { smoothing: 0.3, logit_norm: 0.0 }, Config { smoothing: 0.1, logit_norm: 0.5 }]
     }
 
     fn loss(&self, params: &[Vec<f64>], z: &[f64], y: &[u32], latent: usize) -> f64 {
         use super::tests::{cross_entropy, mean_loss};
         mean_loss(z, y, latent, |z, y| {
             let logit = |(w, b): (&[f64], &f64)| z.iter().zip(w).map(|(z, w)| z * w).sum::<f64>() + b;
-            let logits: Vec<f64> = params[WEIGHT].chunks(latent).zip(&params[BIAS]).map(logit).collect();
+            let mut logits: Vec<f64> = params[WEIGHT].chunks(latent).zip(&params[BIAS]).map(logit).collect();
+            if self.logit_norm > 0.0 {
+                let length = logits.iter().map(|l| l * l).sum::<f64>().sqrt();
+                logits.iter_mut().for_each(|l| *l /= length * self.logit_norm);
+            }
             let every = (0..logits.len()).map(|k| cross_entropy(&logits, k)).sum::<f64>() / logits.len() as f64;
             (1.0 - self.smoothing) * cross_entropy(&logits, y) + self.smoothing * every
         })

@@ -365,6 +365,10 @@ fn the_registry_is_consistent() {
     let e = HeadConfig::parse("deep-mccd").err().unwrap();
     assert!(e.hint_text().unwrap().contains("did you mean deep-mcdd"), "{e:?}");
     assert_eq!(HeadConfig::parse("soft-mcdd:nu=0.2").unwrap(), config::SoftMcdd { nu: 0.2 }.into());
+    assert_eq!(
+        HeadConfig::parse("softmax:logit-norm=0.04:smoothing=0.2").unwrap(),
+        config::Softmax { smoothing: 0.2, logit_norm: 0.04 }.into()
+    );
     for wrong in [
         "deep-mcdd:nu=0",
         "soft-mcdd:nu=0",
@@ -375,6 +379,7 @@ fn the_registry_is_consistent() {
         "alad:code=0",
         "gda:shrinkage=2",
         "softmax:nu=1",
+        "softmax:logit-norm=-1",
     ] {
         assert!(HeadConfig::parse(wrong).is_err(), "{wrong}");
     }

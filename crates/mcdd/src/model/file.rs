@@ -33,6 +33,8 @@ struct Text {
     schema: Schema,
     graph: Graph,
     settings: Settings,
+    /// A hash of the training rows, and of which of them each member left out.
+    sha256: String,
     rows: usize,
     calibration_rows: usize,
     /// The number of points of each class's map of confidences; empty without calibration by class.
@@ -71,6 +73,7 @@ impl Model {
             schema: self.schema.clone(),
             graph: self.graph.clone(),
             settings: self.settings.clone(),
+            sha256: self.sha256.clone(),
             rows: self.rows,
             calibration_rows: self.calibration.scores().len(),
             class_points: self.class_scales.iter().map(ClassScale::len).collect(),
@@ -194,7 +197,14 @@ impl Model {
         let class_scales = class_scales(&text.class_points, text.classes.len(), text.settings.per_class, &mut c)?;
         let scores = c.take_f64("calibration.confidence", &[text.calibration_rows])?;
         let class_calibration = match members.iter().all(|m| m.classes() > 0) {
-            true => Some(Calibration::new(c.take_f64(PROBABILITIES, &[text.calibration_rows])?)?),
+            true => {
+                // Rows that calibrate the threshold need no labels, so these may be others.
+                let shape = c.shape(PROBABILITIES)?.to_vec();
+                let [1..=usize::MAX] = shape[..] else {
+                    return Err(invalid("the probabilities of the calibration rows"));
+                };
+                Some(Calibration::new(c.take_f64(PROBABILITIES, &shape)?)?)
+            }
             false => None,
         };
         if let Some(name) = c.tensors.keys().next() {
@@ -212,6 +222,7 @@ impl Model {
             class_calibration,
             accuracy: text.validation_accuracy,
             settings: text.settings,
+            sha256: text.sha256,
             rows: text.rows,
             findings: text.findings,
             version: text.version,

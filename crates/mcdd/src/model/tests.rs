@@ -1,13 +1,14 @@
 //! Models from end to end, on the embedded digits.
 
 use super::*;
-use crate::data::digits;
+use crate::compute::pool::Pool;
+use crate::data::{Table, digits};
 use crate::detector::Detect;
 use crate::head::{HeadConfig, Sigma, config};
 use crate::metrics;
 use crate::seed::Stream;
 use crate::train::optim::Schedule;
-use crate::train::{Callback, Epoch, Preset, Select};
+use crate::train::{Callback, Epoch, Preset, Run, Select};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn quick() -> Settings {

@@ -12,8 +12,8 @@ use crate::seed::Stream;
 
 /// The name of the first convolution.
 const WHITEN: &str = "whiten";
-/// Channels of the three stages.
-const WIDTHS: [usize; 3] = [64, 256, 256];
+/// Channels of the three stages, as multiples of those of the first.
+const WIDTHS: [usize; 3] = [1, 4, 4];
 /// The side of the image after the first convolution, about.
 const SIDE: usize = 32;
 /// The most directions of a window that are kept. Each gives two channels, with both signs.
@@ -25,14 +25,13 @@ const SCALE: f32 = 1.0 / 9.0;
 /// How its batch normalizations are trained.
 const TRAINING: NormTraining = NormTraining { scaled: false, momentum: 0.4, bias_rate: 64 };
 
-/// The network for images of this height, width and number of channels.
-/// `factor` times as many channels as in that paper.
+/// The network for images of this height, width and number of channels. Its first stage has `first` channels; in that paper 64.
 ///
 /// # Errors
-/// If the image is larger than any network takes, or `factor` is not from 1 to 64.
-pub fn cnn(image: [usize; 3], factor: usize, latent: Option<usize>) -> Result<Graph> {
-    if !(1..=64).contains(&factor) {
-        return Err(Error::setting("the width factor must be from 1 to 64"));
+/// If the image is larger than any network takes, or `first` is not from 8 to 4,096.
+pub fn cnn(image: [usize; 3], first: usize, latent: Option<usize>) -> Result<Graph> {
+    if !(8..=4096).contains(&first) {
+        return Err(Error::setting("the first stage must have 8 to 4,096 channels").hint("use cnn, cnn32 or cnn128"));
     }
     let [height, width, channels] = image;
     let (mut build, value) = Build::new(image);
@@ -54,8 +53,8 @@ pub fn cnn(image: [usize; 3], factor: usize, latent: Option<usize>) -> Result<Gr
     let mut value = build.add(format!("{WHITEN}.gelu"), Layer::Gelu, &[value]);
     let mut inputs = 2 * directions;
     let mut side = kernel.iter().zip([height, width]).map(|(k, length)| length.saturating_sub(*k) / stride + 1).min();
-    for (stage, channels) in WIDTHS.into_iter().enumerate() {
-        let outputs = channels * factor;
+    for (stage, times) in WIDTHS.into_iter().enumerate() {
+        let outputs = first * times;
         let name = |part: &str| format!("stage{}.{part}", stage + 1);
         value = build.conv(name("conv1"), value, [inputs, outputs], 3, 1);
         if let Some(long) = side.filter(|&side| side >= 2) {
@@ -129,7 +128,7 @@ mod tests {
 
     #[test]
     fn it_has_the_shapes_of_the_paper() {
-        let graph = cnn([32, 32, 3], 1, Some(10)).unwrap();
+        let graph = cnn([32, 32, 3], 64, Some(10)).unwrap();
         let trained: usize = graph.specs().iter().filter(|s| s.trained).map(ParamSpec::len).sum();
         // Convolutions of 3 x 3, biases of the first one and of the norms, and the last layer.
         let convolutions = 9 * (24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256);
@@ -144,17 +143,17 @@ mod tests {
         for (image, side) in
             [([28, 28, 1], 27), ([64, 64, 3], 32), ([224, 200, 3], 33), ([1, 1, 1], 1), ([3, 40, 1], 2)]
         {
-            let graph = cnn(image, 1, None).unwrap();
+            let graph = cnn(image, 64, None).unwrap();
             let shapes = graph.shapes().unwrap();
             assert_eq!(shapes.last(), Some(&Shape::Row(256)), "{image:?}");
             assert_eq!(shapes[2].image()[1].min(shapes[2].image()[0]), side, "{image:?}");
         }
-        assert!(cnn([8, 8, 3], 0, None).is_err() && cnn([0, 8, 3], 1, None).is_err());
+        assert!(cnn([8, 8, 3], 0, None).is_err() && cnn([0, 8, 3], 64, None).is_err());
     }
 
     #[test]
     fn it_begins_as_the_identity() {
-        let graph = cnn([8, 8, 1], 1, None).unwrap();
+        let graph = cnn([8, 8, 1], 64, None).unwrap();
         let directions = vec![vec![1.0, 2.0, 3.0, 4.0], vec![0.5; 4]];
         let params = start(&graph, &directions, &mut Stream::new(1, "start"));
         let whiten = params.get(0);

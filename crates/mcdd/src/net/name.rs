@@ -1,4 +1,4 @@
-//! Networks for images by their names: `cnn`, `resnet34`, `resnet20x2`, `densenet100`, `densenet40-24`.
+//! Networks for images by their names: `cnn`, `cnn32`, `resnet34`, `resnet20x2`, `densenet100`, `densenet40-24`.
 
 use std::fmt;
 
@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 pub enum NetName {
     /// `cnn`: three stages, for little compute.
     Cnn {
-        /// The factor of the number of channels: the number after the `x`.
-        factor: usize,
+        /// The channels of the first stage; the others have four times as many. 64 if there is no number.
+        channels: usize,
     },
     /// `resnet18` and `resnet34` with four stages; 8, 20, 32, 56 and so on with three.
     Resnet {
@@ -35,6 +35,8 @@ pub enum NetName {
     },
 }
 
+/// The default channels of a `cnn`.
+const CHANNELS: usize = 64;
 /// The default growth, as in the paper.
 const GROWTH: usize = 12;
 /// DenseNet's compression.
@@ -47,12 +49,12 @@ impl NetName {
     /// If there is no such network.
     pub fn parse(name: &str) -> Result<NetName> {
         let cnn = name.strip_prefix("cnn").and_then(|rest| match rest {
-            "" => Some(1),
-            _ => rest.strip_prefix('x').and_then(number),
+            "" => Some(CHANNELS),
+            _ => number(rest),
         });
         let resnet = name.strip_prefix("resnet").and_then(|rest| numbers(rest, 'x', 1));
         let parsed = match (cnn, resnet) {
-            (Some(factor), _) => Some(NetName::Cnn { factor }),
+            (Some(channels), _) => Some(NetName::Cnn { channels }),
             (_, Some((depth, factor))) => Some(NetName::Resnet { depth, factor }),
             _ => name
                 .strip_prefix("densenet")
@@ -61,7 +63,7 @@ impl NetName {
         };
         let unknown = || {
             Error::setting(format!("there is no network called {name:?}"))
-                .hint("use cnn, resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100 or densenet40-24 (growth 24)")
+                .hint("use cnn, cnn32 (half as wide), resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100 or densenet40-24 (growth 24)")
         };
         let parsed = parsed.ok_or_else(unknown)?;
         // The depth must exist for images of any size.
@@ -76,7 +78,7 @@ impl NetName {
     /// If there is no such depth, or the image is too small or too large.
     pub fn graph(self, image: [usize; 3], latent: Option<usize>) -> Result<Graph> {
         match self {
-            NetName::Cnn { factor } => cnn(image, factor, latent),
+            NetName::Cnn { channels } => cnn(image, channels, latent),
             NetName::Resnet { depth: 50, .. } => {
                 let error = Error::setting("ResNet-50 has bottleneck blocks, which are not supported");
                 Err(error.hint("use resnet34 or resnet56"))
@@ -103,8 +105,8 @@ fn numbers(text: &str, between: char, default: usize) -> Option<(usize, usize)> 
 impl fmt::Display for NetName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NetName::Cnn { factor: 1 } => write!(f, "cnn"),
-            NetName::Cnn { factor } => write!(f, "cnnx{factor}"),
+            NetName::Cnn { channels: CHANNELS } => write!(f, "cnn"),
+            NetName::Cnn { channels } => write!(f, "cnn{channels}"),
             NetName::Resnet { depth, factor: 1 } => write!(f, "resnet{depth}"),
             NetName::Resnet { depth, factor } => write!(f, "resnet{depth}x{factor}"),
             NetName::Densenet { depth, growth: GROWTH } => write!(f, "densenet{depth}"),
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn names_are_read_and_written() {
-        for name in ["cnn", "cnnx2", "resnet18", "resnet34", "resnet8", "resnet20x2", "densenet100", "densenet40-24"] {
+        for name in ["cnn", "cnn32", "resnet18", "resnet34", "resnet8", "resnet20x2", "densenet100", "densenet40-24"] {
             let parsed = NetName::parse(name).unwrap();
             assert_eq!(parsed.to_string(), name);
             assert!(parsed.graph([32, 32, 1], Some(7)).is_ok_and(|g| g.latent().unwrap() == 7));
@@ -144,7 +146,7 @@ mod tests {
             "mlp",
             "cnn2",
             "cnnx",
-            "cnnx0",
+            "cnn0",
             "resnet",
             "resnet9",
             "resnet50",

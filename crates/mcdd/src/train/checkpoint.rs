@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Best, Epoch, Examples, ImageRows, Preset, Select, SelectedRows, Settings, TrainState};
+use super::{Best, Epoch, Examples, Preset, Select, Settings, TrainState};
 use crate::compute::pool::Pool;
 use crate::container::{Container, Values, hex};
 use crate::detector::Detect;
@@ -48,23 +48,7 @@ pub(super) fn fingerprint(graph: &Graph, settings: &Settings, parts: &[Examples]
     let mut hash = Sha256::new();
     hash.update(text.as_bytes());
     for part in parts {
-        let mut numbers = |x: &[f32]| {
-            for chunk in x.chunks(4096) {
-                let bytes: Vec<u8> = chunk.iter().flat_map(|v| v.to_le_bytes()).collect();
-                hash.update(&bytes);
-            }
-        };
-        match part {
-            Examples::Rows(rows) => numbers(rows.x),
-            Examples::Selected(SelectedRows { x, width, rows, .. }) => {
-                rows.iter().for_each(|&row| numbers(&x[row * width..(row + 1) * width]));
-            }
-            Examples::Images(ImageRows { images, rows, spec, .. }) => {
-                rows.iter().for_each(|&row| hash.update(images.image(row)));
-                hash.update(serde_json::to_string(spec).map_err(|e| Error::format(e.to_string()))?);
-            }
-        }
-        hash.update(part.y().iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+        part.hash(&mut hash)?;
     }
     Ok(hex(&hash.finalize()))
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use sha2::{Digest, Sha256};
+
 use crate::compute::pool::{Pool, chunks};
 use crate::data::{ImageSpec, Images};
 use crate::error::{Error, Result};
@@ -139,6 +141,28 @@ impl<'a> Examples<'a> {
             let from = i * block;
             each(self.x(from..from + out.len() / width.max(1), &mut buffer), out);
         });
+    }
+
+    /// Adds the inputs and the labels to a hash.
+    pub(crate) fn hash(self, hash: &mut Sha256) -> Result<()> {
+        let mut numbers = |x: &[f32]| {
+            for chunk in x.chunks(4096) {
+                let bytes: Vec<u8> = chunk.iter().flat_map(|v| v.to_le_bytes()).collect();
+                hash.update(&bytes);
+            }
+        };
+        match self {
+            Examples::Rows(rows) => numbers(rows.x),
+            Examples::Selected(SelectedRows { x, width, rows, .. }) => {
+                rows.iter().for_each(|&row| numbers(&x[row * width..(row + 1) * width]));
+            }
+            Examples::Images(ImageRows { images, rows, spec, .. }) => {
+                rows.iter().for_each(|&row| hash.update(images.image(row)));
+                hash.update(serde_json::to_string(spec).map_err(|e| Error::format(e.to_string()))?);
+            }
+        }
+        hash.update(self.y().iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+        Ok(())
     }
 
     /// The latent vectors of all of them.

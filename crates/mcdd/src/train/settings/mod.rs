@@ -238,7 +238,7 @@ impl Settings {
     fn for_cnn(net: NetName) -> Settings {
         Settings {
             clip: None,
-            head: head::config::Softmax { smoothing: 0.2 }.into(),
+            head: head::config::Softmax { smoothing: 0.2, logit_norm: 0.0 }.into(),
             epochs: 10,
             batch: 500,
             lr: 0.75,

@@ -1,0 +1,327 @@
+//! Training a model: networks first, then detectors, calibration and a look at the result.
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::class_scale::ClassScale;
+use super::cross_fit::{self, AllRows, Folds, OutOfFold, Part};
+use super::explain::Centers;
+use super::probe::{self, Probe};
+use super::score_scale::{self, ScoreScale};
+use super::{Calibration, FitResult, Model, ModelMember, Predictions, clip_limit, doctor};
+use crate::compute::pool::Pool;
+use crate::container::hex;
+use crate::data::profile::Profile;
+use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
+use crate::error::{Error, Result};
+use crate::head::Loop;
+use crate::net::{Graph, ParamSpec, Weights};
+use crate::train::{self, MemberRows, Run, Settings};
+
+/// The largest number of parameters of a network: 1 GB, and training needs several times that.
+const MAX_PARAMETERS: usize = 1 << 28;
+
+/// Rejects networks that would not fit into memory, before anything is allocated.
+fn check_size(graph: &Graph, head: &[ParamSpec]) -> Result<()> {
+    let specs = graph.specs();
+    let mut sizes = specs.iter().chain(head).map(|s| s.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)));
+    let total = sizes.try_fold(0usize, |sum, n| sum.checked_add(n?));
+    match total {
+        Some(total) if total <= MAX_PARAMETERS => Ok(()),
+        _ => Err(Error::setting(format!("the network would have more than {MAX_PARAMETERS} parameters"))
+            .hint("lower `hidden` and `latent`, or give fewer columns")),
+    }
+}
+
+/// Whether the settings need labels.
+///
+/// # Errors
+/// If they do, and there are none.
+pub(super) fn needs_labels(settings: &Settings, there: bool) -> Result<bool> {
+    let labeled = settings.needs_labels();
+    if labeled && !there {
+        let who = if settings.head.classifies() { settings.head.name() } else { settings.detector.detector.name() };
+        return Err(Error::data(format!("there are no labels, and {who} needs them"))
+            .hint("give `label`, or a method and a detector that need no labels; see the list of methods"));
+    }
+    Ok(labeled)
+}
+
+/// The rows that a model is trained on, and what is known of them.
+pub(super) struct FitData<'a> {
+    pub schema: Schema,
+    pub classes: Vec<String>,
+    pub labeled: bool,
+    pub rows: AllRows<'a>,
+    /// A label for each row; 0 where labels are not used.
+    pub y: Vec<u32>,
+    pub folds: Folds,
+}
+
+impl<'a> FitData<'a> {
+    /// `x` has the inputs of all rows by `schema`.
+    pub(super) fn of_table(table: &Table, x: &'a [f32], schema: Schema, folds: Folds, labeled: bool) -> FitData<'a> {
+        let label = |r: usize| table.label(r).filter(|_| labeled).unwrap_or(0);
+        FitData {
+            classes: table.classes().to_vec(),
+            labeled,
+            rows: AllRows::Table { x, width: schema.width() },
+            y: (0..table.rows()).map(label).collect(),
+            folds,
+            schema,
+        }
+    }
+
+    pub(super) fn of_images(images: &'a Images, spec: &'a ImageSpec, folds: Folds, labeled: bool) -> FitData<'a> {
+        let label = |r: usize| images.label(r).filter(|_| labeled).unwrap_or(0);
+        FitData {
+            classes: images.classes().to_vec(),
+            labeled,
+            rows: AllRows::Images { images, spec },
+            y: (0..images.rows()).map(label).collect(),
+            folds,
+            schema: Schema::of_images(spec.clone()),
+        }
+    }
+
+    /// A hash of all rows, their labels, and the rows that each fold leaves out.
+    pub(super) fn sha256(&self) -> Result<String> {
+        let mut hash = Sha256::new();
+        let all = Part::new((0..self.y.len()).collect(), &self.y);
+        all.examples(self.rows).hash(&mut hash)?;
+        for fold in 0..self.folds.len() {
+            hash.update(
+                self.folds.left_out(fold).iter().flat_map(|&row| (row as u64).to_le_bytes()).collect::<Vec<u8>>(),
+            );
+            hash.update([255; 8]);
+        }
+        Ok(hex(&hash.finalize()))
+    }
+
+    /// The rows that each fold has by `of`.
+    fn parts(&self, of: fn(&Folds, usize) -> Vec<usize>) -> Vec<Part> {
+        (0..self.folds.len()).map(|fold| Part::new(of(&self.folds, fold), &self.y)).collect()
+    }
+}
+
+/// What is worth a look in a table, for the model's findings.
+pub(super) fn table_findings(x: &[f32], schema: &Schema, profile: &Profile) -> Vec<String> {
+    doctor::one_cell(x, &schema.input_names()).into_iter().chain(profile.warnings()).collect()
+}
+
+impl Model {
+    /// Trains on a table, on all cores and without a callback.
+    ///
+    /// # Errors
+    /// If the data or the settings are invalid, or training diverges.
+    pub fn fit(table: &Table, settings: &Settings) -> Result<Model> {
+        Self::fit_with(table, settings, &Run::default()).map(|f| f.model)
+    }
+
+    /// Trains on a table, with a callback, checkpoints and a number of threads.
+    ///
+    /// # Errors
+    /// As for [`Model::fit`], or if a checkpoint cannot be written or read.
+    pub fn fit_with(table: &Table, settings: &Settings, run: &Run) -> Result<FitResult> {
+        settings.check()?;
+        if settings.image.is_some() {
+            return Err(Error::setting("the settings are for images, and the data is a table"));
+        }
+        let labeled = needs_labels(settings, table.labels.is_some())?;
+        if labeled {
+            table.check_classes(run.min_class_rows)?;
+        }
+        let folds = Folds::of_table(table, settings)?;
+        let profile = Profile::of(table);
+        let (schema, preprocessing) = Schema::fit_without(table, &folds.preprocessing(), &profile.left_out())?;
+        let notices = [profile.notices(), preprocessing, profile.warnings()].concat();
+        let x = schema.transform(table, None)?;
+        let graph = train::graph(schema.width(), settings);
+        let data = FitData::of_table(table, &x, schema, folds, labeled);
+        let mut fitted = Self::train(data, graph, None, notices, settings, run)?;
+        fitted.model.findings.extend(table_findings(&x, &fitted.model.schema, &profile));
+        Ok(fitted)
+    }
+
+    /// Trains on images; the settings must be for images ([`Settings::for_images`]).
+    ///
+    /// # Errors
+    /// As for [`Model::fit_with`].
+    pub fn fit_images(images: &Images, settings: &Settings, run: &Run) -> Result<FitResult> {
+        Self::fit_images_from(images, settings, None, run)
+    }
+
+    /// Like [`Model::fit_images`], starting from the weights in a file.
+    ///
+    /// # Errors
+    /// As for [`Model::fit_with`], and if the weights cannot be read or do not match the network.
+    pub fn fit_images_from(images: &Images, settings: &Settings, init: Option<&Path>, run: &Run) -> Result<FitResult> {
+        settings.check()?;
+        let labeled = needs_labels(settings, images.labels.is_some())?;
+        if labeled {
+            images.check_classes(run.min_class_rows)?;
+        }
+        let folds = Folds::of_images(images, settings)?;
+        let spec = ImageSpec::fit(images, &folds.preprocessing())?;
+        if let Some(augment) = settings.image.as_ref().and_then(|i| i.augment) {
+            augment.check(spec.shape())?;
+        }
+        let graph = train::image_graph([spec.height, spec.width, spec.channels], settings)?;
+        let weights = init.map(|path| Weights::read(path, &graph)).transpose()?;
+        let mut settings = settings.clone();
+        if let Some(image) = &mut settings.image {
+            image.init = weights.as_ref().map(|w| w.sha256.clone());
+            if image.frozen && image.init.is_none() {
+                return Err(Error::setting("a frozen network would keep its random weights").hint("give `init` too"));
+            }
+        }
+        let unused = weights.as_ref().map_or(&[][..], |w| &w.unused);
+        let notices = match unused.len() {
+            0 => Notices::new(),
+            n => vec![format!("{} of the weights file not used: {}", count(n, "tensor"), unused.join(", "))],
+        };
+        let fitted = train::initial_weights(&graph, images, &folds.preprocessing(), &spec, settings.seed);
+        let start = weights.as_ref().map(|w| &w.params).or(fitted.as_ref());
+        let data = FitData::of_images(images, &spec, folds, labeled);
+        Self::train(data, graph, start, notices, &settings, run)
+    }
+
+    /// Trains the networks, and makes a model of them.
+    fn train(
+        data: FitData,
+        graph: Graph,
+        start: train::Start,
+        mut notices: Notices,
+        settings: &Settings,
+        run: &Run,
+    ) -> Result<FitResult> {
+        let trained_on = data.parts(Folds::trained_on);
+        let left_out = data.parts(|folds, fold| folds.left_out(fold).to_vec());
+        let (rows, folds) = (data.rows, &data.folds);
+        let member_rows: Vec<MemberRows> = (0..settings.members)
+            .map(|member| folds.of_member(member))
+            .map(|f| MemberRows { train: trained_on[f].examples(rows), validation: left_out[f].examples(rows) })
+            .collect();
+        let epochs = settings.epochs_for(trained_on.iter().map(|p| p.y.len()).max().unwrap_or(0));
+        if epochs < settings.epochs {
+            let (all, steps) = (settings.epochs, settings.steps.unwrap_or(0));
+            notices.push(format!(
+                "{} instead of {all}: a network is trained for at most {steps} steps; turn `steps` off to train longer",
+                count(epochs, "epoch")
+            ));
+        }
+        run.callback.notices(&notices);
+        let n_classes = if settings.head.classifies() { data.classes.len() } else { 0 };
+        check_size(&graph, &settings.head.specs(n_classes, graph.latent()?))?;
+        let trained = train::fit(&graph, settings, n_classes, &member_rows, start, run)?;
+        let wanted = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
+        let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < wanted;
+        let stopped = interrupted.then(|| {
+            let done = trained.iter().map(|m| m.history.len()).min().unwrap_or(0);
+            format!(
+                "training was stopped after {done} of {}, with {} of {}: the weights are {}",
+                count(epochs, "epoch"),
+                trained.len(),
+                count(settings.members, "member"),
+                if settings.head.trained_by() == Loop::Adversarial { "the last ones" } else { "the best so far" }
+            )
+        });
+        let member = |m: train::Member| {
+            let net = run.engine.network(&graph, &m.net)?;
+            let (scale, fold) = (ScoreScale::default(), folds.of_member(m.number));
+            Ok(ModelMember { net, head: m.head, history: m.history, epoch: m.epoch, fold, probe: None, scale })
+        };
+        let members = trained.into_iter().map(member).collect::<Result<Vec<_>>>()?;
+        let mut model = Self::assemble(data, graph, members, settings, &Pool::new(run.threads))?;
+        model.findings.extend(stopped);
+        Ok(FitResult { model, notices, interrupted })
+    }
+
+    /// Fits the detectors of trained members, calibrates, and looks for what is wrong.
+    pub(super) fn assemble(
+        data: FitData,
+        graph: Graph,
+        mut members: Vec<ModelMember>,
+        settings: &Settings,
+        pool: &Pool,
+    ) -> Result<Model> {
+        let sha256 = data.sha256()?;
+        let (trained_on, calibrating) = (data.parts(Folds::trained_on), data.parts(Folds::calibration));
+        let FitData { schema, classes, labeled, rows, y, folds } = data;
+        let all = Part::new(folds.preprocessing(), &y);
+        let clip = clip_limit(&graph, settings);
+        for member in &mut members {
+            let part = &trained_on[member.fold];
+            let (labels, classes) = (labeled.then_some(&part.y[..]), classes.len());
+            let fit = probe::Fit { rows: part.examples(rows), labels, classes, seed: settings.seed };
+            member.probe = Probe::fit(&settings.detector, member.host(), fit, pool)?;
+        }
+        // The mean of a pixel explains little.
+        let centers = match rows {
+            AllRows::Table { x, width } => {
+                Some(Centers::fit(x, width, &all.rows, labeled.then_some(&all.y[..]), classes.len()))
+            }
+            AllRows::Images { .. } => None,
+        };
+        let range_penalty = rows.range_penalty(&all.rows, clip);
+        let without = trained_on.iter().map(|part| rows.range_penalty(&part.rows, clip));
+        let out: Vec<OutOfFold> = calibrating
+            .iter()
+            .zip(without)
+            .map(|(part, range_penalty)| OutOfFold { rows: part.examples(rows), range_penalty })
+            .collect();
+        cross_fit::fit_scales(&mut members, &out, pool)?;
+        let predicted = cross_fit::predict(&members, &[], &out, pool);
+        let mut confidences: Vec<f64> = predicted.iter().flat_map(|p| p.confidence.iter().copied()).collect();
+        let mut class_scales = Vec::new();
+        if settings.per_class {
+            let predicted: Vec<u32> = predicted.iter().flat_map(|p| p.class.iter().copied()).collect();
+            if predicted.is_empty() {
+                return Err(Error::setting("`per_class` needs predicted classes, and this method does not classify")
+                    .hint("leave out `per_class`, or set `method` to one that classifies"));
+            }
+            class_scales = ClassScale::fit(&confidences, &predicted, classes.len());
+            confidences.iter_mut().zip(&predicted).for_each(|(c, &k)| *c = class_scales[k as usize].map(*c));
+        }
+        let of_class = |(p, part): (&Predictions, &Part)| p.class.iter().zip(&part.y).filter(|(c, y)| c == y).count();
+        let right: usize = predicted.iter().zip(&calibrating).map(of_class).sum();
+        let classified: usize = predicted.iter().map(|p| p.class.len()).sum();
+        let accuracy = (classified > 0).then(|| right as f64 / classified as f64);
+        let calibrated = Calibration::new(confidences).map_err(|_| score_scale::not_finite())?;
+        let of_true_class = |(p, part): (&Predictions, &Part)| -> Vec<f64> {
+            (0..p.class.len()).map(|i| p.posterior(i)[part.y[i] as usize]).collect()
+        };
+        let probabilities: Vec<f64> = predicted.iter().zip(&calibrating).flat_map(of_true_class).collect();
+        let class_calibration = match probabilities.is_empty() {
+            true => None,
+            false => Some(Calibration::new(probabilities).map_err(|_| score_scale::not_finite())?),
+        };
+        let latents: Vec<Vec<f32>> = members.iter().map(|m| out[m.fold].rows.latents(m.net.as_ref(), pool)).collect();
+        let labels: Vec<&[u32]> = members.iter().map(|m| &calibrating[m.fold].y[..]).collect();
+        let all_labels: Vec<u32> = calibrating.iter().flat_map(|part| part.y.iter().copied()).collect();
+        let named = if labeled { &classes[..] } else { &[] };
+        let examined = doctor::Examined { members: &members, head: &settings.head, latents: &latents, labels: &labels };
+        let mut findings = examined.findings(&calibrated, &all_labels, named, settings.tpr);
+        let classes_predicted: Vec<u32> = predicted.iter().flat_map(|p| p.class.iter().copied()).collect();
+        findings.extend(doctor::chance(&classes_predicted, &all_labels, named));
+        let settings = Settings { members: members.len(), ..settings.clone() };
+        Ok(Model {
+            sha256,
+            schema,
+            classes,
+            graph,
+            members,
+            range_penalty,
+            centers,
+            calibration: calibrated,
+            class_scales,
+            class_calibration,
+            accuracy,
+            settings,
+            rows: all.rows.len(),
+            findings,
+            version: env!("CARGO_PKG_VERSION").into(),
+        })
+    }
+}
