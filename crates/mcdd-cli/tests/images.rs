@@ -38,6 +38,12 @@ fn folder(lab: &Lab, name: &str, kind: usize, count: usize) {
     }
 }
 
+fn folder_bytes(lab: &Lab, name: &str) -> Vec<Vec<u8>> {
+    let mut files: Vec<_> = fs::read_dir(lab.path(name)).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|f| fs::read(f).unwrap()).collect()
+}
+
 /// Whether there is a checkpoint in the folder or below it.
 fn checkpoint_below(folder: &Path) -> bool {
     fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
@@ -104,6 +110,20 @@ fn folders_are_trained_on_predicted_and_evaluated() {
     assert!(fs::read(lab.path("m.mcdd")).unwrap() == fs::read(lab.path("again.mcdd")).unwrap());
     lab.ok(&["figure", "samples", "m.mcdd", "photos", "--rows", "3", "-o", "samples"]);
     assert!(fs::read_to_string(lab.path("samples.svg")).unwrap().contains("data:image/png"));
+    // Where images are strange.
+    let text = stdout(&lab.ok(&["explain", "m.mcdd", "dots", "--maps", "maps", "--features", "2"]));
+    assert!(text.contains("image 4 (dots/03.bmp): ") && text.contains("gain: the mean rise"), "{text}");
+    let maps: Vec<_> = fs::read_dir(lab.path("maps")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(maps.len() == 12 && maps.iter().any(|n| n == "00004-03.png"), "{maps:?}");
+    let csv = stdout(&lab.ok(&["explain", "m.mcdd", "dots", "--row", "4", "--format", "csv"]));
+    assert!(csv.starts_with("image,verdict,label,confidence,p_value,rank,x,y,width,height,gain\n"), "{csv}");
+    assert!(csv.lines().skip(1).all(|l| l.starts_with("dots/03.bmp,")), "{csv}");
+    let json = stdout(&lab.ok(&["explain", "m.mcdd", "dots", "--row", "4", "--format", "jsonl"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((json["map"]["rows"].as_u64(), json["image"].as_str()), (Some(8), Some("dots/03.bmp")));
+    let photos = folder_bytes(&lab, "photos/across");
+    lab.fails(&["explain", "m.mcdd", "photos", "--maps", "photos"], "overwrite");
+    assert_eq!(folder_bytes(&lab, "photos/across"), photos);
     lab.fails(&["predict", "m.mcdd", "no-such-folder"], "no such file");
     lab.write("t.csv", "a,b\n1,2\n");
     lab.fails(&["predict", "m.mcdd", "t.csv"], "t.csv");
@@ -114,12 +134,12 @@ fn wrong_images_and_options_are_errors() {
     let lab = Lab::new();
     folder(&lab, "photos/across", 0, 12);
     folder(&lab, "photos/down", 1, 12);
-    lab.fails(&["train", "photos"], "--net resnet20");
     lab.fails(&["train", "photos", "--net", "resnet9"], "9 layers");
     lab.fails(&["train", "photos", "--net", "resnet8", "--hidden", "3"], "--hidden is for tables");
     lab.fails(&["train", "photos", "--net", "resnet8", "--method", "alad"], "images");
     lab.fails(&["train", "photos", "--net", "resnet8", "--detector", "knn:on=inputs"], "inputs");
-    lab.fails(&["train", "photos", "--net", "resnet8", "--preset", "fast"], "for tables");
+    lab.fails(&["train", "photos", "--net", "resnet8", "--preset", "fast"], "no fast preset for resnet8");
+    lab.fails(&["train", "photos", "--net", "cnn", "--preset", "paper"], "resnet34");
     lab.fails(&["train", "photos", "--net", "resnet8", "--init", "none.safetensors"], "none.safetensors");
     lab.fails(&["train", "photos/down/00.bmp"], "00.bmp");
     lab.fails(&["train", "photos", "--net", "mlp"], "is a folder");
@@ -191,7 +211,6 @@ fn images_have_settings_of_their_own() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(inspect(&["--method", "deep-mcdd:nu=0.5"]).contains("nu=0.5"));
-    lab.fails(&["explain", "m.mcdd", "photos"], "no columns");
     // A bad image has a line of its own; an image next to the class folders can be predicted.
     fs::create_dir(lab.path("bad")).unwrap();
     fs::write(lab.path("bad/a.png"), b"no picture").unwrap();

@@ -168,7 +168,7 @@ pub(crate) fn fit(
     progress: Option<Py<PyAny>>,
     min_class_rows: usize,
 ) -> PyResult<(Model, Vec<String>)> {
-    let settings = settings(settings_)?;
+    let settings = settings(settings_, data.cast::<PyImages>().is_ok())?;
     let progress = Progress::new(progress);
     let mut run = Run { callback: &progress, min_class_rows, ..Run::default() };
     run.threads = threads.unwrap_or(run.threads);

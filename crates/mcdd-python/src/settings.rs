@@ -1,9 +1,8 @@
 //! Settings from keyword arguments.
 
-use mcdd::data::Augment;
 use mcdd::head::Sigma;
 use mcdd::train::optim::{Optimizer, Schedule};
-use mcdd::train::{DataKind, OrOff, Preset, Select, Settings, SettingsBuilder};
+use mcdd::train::{Augmentation, DataKind, OrOff, Preset, Select, Settings, SettingsBuilder};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
@@ -44,7 +43,7 @@ fn off(value: &Bound<'_, PyAny>) -> bool {
 }
 
 /// The settings that keyword arguments give; None stands for the default.
-pub(crate) fn settings(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
+pub(crate) fn settings(given: &Bound<'_, PyDict>, images: bool) -> PyResult<Settings> {
     let mut builder = Settings::builder();
     let mut net: Option<String> = None;
     for (name, value) in given.iter().filter(|(_, value)| !value.is_none()) {
@@ -55,13 +54,13 @@ pub(crate) fn settings(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
             builder = set(builder, &name, &value)?;
         }
     }
-    DataKind::from_net(net.as_deref()).and_then(|kind| builder.build_for(kind)).map_err(raise)
+    DataKind::from_net(net.as_deref(), images).and_then(|kind| builder.build_for(kind)).map_err(raise)
 }
 
 /// Whether training with these settings needs labels.
 #[pyfunction]
 pub(crate) fn needs_labels(settings_: &Bound<'_, PyDict>) -> PyResult<bool> {
-    Ok(settings(settings_)?.needs_labels())
+    Ok(settings(settings_, false)?.needs_labels())
 }
 
 fn set(b: SettingsBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<SettingsBuilder> {
@@ -98,8 +97,14 @@ fn set(b: SettingsBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Set
         "per_class" => b.per_class(flag()?),
         "tpr" => b.tpr(number(name, value)?),
         "seed" => b.seed(whole("random_state", value)?),
-        "augment" if flag()? => b.augment(Augment::default()),
-        "augment" => b.augment(OrOff::Off),
+        "augment" => {
+            let all = [("on", Augmentation::On), ("move", Augmentation::Move), ("off", Augmentation::Off)];
+            match value.extract::<bool>() {
+                Ok(on) => b.augment(if on { Augmentation::On } else { Augmentation::Off }),
+                Err(_) => b.augment(choose(name, value, &all)?),
+            }
+        }
+        "test_flips" => b.test_flips(flag()?),
         other => return Err(SettingError::new_err(format!("there is no setting {other}"))),
     })
 }

@@ -30,7 +30,7 @@ fn main() -> mcdd::Result<()> {
     let (pixels, labels) = bars(400, &[0, 1], 1);
     let train = Images::from_pixels(&pixels[..], SHAPE, Some(&labels))?;
 
-    let settings = Settings::builder().epochs(4).build_for(DataKind::Images(NetName::parse("resnet8")?))?;
+    let settings = Settings::builder().epochs(4).build_for(DataKind::Images(Some(NetName::parse("resnet8")?)))?;
     let model = Model::fit_images(&train, &settings, &Run::default())?.model;
     let threshold = model.threshold()?;
 

@@ -6,7 +6,7 @@ use mcdd::compute::pool::Pool;
 use mcdd::data::{Augment, ImageShape, Images};
 use mcdd::detector::Detect;
 use mcdd::head::HeadConfig;
-use mcdd::model::{Model, Predictions};
+use mcdd::model::{Model, Predictions, Refit};
 use mcdd::train::{Callback, DataKind, Epoch, Run, Settings};
 use safetensors::SafeTensors;
 
@@ -39,14 +39,15 @@ fn images(each: usize, kinds: &[&str]) -> Images {
 
 fn settings() -> Settings {
     let given = Settings::builder().epochs(25).batch(16).lr(0.05).calibration_fraction(0.2).warmup(0.1);
-    let given = given.augment(Augment { crop_padding: 1, ..Augment::default() });
-    given.build_for(DataKind::from_net(Some("resnet8")).unwrap()).unwrap()
+    let mut settings = given.build_for(DataKind::from_net(Some("resnet8"), true).unwrap()).unwrap();
+    settings.image.as_mut().unwrap().augment = Some(Augment { crop_padding: 1, ..Augment::default() });
+    settings
 }
 
 /// The network `cnn` with its own training, whose weights are averaged.
 fn cnn(epochs: usize, batch: usize) -> Settings {
     let given = Settings::builder().epochs(epochs).batch(batch).calibration_fraction(0.2);
-    given.build_for(DataKind::from_net(Some("cnn")).unwrap()).unwrap()
+    given.build_for(DataKind::from_net(Some("cnn"), true).unwrap()).unwrap()
 }
 
 fn predict(model: &Model, images: &Images, threads: usize) -> Predictions {
@@ -72,7 +73,52 @@ fn images_are_learned_saved_and_classified() {
 
 #[test]
 fn images_are_learned_by_cnn() {
-    learned_saved_and_classified(&cnn(8, 24));
+    let (model, p) = learned_saved_and_classified(&cnn(8, 24));
+    // Test-time flips: an image and its mirror image have the same prediction.
+    assert!(model.settings().image.as_ref().unwrap().test_flips);
+    let (fresh, width) = (images(20, &["down", "frame", "across"]), SHAPE.width * SHAPE.channels);
+    let mirrored = fresh.pixels.chunks(width).flat_map(|row| row.chunks(SHAPE.channels).rev().flatten().copied());
+    let mirrored = Images::from_pixels(mirrored.collect::<Vec<u8>>(), SHAPE, None::<&[&str]>).unwrap();
+    assert_eq!(predict(&model, &mirrored, 1), p);
+    // Another detector on the same network; the images must be those of the training.
+    let changes = Refit { detector: Some(Detect::parse("mahalanobis").unwrap()), ..Refit::default() };
+    let known = images(40, &["across", "down", "frame"]);
+    let refitted = model.refit_images(&known, &changes, &Pool::new(2)).unwrap();
+    let mut settings = cnn(8, 24);
+    settings.detector = Detect::parse("mahalanobis").unwrap();
+    let trained = Model::fit_images(&known, &settings, &Run::default()).unwrap().model;
+    assert!(refitted.to_bytes().unwrap() == trained.to_bytes().unwrap());
+    assert!(model.refit_images(&fresh, &changes, &Pool::new(2)).is_err());
+}
+
+/// A map has the gains of covered windows, and its parts are in their order.
+#[test]
+fn a_map_shows_what_covering_changes() {
+    let known = images(20, &["across", "down"]);
+    let mut settings = settings();
+    settings.epochs = 2;
+    let model = Model::fit_images(&known, &settings, &Run::default()).unwrap().model;
+    let pool = Pool::new(2);
+    let mut x = vec![0.0; SHAPE.values()];
+    model.schema().image.as_ref().unwrap().transform_into(images(1, &["other"]).image(0), &mut x);
+    let map = model.explain_image(&x, &pool).unwrap();
+    assert_eq!(map.cell * map.columns, SHAPE.width.next_multiple_of(map.cell));
+    assert_eq!(
+        (map.rows, map.columns, map.gains.len()),
+        (SHAPE.height.div_ceil(map.cell), map.columns, map.rows * map.columns)
+    );
+    // Only the first window covers the first cell.
+    let mut covered = x.clone();
+    for y in 0..2 * map.cell {
+        covered[y * SHAPE.width * SHAPE.channels..][..2 * map.cell * SHAPE.channels].fill(0.0);
+    }
+    let mut p = Predictions::default();
+    model.predict_rows(&[x.clone(), covered].concat(), &mut p, &pool).unwrap();
+    assert!((p.confidence[1] - p.confidence[0] - map.gains[0]).abs() < 1e-12);
+    let areas = map.areas([SHAPE.height, SHAPE.width]);
+    assert!(areas.windows(2).all(|two| two[0].1 >= two[1].1) && areas.iter().all(|(_, gain)| *gain > 0.0));
+    assert!(areas.iter().all(|(a, _)| a.x + a.width <= SHAPE.width && a.y + a.height <= SHAPE.height));
+    assert!(model.explain_image(&x[1..], &pool).is_err());
 }
 
 /// The model, and its predictions of new images.

@@ -126,7 +126,8 @@ fn run(file: &str, name: &str, train: &[String], options: &[String]) -> Result<(
             *count <= limit
         });
         let (known, test) = (known.select(&few.collect::<Vec<_>>()), known.select(&tested));
-        let settings: Settings = settings.clone().seed(seed).build_for(DataKind::Images(NetName::parse(&net)?))?;
+        let settings: Settings =
+            settings.clone().seed(seed).build_for(DataKind::Images(Some(NetName::parse(&net)?)))?;
         let start = std::time::Instant::now();
         let model = Model::fit_images(&known, &settings, &Run::default())?.model;
         let seconds = start.elapsed().as_secs_f64();

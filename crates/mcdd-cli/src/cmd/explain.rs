@@ -1,20 +1,22 @@
-//! `mcdd explain`: the columns that lower the confidence of a row.
+//! `mcdd explain`: the columns that lower the confidence of a row, or the parts of an image.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use mcdd::compute::pool::Pool;
 use mcdd::data::Unseen;
-use mcdd::error::Row;
-use mcdd::model::{Explanation, Model, Predictions, Threshold};
+use mcdd::error::{Row, count};
+use mcdd::model::{Area, Explanation, Model, Predictions, Threshold};
+use mcdd::report::heat_map;
 use mcdd::stream::{self, csv_cell, verdict};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::predict::checked;
 use crate::options::{Reading, Running};
+use crate::places::Places;
 use crate::ui::{self, short};
 
 const EXAMPLES: &str = "\
@@ -22,20 +24,24 @@ Examples:
   mcdd explain flowers.mcdd new.csv --row 17              why row 17 is unknown
   mcdd explain flowers.mcdd new.csv --unknown             all unknown rows
   mcdd explain flowers.mcdd new.csv --features 10 --format csv > why.csv
+  mcdd explain photos.mcdd new/ --maps maps/              where images are strange, as pictures
 
 One column at a time is set to its mean over the training rows of the predicted class (for categories to \
 their proportions), and the row is scored again. The gain in confidence is the contribution of the column. \
 Values and expected values are in the units of the table; \"deviations\" are standard deviations of all \
-training rows. A gain below 0 means that the column raises the confidence.";
+training rows. A gain below 0 means that the column raises the confidence.
 
-/// Explain which columns lower the confidence of a row
+Of an image, one part at a time is covered with the mean color of the training images. The gain in confidence shows how strange \
+the part is.";
+
+/// Explain which columns of a row, or which parts of an image, lower the confidence
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The model
     model: PathBuf,
 
-    /// A file with the columns of the training data; - is stdin
+    /// A file with the columns of the training data, - being stdin; or images
     #[arg(value_name = "ROWS")]
     data: PathBuf,
 
@@ -47,9 +53,13 @@ pub struct Args {
     #[arg(long)]
     unknown: bool,
 
-    /// Number of columns to list for each row
+    /// Number of columns, or of parts of an image, to list for each row
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = features)]
     features: usize,
+
+    /// Folder for pictures of the images, each beside the same image with its strange parts in red
+    #[arg(long, value_name = "DIR")]
+    maps: Option<PathBuf>,
 
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
@@ -86,25 +96,51 @@ deviations: the value minus the expected one, in standard deviations of all trai
 gain: the rise in confidence if the value were the expected one
 ";
 
+/// The same for images.
+const IMAGE_LEGEND: &str = "\
+x and y: pixels from the upper left corner
+gain: the mean rise in confidence if a window around the part is covered
+";
+
+/// The end of a map's name: that of the image, as far as it can be part of a file name.
+fn stem(name: Option<&str>) -> String {
+    let stem =
+        name.and_then(|n| Path::new(n).file_stem()).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    let fit: String =
+        stem.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).take(80).collect();
+    if fit.is_empty() { fit } else { format!("-{fit}") }
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = Model::load(&args.model)?;
-    if model.schema().image.is_some() {
-        let e =
-            mcdd::Error::setting("a model of images has no columns to explain predictions with").at_file(&args.model);
-        return Err(e.hint("mcdd figure samples and the report of mcdd evaluate show the images").into());
+    let image = model.schema().image.clone();
+    if let Some(folder) = &args.maps {
+        if image.is_none() {
+            let error = mcdd::Error::setting("`maps` are for images, and the model is for tables");
+            return Err(error.hint("leave out `maps`").into());
+        }
+        std::fs::create_dir_all(folder).map_err(|e| mcdd::Error::io(e, folder))?;
+        Places::reading([args.model.as_path(), &args.data]).folder(folder, "maps")?;
     }
     let threshold = checked(model.threshold_at(args.tpr)?, model.calibration(), args.running.quiet);
     let pool = Pool::new(args.running.threads());
     let wanted: BTreeSet<u64> = args.row.iter().copied().collect();
     let mut predictions = Predictions::default();
     let (mut rows, mut found) = (0, 0);
-    if args.format == Format::Csv {
+    if args.format == Format::Csv && image.is_some() {
+        ui::print("image,verdict,label,confidence,p_value,rank,x,y,width,height,gain\n")?;
+    } else if args.format == Format::Csv {
         ui::print("row,verdict,label,confidence,p_value,rank,column,value,expected,deviations,gain,note\n")?;
     }
     let reader = model.schema().reader(&args.data, &args.reading.options())?;
     let notices = stream::for_each::<anyhow::Error>(reader, |batch| {
-        let all = batch.x.chunks_exact(model.schema().width()).zip(&batch.places).enumerate();
+        // Images are counted.
+        let places: Vec<Row> = match image {
+            Some(_) => (rows + 1..=rows + batch.rows as u64).map(Row::from).collect(),
+            None => batch.places.clone(),
+        };
+        let all = batch.x.chunks_exact(model.schema().width()).zip(&places).enumerate();
         let chosen: Vec<(usize, (&[f32], &Row))> =
             all.filter(|(_, (_, row))| wanted.is_empty() || wanted.contains(&row.number)).collect();
         rows += batch.rows as u64;
@@ -115,19 +151,40 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 continue;
             }
             found += 1;
+            let name = batch.names.get(at).map(String::as_str);
+            let scored = Scored { model: &model, threshold, row, name, predictions: &predictions, at: i };
+            if let Some(spec) = &image {
+                let map = model.explain_image(x, &pool)?;
+                if let Some(folder) = &args.maps {
+                    let png = heat_map(spec, x, &map)?;
+                    let file = folder.join(format!("{:05}{}.png", row.number, stem(name)));
+                    mcdd::files::check_not_input(&file, "maps", name.map(Path::new))?;
+                    mcdd::files::write_beside(&file, |to| to.write_all(&png).map_err(|e| mcdd::Error::io(e, &file)))?;
+                }
+                let areas = map.areas([spec.height, spec.width]);
+                let areas = &areas[..areas.len().min(args.features)];
+                ui::print(&match args.format {
+                    Format::Text => scored.text_of_image(areas)?,
+                    Format::Csv => scored.csv_of_image(areas)?,
+                    Format::Jsonl => scored.json(json!({ "map": map })),
+                })?;
+                continue;
+            }
             let unseen = Unseen::of_row(&batch.unseen_cells, at);
             let why = model.explain(x, unseen, args.features, &pool)?;
-            let scored = Scored { model: &model, threshold, row, predictions: &predictions, at: i };
             ui::print(&match args.format {
                 Format::Text => scored.text(&why)?,
                 Format::Csv => scored.csv(&why)?,
-                Format::Jsonl => scored.json(&why),
+                Format::Jsonl => scored.json(json!({ "class": scored.class(why.class), "columns": why.columns })),
             })?;
         }
         Ok(())
     })?;
     if args.format == Format::Text && found > 0 {
-        ui::print(LEGEND)?;
+        ui::print(if image.is_some() { IMAGE_LEGEND } else { LEGEND })?;
+    }
+    if let Some(folder) = args.maps.as_ref().filter(|_| !args.running.quiet) {
+        ui::note(&format!("wrote {} to {}", count(found, "map"), folder.display()));
     }
     if let Some(absent) = wanted.iter().find(|r| **r < 1 || **r > rows) {
         let e = mcdd::Error::setting(format!("there is no row {absent}")).at_file(&args.data);
@@ -141,7 +198,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.running.quiet {
         notices.iter().for_each(|n| ui::note(n));
         if found == 0 && rows > 0 {
-            ui::note("no row is unknown");
+            ui::note(if image.is_some() { "no image is unknown" } else { "no row is unknown" });
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -152,6 +209,8 @@ struct Scored<'a> {
     model: &'a Model,
     threshold: Threshold,
     row: Row,
+    /// The name of an image.
+    name: Option<&'a str>,
     predictions: &'a Predictions,
     at: usize,
 }
@@ -173,13 +232,46 @@ impl Scored<'_> {
         (confidence, self.predictions.p_value[self.at], verdict(self.threshold.known(confidence)))
     }
 
-    fn text(&self, why: &Explanation) -> Result<String, std::fmt::Error> {
+    /// The verdict in a line.
+    fn heading(&self) -> Result<String, std::fmt::Error> {
         let (confidence, p, verdict) = self.scores();
-        let mut out = format!("row {}: {verdict}", self.row);
+        let mut out = match self.name {
+            Some(name) => format!("image {} ({}): {verdict}", self.row, ui::plain(name)),
+            None => format!("row {}: {verdict}", self.row),
+        };
         if let Some(label) = self.label() {
             write!(out, ", most like {}", ui::plain(label))?;
         }
         writeln!(out, " (confidence {confidence:.4}, p-value {p:.4})")?;
+        Ok(out)
+    }
+
+    fn text_of_image(&self, areas: &[(Area, f64)]) -> Result<String, std::fmt::Error> {
+        let mut out = self.heading()?;
+        if areas.is_empty() {
+            writeln!(out, "  no single part lowers the confidence")?;
+        }
+        for (a, gain) in areas {
+            let (right, bottom) = (a.x + a.width - 1, a.y + a.height - 1);
+            writeln!(out, "  x {:>3} to {right:>3}, y {:>3} to {bottom:>3}  {gain:+.3}", a.x, a.y)?;
+        }
+        writeln!(out)?;
+        Ok(out)
+    }
+
+    fn csv_of_image(&self, areas: &[(Area, f64)]) -> Result<String, std::fmt::Error> {
+        let (confidence, p, verdict) = self.scores();
+        let [name, label] = [self.name, self.label()].map(|t| csv_cell(t.unwrap_or_default()));
+        let mut out = String::new();
+        for (i, (Area { x, y, width, height }, gain)) in areas.iter().enumerate() {
+            let rank = i + 1;
+            writeln!(out, "{name},{verdict},{label},{confidence},{p},{rank},{x},{y},{width},{height},{gain}")?;
+        }
+        Ok(out)
+    }
+
+    fn text(&self, why: &Explanation) -> Result<String, std::fmt::Error> {
+        let mut out = self.heading()?;
         let against = self.class(why.class).map_or("all training rows".into(), |c| format!("class {}", ui::plain(c)));
         let mut table = vec![["column", "value", "expected", "deviations", "gain"].map(String::from)];
         let reasons: Vec<_> = why.columns.iter().filter(|c| c.gain > 0.0).collect();
@@ -233,17 +325,19 @@ impl Scored<'_> {
         Ok(out)
     }
 
-    fn json(&self, why: &Explanation) -> String {
+    fn json(&self, why: Value) -> String {
         let (confidence, p, verdict) = self.scores();
-        let row = json!({
+        let mut row = json!({
             "row": self.row.number,
             "verdict": verdict,
             "label": self.label(),
             "confidence": confidence,
             "p_value": p,
-            "class": self.class(why.class),
-            "columns": why.columns,
         });
+        if let (Value::Object(row), Value::Object(why)) = (&mut row, why) {
+            row.extend(self.name.map(|name| ("image".to_owned(), name.into())));
+            row.extend(why);
+        }
         format!("{row}\n")
     }
 }

@@ -19,6 +19,7 @@ from ._warnings import warn
 
 _SETTINGS = (
     "net",
+    "preset",
     "method",
     "detector",
     "tpr",
@@ -33,6 +34,7 @@ _SETTINGS = (
     "schedule",
     "calibration_fraction",
     "augment",
+    "test_flips",
 )
 
 
@@ -54,8 +56,11 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    net : str, default="resnet20"
-        The network: "resnet8", "resnet20", "resnet34", "densenet100" and others.
+    net : str, default=None
+        The network: "cnn", "cnn32", "resnet20", "resnet34", "densenet100" and others; None takes that of the preset, "cnn" for
+        "best" and "fast".
+    preset : {"best", "fast", "paper"}, default=None
+        The base configuration; None is "best".
     method : str, default=None
         The training objective; see `mcdd.methods`.
     detector : str, default=None
@@ -72,8 +77,12 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         Whether files that cannot be read are left out, with a warning, instead of an error.
     verbose : bool or int, default=False
         Whether to show a progress bar.
-    per_class, nu, latent, epochs, batch, lr, optimizer, weight_decay, schedule, calibration_fraction, augment : default=None
+    per_class, nu, latent, epochs, batch, lr, optimizer, weight_decay, schedule, calibration_fraction : default=None
         Settings of the network and of training; None takes the defaults.
+    augment : bool or {"on", "move", "off"}, default=None
+        Whether training images are moved and flipped at random, only moved (for digits and text), or neither; None is "on".
+    test_flips : bool, default=None
+        Whether predictions are the mean over an image and its mirror image; None takes the preset's.
 
     Attributes
     ----------
@@ -98,10 +107,11 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        net: str = "resnet20",
+        net: str | None = None,
         method: str | None = None,
         detector: str | None = None,
         *,
+        preset: str | None = None,
         tpr: float = 0.95,
         random_state: Any = 0,
         n_jobs: int | None = None,
@@ -118,9 +128,11 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         weight_decay: float | None = None,
         schedule: str | None = None,
         calibration_fraction: float | None = None,
-        augment: bool | None = None,
+        augment: bool | str | None = None,
+        test_flips: bool | None = None,
     ) -> None:
         self.net = net
+        self.preset = preset
         self.method = method
         self.detector = detector
         self.tpr = tpr
@@ -140,6 +152,7 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         self.schedule = schedule
         self.calibration_fraction = calibration_fraction
         self.augment = augment
+        self.test_flips = test_flips
 
     def fit(self, X: Any, y: Any = None) -> ImageClassifier:
         """Train on images.

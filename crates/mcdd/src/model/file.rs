@@ -9,7 +9,7 @@ use super::explain::Centers;
 use super::probe::Probe;
 use super::range_penalty::RangePenalty;
 use super::score_scale::ScoreScale;
-use super::{Calibration, Model, ModelMember, clip_limit};
+use super::{Calibration, Model, ModelMember, clip_limit, network};
 use crate::container::{Container, Values};
 use crate::data::Schema;
 use crate::detector::StateDict;
@@ -183,7 +183,7 @@ impl Model {
             fill(&mut params)?;
             let mut head = text.settings.head.build(classes, latent, &mut Stream::new(0, "load"));
             fill(head.params_mut())?;
-            let net = default_engine().network(&text.graph, &params)?;
+            let net = network(default_engine(), &text.graph, &params, text.schema.image.as_ref(), &text.settings)?;
             let scale = ScoreScale { mean: scales[2 * m], deviation: scales[2 * m + 1] };
             let MemberText { fold, epoch, history } = described;
             let mut member = ModelMember { net, head, history, epoch, fold, probe: None, scale };

@@ -9,7 +9,7 @@ use super::cross_fit::{self, AllRows, Folds, OutOfFold, Part};
 use super::explain::Centers;
 use super::probe::{self, Probe};
 use super::score_scale::{self, ScoreScale};
-use super::{Calibration, FitResult, Model, ModelMember, Predictions, clip_limit, doctor};
+use super::{Calibration, FitResult, Model, ModelMember, Predictions, clip_limit, doctor, network};
 use crate::compute::pool::Pool;
 use crate::container::hex;
 use crate::data::profile::Profile;
@@ -228,7 +228,7 @@ impl Model {
             )
         });
         let member = |m: train::Member| {
-            let net = run.engine.network(&graph, &m.net)?;
+            let net = network(run.engine, &graph, &m.net, data.schema.image.as_ref(), settings)?;
             let (scale, fold) = (ScoreScale::default(), folds.of_member(m.number));
             Ok(ModelMember { net, head: m.head, history: m.history, epoch: m.epoch, fold, probe: None, scale })
         };

@@ -29,6 +29,7 @@ mod doctor;
 mod explain;
 mod file;
 mod fit;
+mod occlusion;
 mod predict;
 mod probe;
 mod range_penalty;
@@ -40,6 +41,7 @@ mod stored;
 pub use crate::data::MIN_CLASS_ROWS;
 pub use calibration::{Calibration, Threshold};
 pub use explain::{Contribution, Explanation};
+pub use occlusion::{Area, Occlusion};
 pub use predict::{PredictBuffers, Predictions};
 pub use refit::Refit;
 pub use scorer::{Scorer, ScorerSettings};
@@ -53,16 +55,31 @@ use self::score_scale::ScoreScale;
 
 use std::sync::Arc;
 
-use crate::data::{Notices, Schema};
+use crate::data::{ImageSpec, Notices, Schema};
 use crate::detector::On;
 use crate::error::Result;
 use crate::head::Head;
-use crate::net::{Graph, Network, NetworkBuffers};
+use crate::net::{Engine, Graph, Network, NetworkBuffers, Params, with_flips};
 use crate::train::{Epoch, Settings};
 
 /// The clipping limit of the inputs, unless the detector sees the inputs before they are clipped.
 fn clip_limit(graph: &Graph, settings: &Settings) -> Option<f32> {
     graph.clip().filter(|_| settings.detector.on() != On::Inputs)
+}
+
+/// A network as the settings say: with test-time flips or without.
+fn network(
+    engine: &dyn Engine,
+    graph: &Graph,
+    params: &Params,
+    image: Option<&ImageSpec>,
+    settings: &Settings,
+) -> Result<Arc<dyn Network>> {
+    let net = engine.network(graph, params)?;
+    Ok(match image.filter(|_| settings.image.as_ref().is_some_and(|i| i.test_flips)) {
+        Some(spec) => with_flips(net, [spec.height, spec.width, spec.channels]),
+        None => net,
+    })
 }
 
 /// One network with its head.

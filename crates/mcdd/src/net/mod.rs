@@ -27,6 +27,7 @@ pub(crate) mod cpu;
 mod densenet;
 pub(crate) mod engine;
 mod graph;
+mod mirror;
 mod name;
 pub(crate) mod optimizer;
 mod params;
@@ -41,6 +42,7 @@ pub use engine::{
     Engine, FrozenTrainer, InputGradient, Network, NetworkBuffers, Trainer, TrainerOptions, TrainingObjective,
 };
 pub use graph::{Graph, Layer, Node, NormTraining, autoencoder, mlp, mlp_with, xavier};
+pub use mirror::with_flips;
 pub use name::NetName;
 pub use optimizer::{Optimizer, OptimizerState, Update};
 pub use params::{ParamSpec, Params};

@@ -87,7 +87,7 @@ pub fn methods(names: &[String], net: NetName) -> Result<Vec<Method>> {
             return Err(Error::setting(format!("{} is a preset for tables, not for images", method.name))
                 .hint(format!("give other methods, e.g. {}", DEFAULT.join(","))));
         }
-        method.settings = Method::builder(&method.name)?.build_for(DataKind::Images(net))?;
+        method.settings = Method::builder(&method.name)?.build_for(DataKind::Images(Some(net)))?;
     }
     Ok(all)
 }

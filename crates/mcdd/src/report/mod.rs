@@ -21,6 +21,7 @@
 
 pub mod bench;
 pub mod figure;
+mod heat;
 mod html;
 mod latent;
 pub mod model;
@@ -31,6 +32,7 @@ mod words;
 
 use crate::head::HeadConfig;
 
+pub use heat::heat_map;
 pub use latent::{Shown, latent_space};
 pub use samples::{Chosen, choose_images, choose_samples};
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use batches::{Batch, BatchLoss, HeadLoss};
 pub use examples::{Examples, ImageRows, LabeledRows, SelectedRows};
-pub use settings::{DataKind, IMAGE_NU, ImageSettings, OrOff, Preset, Select, Settings, SettingsBuilder};
+pub use settings::{Augmentation, DataKind, IMAGE_NU, ImageSettings, OrOff, Preset, Select, Settings, SettingsBuilder};
 pub(crate) use start::initial_weights;
 
 use self::batches::BatchSource;

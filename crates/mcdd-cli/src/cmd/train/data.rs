@@ -4,44 +4,48 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use mcdd::compute::pool::Pool;
-use mcdd::data::{Augment, ImageOptions, Images, ReadOptions, Table};
+use mcdd::data::{ImageOptions, Images, ReadOptions, Table};
 use mcdd::error::{Kind, count};
 use mcdd::evaluate::{Bootstrap, Evaluation};
 use mcdd::model::Model;
 use mcdd::report::model::ReportData;
-use mcdd::train::OrOff;
+use mcdd::train::Augmentation;
 
-use super::Args;
+use super::{Args, Switch};
 use crate::ui;
 
 /// Options for images only.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Images")]
 pub(super) struct ImageArgs {
-    /// Train this network on images: cnn, resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100, …;
-    /// mlp is the network for tables
+    /// Network for images: cnn, cnn32 (half as wide), resnet20, resnet34, resnet20x2 (twice as wide), densenet100, …; mlp
+    /// is the network for tables [default: cnn for images, mlp for tables and IDX files]
     #[arg(long, value_name = "NAME")]
     pub(super) net: Option<String>,
 
     /// Resize all images to this height and width [default: those of the first image]
-    #[arg(long, value_name = "HxW", requires = "net", value_parser = size)]
+    #[arg(long, value_name = "HxW", value_parser = size)]
     image_size: Option<(usize, usize)>,
 
     /// Convert all images to grayscale (1) or color (3) [default: as they are]
-    #[arg(long, value_name = "N", requires = "net", value_parser = ["1", "3"])]
+    #[arg(long, value_name = "N", value_parser = ["1", "3"])]
     channels: Option<String>,
 
     /// Random augmentation of the training images: shift and flip, or only shift (for digits, text) [default: on]
-    #[arg(long, value_enum, requires = "net")]
-    augment: Option<Augmentation>,
+    #[arg(long, value_enum)]
+    augment: Option<AugmentName>,
+
+    /// Predict with the mean over an image and its mirror image [default: on with cnn and --preset best]
+    #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
+    pub(super) test_flips: Option<Switch>,
 
     /// Fraction of the run over which the learning rate rises from 0 [default: 0]
-    #[arg(long, value_name = "FRACTION", requires = "net")]
+    #[arg(long, value_name = "FRACTION")]
     pub(super) warmup: Option<f64>,
 
     /// Initial weights: a safetensors file with the parameter names of the common PyTorch code for CIFAR. Images are
     /// standardized by the training images given here
-    #[arg(long, value_name = "FILE", requires = "net")]
+    #[arg(long, value_name = "FILE")]
     pub(super) init: Option<PathBuf>,
 
     /// Keep the weights of --init, and train only the head
@@ -50,7 +54,7 @@ pub(super) struct ImageArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Augmentation {
+enum AugmentName {
     On,
     Move,
     Off,
@@ -64,29 +68,24 @@ fn size(text: &str) -> Result<(usize, usize), String> {
 
 impl ImageArgs {
     /// The augmentation, if it is given.
-    pub(super) fn augment(&self) -> Option<OrOff<Augment>> {
+    pub(super) fn augment(&self) -> Option<Augmentation> {
         self.augment.map(|a| match a {
-            Augmentation::On => Augment::default().into(),
-            Augmentation::Move => Augment { flip: false, ..Augment::default() }.into(),
-            Augmentation::Off => OrOff::Off,
+            AugmentName::On => Augmentation::On,
+            AugmentName::Move => Augmentation::Move,
+            AugmentName::Off => Augmentation::Off,
         })
     }
 
-    /// Whether the training data are images.
-    fn wanted(&self) -> bool {
-        self.net.as_deref().is_some_and(|net| net != "mlp")
-    }
-
     /// Checks, before anything is read, the options that are not settings.
-    fn check(&self) -> mcdd::Result<()> {
+    fn check(&self, of_images: bool) -> mcdd::Result<()> {
         let given = [
             ("image_size", self.image_size.is_some()),
             ("channels", self.channels.is_some()),
             ("init", self.init.is_some()),
         ];
-        if let (false, Some((name, _))) = (self.wanted(), given.iter().find(|(_, given)| *given)) {
+        if let (false, Some((name, _))) = (of_images, given.iter().find(|(_, given)| *given)) {
             return Err(mcdd::Error::setting(format!("`{name}` is for images"))
-                .hint(format!("leave out `{name}`, or give a `net` for images, e.g. resnet20")));
+                .hint(format!("leave out `{name}`, or give a `net` for images, e.g. cnn")));
         }
         match &self.init {
             Some(file) => std::fs::File::open(file).map(drop).map_err(|e| mcdd::Error::io(e, file)),
@@ -163,6 +162,14 @@ impl Data {
 }
 
 impl Args {
+    /// Whether the training data are images: by the network, or else by what the first path holds.
+    pub(super) fn of_images(&self) -> bool {
+        match self.images.net.as_deref() {
+            Some(net) => net != "mlp",
+            None => self.data.first().is_some_and(|path| Images::found_at(path)),
+        }
+    }
+
     /// Checks the options of reading before anything is read.
     pub(super) fn check_reading(&self) -> mcdd::Result<()> {
         if let Some(test) = self.test.filter(|test| !(*test > 0.0 && *test < 1.0)) {
@@ -175,17 +182,16 @@ impl Args {
             ("sheet", self.reading.sheet.is_some()),
         ];
         let given = self.columns.given().or_else(|| Some(given.iter().find(|(_, given)| *given)?.0));
-        if let (true, Some(name)) = (self.images.wanted(), given) {
-            return Err(mcdd::Error::setting(format!("`{name}` is for tables"))
-                .hint(format!("leave out `{name}`, or the `net` for images")));
+        if let (true, Some(name)) = (self.of_images(), given) {
+            return Err(mcdd::Error::setting(format!("`{name}` is for tables")).hint(format!("leave out `{name}`")));
         }
-        self.images.check()
+        self.images.check(self.of_images())
     }
 
     /// Reads the training data.
     pub(super) fn read(&self) -> mcdd::Result<Data> {
         let reading = self.columns.of(&self.reading);
-        if self.images.wanted() {
+        if self.of_images() {
             let (images, notices) = self.images.read(&self.data, &reading, self.running.threads())?;
             if !self.running.quiet {
                 notices.iter().for_each(|n| ui::note(n));
@@ -193,9 +199,7 @@ impl Args {
             return Ok(Data::Images(images));
         }
         if let Some(folder) = self.data.iter().find(|p| p.is_dir()) {
-            return Err(mcdd::Error::data("is a folder, not a table")
-                .at_file(folder)
-                .hint("give files; for images add `net=resnet20`"));
+            return Err(mcdd::Error::data("is a folder, not a table").at_file(folder).hint("give files"));
         }
         Table::read(&self.data, &reading).map(|table| Data::Table(Box::new(table))).map_err(with_check)
     }

@@ -35,15 +35,17 @@ Examples:
   mcdd train flowers.csv --label species --test 0.2 --report flowers.html
   mcdd train flowers.csv --label species --method softmax --detector mahalanobis
   mcdd train flowers.csv --label species --method deep-svdd    one class: labels are not used
-  mcdd train photos/ --net resnet20 -o photos.mcdd     a folder of images for each class
+  mcdd train photos/ -o photos.mcdd                    a folder of images for each class
+  mcdd train photos/ --preset fast                     half as long, a little less accurate
+  mcdd train photos/ --augment move                    digits or text, which must not be mirrored
   mcdd train cifar-10-batches-bin --net resnet20 --epochs 60 --checkpoint run3 --resume";
 
 /// Train a classifier on a table or on images
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Files: CSV, TSV, Excel, JSON Lines, Parquet, Arrow, NPY, NPZ, IDX or "label index:value"; several are concatenated. With
-    /// --net images: a folder per class, CIFAR, SVHN, IDX, or Parquet with images
+    /// Files: CSV, TSV, Excel, JSON Lines, Parquet, Arrow, NPY, NPZ, IDX or "label index:value"; several are concatenated. Or
+    /// images: a folder per class, CIFAR, SVHN, Parquet with images, or IDX with --net
     #[arg(required = true, value_name = "DATA")]
     data: Vec<PathBuf>,
 
@@ -102,7 +104,7 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Method")]
     members: Option<usize>,
 
-    /// Passes over the training rows [default: 100; images: 30]
+    /// Passes over the training rows [default: 100; cnn: 10; other networks for images: 30]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<usize>,
 
@@ -111,12 +113,12 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Training", value_parser = or_off::<usize>)]
     steps: Option<OrOff<usize>>,
 
-    /// Batch size [default: 200; images: 128]
+    /// Batch size [default: 200; cnn: 500; other networks for images: 128]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch: Option<usize>,
 
     /// Initial learning rate [default: 0.003; 0.001 with --preset paper and for methods without batch normalization;
-    /// images: 0.1]
+    /// cnn: 0.75; other networks for images: 0.1]
     #[arg(long, help_heading = "Training")]
     lr: Option<f64>,
 
@@ -192,11 +194,11 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PresetName {
-    /// Five networks, and the distance to the nearest training row
+    /// Tables: five networks, and the distance to the nearest training row. Images: cnn
     Best,
-    /// The same with one network
+    /// Tables: one network. Images: cnn with half of the epochs
     Fast,
-    /// As published by the authors of Deep-MCDD
+    /// As published by the authors of Deep-MCDD; images: ResNet-34
     Paper,
 }
 

@@ -8,7 +8,7 @@ use super::{Args, OptimizerName, PresetName, ScheduleName, SelectName, Sigma, Sw
 impl Args {
     /// The settings that these options give.
     pub(super) fn settings(&self) -> mcdd::Result<Settings> {
-        self.builder().build_for(DataKind::from_net(self.images.net.as_deref())?)
+        self.builder().build_for(DataKind::from_net(self.images.net.as_deref(), self.of_images())?)
     }
 
     fn builder(&self) -> B {
@@ -39,6 +39,7 @@ impl Args {
             .maybe(self.per_class.then_some(true), B::per_class)
             .maybe(self.tpr, B::tpr)
             .maybe(self.images.augment(), B::augment)
+            .maybe(self.images.test_flips, |b, switch| b.test_flips(switch == Switch::On))
             .maybe(self.images.warmup, B::warmup)
             .maybe(self.images.freeze.then_some(true), B::freeze)
             .seed(self.seed)

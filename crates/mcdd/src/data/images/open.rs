@@ -110,6 +110,29 @@ fn open_file(path: &Path, label: &Label) -> Result<Box<dyn ImageSource>> {
     Err(Error::data("it does not hold images of a supported format").at_file(path).hint(HINT))
 }
 
+/// Whether a path holds images; IDX files may be tables as well, and do not count.
+pub(super) fn holds_images(path: &Path) -> bool {
+    if path == Path::new("-") {
+        return false;
+    }
+    // A pipe could be read only once.
+    match std::fs::metadata(path) {
+        Ok(data) if data.is_dir() => return true,
+        Ok(data) if data.is_file() => {}
+        _ => return false,
+    }
+    let Ok(input) = Input::open(path) else { return false };
+    let start = input.prefix.as_slice();
+    #[cfg(feature = "parquet")]
+    if start.starts_with(b"PAR1") {
+        return parquet::has_images(path);
+    }
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("bin"))
+        || start.starts_with(b"MATLAB 5.0")
+        || matches!(start, [0x80, 2 | 3, ..])
+        || (image::guess_format(start).is_ok() && !input.packed)
+}
+
 const HINT: &str = "give a folder with a sub-folder of images for each class; images (PNG, JPEG, WebP, BMP, GIF, TIFF); CIFAR's files; \
                     SVHN's .mat; IDX; or Parquet with encoded images";
 

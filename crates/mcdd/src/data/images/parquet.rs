@@ -120,6 +120,13 @@ fn bytes(array: &ArrayRef, at: usize) -> Option<&[u8]> {
     }
 }
 
+/// Whether a file has a column of images.
+pub(super) fn has_images(path: &Path) -> bool {
+    let Ok(handle) = File::open(path) else { return false };
+    let builder = guarded(path, || ParquetRecordBatchReaderBuilder::try_new(handle).map_err(|e| e.to_string()));
+    builder.is_ok_and(|b| image_column(b.schema(), path).is_ok())
+}
+
 /// Reads the metadata.
 pub(super) fn open(path: &Path, label: &Label) -> Result<ParquetImages> {
     let handle = File::open(path).map_err(|e| Error::io(e, path))?;

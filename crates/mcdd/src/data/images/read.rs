@@ -10,6 +10,7 @@ use super::super::options::Label;
 use super::super::text::{Notices, list};
 use super::blocks::{Blocks, Ready};
 use super::memory::Images;
+use super::open;
 use super::options::ImageOptions;
 use super::shape::ImageShape;
 use crate::error::{Error, Result};
@@ -18,6 +19,12 @@ use crate::error::{Error, Result};
 const MAX_BYTES: usize = 16 << 30;
 
 impl Images {
+    /// Whether a path holds images rather than a table: a folder, an image, or a file with many of them. IDX files may be
+    /// both, and count as tables. What cannot be read is none.
+    pub fn found_at(path: &Path) -> bool {
+        open::holds_images(path)
+    }
+
     /// Reads files and folders, and puts their images one after the other.
     ///
     /// # Errors

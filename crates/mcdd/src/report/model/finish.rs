@@ -9,21 +9,22 @@ use super::best::Lowest;
 use super::gather::{Gather, MOST_CLASSES, Row};
 use super::picture::Thumbnails;
 use super::plane::{Projection, distance};
-use super::{About, Class, Group, Percentage, Plane, Point, Report, Trained, Worth, curves, percent};
+use super::{About, Class, Group, Map, Percentage, Plane, Point, Report, Trained, Worth, curves, percent};
 use crate::compute::pool::Pool;
 use crate::data::sets::thousands;
 use crate::error::{Error, Result, plural};
 use crate::evaluate::Evaluation;
 use crate::head::Loop;
-use crate::model::Model;
+use crate::model::{Model, Occlusion};
 use crate::report::figure::{self, Sphere, View};
 use crate::report::html::name;
-use crate::report::words;
 
 /// Columns that explain a row.
 const COLUMNS: usize = 5;
 /// The largest number of predictions for all explanations.
 const PREDICTIONS: usize = 20_000;
+/// The largest number of images with a map.
+const MAPS: usize = 80;
 /// The largest number of least confident rows, if there are many classes.
 const LEAST: usize = 30;
 /// Unknown sets whose most confident rows are shown.
@@ -146,6 +147,7 @@ impl Gather<'_> {
             plane,
             points,
             picture: pictures.map(|p| p.shape()),
+            images: model.schema().image.is_some(),
             groups,
             findings: findings.iter().map(|f| shortened(f)).collect(),
             settings: settings(model),
@@ -164,6 +166,8 @@ impl Gather<'_> {
     fn into_rows(self) -> (Shown, Vec<Chosen>, Option<Thumbnails>) {
         let mut shown = Shown::default();
         let mut groups = Vec::new();
+        let item = if self.model.schema().image.is_some() { "image" } else { "row" };
+        let count = |n: usize, item: &str| format!("{} {}", thousands(n), plural(n, item));
         let mut samples: Vec<Row> = self.sample.into_iter().flat_map(Lowest::into_items).collect();
         for (i, set) in self.sets.into_iter().enumerate() {
             samples.extend(set.sample.into_items());
@@ -171,11 +175,11 @@ impl Gather<'_> {
                 continue;
             }
             let taken = set.levels.up_to(self.thresholds.used).0;
-            let all = words::rows(set.levels.rows);
+            let all = count(set.levels.rows, item);
             let few = format!("{} {}", thousands(taken), if taken == 1 { "is" } else { "are" });
             let rows: Vec<usize> = set.nearest.into_items().map(|r| shown.add(r)).collect();
             groups.push(Chosen {
-                title: format!("Unknown rows that look most known: {}", set.name),
+                title: format!("Unknown {item}s that look most known: {}", set.name),
                 note: format!("The most confident of {all}; {few} accepted as known at the threshold of this report."),
                 rows,
             });
@@ -184,7 +188,7 @@ impl Gather<'_> {
             let wrong = self.right.iter().filter(|r| !**r).count();
             groups.push(Chosen {
                 title: "Most confident mistakes".into(),
-                note: format!("Misclassified: {} of {}.", thousands(wrong), words::rows(self.right.len())),
+                note: format!("Misclassified: {} of {}.", thousands(wrong), count(self.right.len(), item)),
                 rows: self.mistakes.into_items().map(|r| shown.add(r)).collect(),
             });
         }
@@ -195,8 +199,8 @@ impl Gather<'_> {
             least.truncate(LEAST);
         }
         groups.push(Chosen {
-            title: if of_classes { "Least confident rows of each class" } else { "Least confident rows" }.into(),
-            note: "The known rows with the lowest confidence.".into(),
+            title: format!("Least confident {item}s{}", if of_classes { " of each class" } else { "" }),
+            note: format!("The known {item}s with the lowest confidence."),
             rows: least.into_iter().map(|r| shown.add(r)).collect(),
         });
         // In the order of their files.
@@ -305,14 +309,26 @@ fn within(mut distances: Vec<f64>) -> Option<f64> {
     last.checked_sub(1).map(|i| short(distances[i].min(1e60), 5))
 }
 
+fn shares(map: &Occlusion, width: usize) -> Map {
+    let most = map.gains.iter().fold(0.0f64, |m, &g| m.max(g));
+    let share = |g: &f64| if most > 0.0 { short((g / most).max(0.0), 2) } else { 0.0 };
+    let shares = map.gains.iter().map(share).collect();
+    Map { cell: map.cell as f64 / width as f64, columns: map.columns, shares, most: short(most, 4) }
+}
+
 /// The groups with explanations, up to the limit of predictions.
 fn explained(model: &Model, shown: &Shown, groups: Vec<Chosen>, pool: &Pool) -> Result<Vec<Group>> {
-    let mut left = PREDICTIONS / (model.explained_columns() + 1);
+    let image = model.schema().image.as_ref();
+    let mut left = if image.is_some() { MAPS } else { PREDICTIONS / (model.explained_columns() + 1) };
     let mut out = Vec::new();
     for Chosen { title, note, rows } in groups {
         let mut explained = Vec::new();
         for point in rows {
-            let (mut class, mut columns) = (None, Vec::new());
+            let (mut class, mut columns, mut map) = (None, Vec::new(), None);
+            if let Some(spec) = image.filter(|_| left > 0) {
+                left -= 1;
+                map = Some(shares(&model.explain_image(&shown.rows[point].x, pool)?, spec.width));
+            }
             if left > 0 && model.explains() {
                 left -= 1;
                 let row = &shown.rows[point];
@@ -326,7 +342,7 @@ fn explained(model: &Model, shown: &Shown, groups: Vec<Chosen>, pool: &Pool) -> 
                 // Columns without a gain do not explain anything.
                 columns = found.columns.into_iter().filter(|c| c.gain >= 0.0005).map(shorter).collect();
             }
-            explained.push(Worth { point, class, columns });
+            explained.push(Worth { point, class, columns, map });
         }
         out.push(Group { title, note, rows: explained });
     }

@@ -206,6 +206,22 @@ pub struct Worth {
     pub class: Option<String>,
     /// Column, value, reference value, deviations, and the gain in confidence at the reference value.
     pub columns: Vec<(String, String, String, Option<f64>, f64)>,
+    /// For an image the map of where it is strange.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<Map>,
+}
+
+/// Where an image is strange.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Map {
+    /// The side of a cell, as a part of the image's width.
+    pub cell: f64,
+    /// The number of cells in a row.
+    pub columns: usize,
+    /// For each cell, row by row, its gain as a part of the largest, from 0 to 1.
+    pub shares: Vec<f64>,
+    /// The largest gain in confidence.
+    pub most: f64,
 }
 
 /// Notable rows of one kind.
@@ -275,6 +291,8 @@ pub struct Report {
     pub points: Vec<Point>,
     /// Width, height and channels of the rows' images; none if rows are not images.
     pub picture: Option<[usize; 3]>,
+    /// Whether the model was trained on images.
+    pub images: bool,
     /// Notable rows.
     pub groups: Vec<Group>,
     /// Findings about the model.

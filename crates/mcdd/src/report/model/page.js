@@ -20,14 +20,20 @@ function chip(level) {
 }
 const verdict = node => { node.textContent = known(Number(node.dataset.level)) ? '● known' : '○ unknown'; };
 
-function picture(p) {
+/** The pixels of a row; with a map, what is strange is red. */
+function picture(p, map) {
   if (!p.picture) return null;
   const [width, height, channels] = R.picture, bytes = atob(p.picture);
-  const canvas = el('canvas', { width, height, role: 'img', 'aria-label': 'the row as an image' });
+  const canvas = el('canvas', { width, height, role: 'img', 'aria-label': map ? 'where the image is strange' : R.images ? 'the image' : 'the row as an image' });
   const pen = canvas.getContext('2d'), image = pen.createImageData(width, height);
   const level = (i) => 17 * (i % 2 ? bytes.charCodeAt(i >> 1) & 15 : bytes.charCodeAt(i >> 1) >> 4);
   for (let i = 0; i < width * height; i++) {
     const color = [0, 1, 2].map((c) => level(i * channels + (channels === 3 ? c : 0)));
+    if (map) {
+      const side = map.cell * width, cell = Math.floor(Math.floor(i / width) / side) * map.columns + Math.floor(i % width / side);
+      const share = 0.75 * (map.shares[cell] || 0);
+      [220, 38, 38].forEach((red, c) => { color[c] = color[c] * (1 - share) + red * share; });
+    }
     image.data.set([...color, 255], 4 * i);
   }
   pen.putImageData(image, 0, 0);
@@ -36,12 +42,12 @@ function picture(p) {
 
 function rowName(p) {
   if (p.file) return p.file;
-  const row = `row ${thousands(p.row)}${p.line ? ` (line ${thousands(p.line)})` : ''}`;
+  const row = `${R.images ? 'image' : 'row'} ${thousands(p.row)}${p.line ? ` (line ${thousands(p.line)})` : ''}`;
   return p.set === 0 ? row : `${row} of ${R.sets[p.set - 1].name}`;
 }
 
 /** A row: its label, the prediction, its scores. */
-function card(p) {
+function card(p, map) {
   const list = el('dl');
   const put = (name, value) => list.append(el('dt', null, name), el('dd', null, value));
   if (p.label !== null) put('label', bdi(p.label));
@@ -49,7 +55,7 @@ function card(p) {
   if (p.probability !== null) put('probability', number(p.probability));
   put('confidence', number(p.confidence));
   put('p-value', number(p.p_value));
-  return [el('h4', null, bdi(rowName(p)), chip(p.level)), el('div', { class: 'body' }, picture(p), list)];
+  return [el('h4', null, bdi(rowName(p)), chip(p.level)), el('div', { class: 'body' }, picture(p), map ? picture(p, map) : null, list)];
 }
 
 const interval95 = p => p.interval95 && `[${p.interval95.join(', ')}]`;
@@ -227,13 +233,14 @@ function worth() {
   $('plane-note').textContent = `${R.plane.caption} Drawn: ${rowsOf(R.points.length)}.`;
   const explained = R.groups.some(g => g.rows.some(r => r.columns.length));
   const against = R.classifies ? 'in the predicted class' : 'in training';
-  $('worth-note').textContent = 'The p-value is the fraction of known rows whose confidence is as low or lower. ' + (explained ? `Below a row: the columns that would add most to its confidence if they were as usual ${against}; +/− in standard deviations of all training rows. mcdd explain prints the same.`
-    : R.picture && R.picture[2] === 3 ? 'Images have no columns to explain them by.' : '');
+  const mapped = R.groups.some(g => g.rows.some(r => r.map));
+  $('worth-note').textContent = `The p-value is the fraction of known ${R.images ? 'images' : 'rows'} whose confidence is as low or lower. ` + (explained ? `Below a row: the columns that would add most to its confidence if they were as usual ${against}; +/− in standard deviations of all training rows. mcdd explain prints the same.`
+    : mapped ? 'Beside an image: the same image, with the parts in red that would add most to its confidence if they were covered. mcdd explain makes the same maps.' : '');
   for (const group of R.groups) {
     const cards = el('div', { class: 'cards' });
     for (const row of group.rows) {
       const p = R.points[row.point];
-      const box = el('div', { class: 'card' }, ...card(p));
+      const box = el('div', { class: 'card' }, ...card(p, row.map));
       if (row.columns.length) {
         const head = el('tr', null, ...['column', 'is', 'usual', '+/−', 'adds'].map(t => el('th', null, t)));
         const against = row.class === null ? ['Usual: in all training rows.'] : ['Usual: in class ', bdi(row.class), '.'];

@@ -5,7 +5,6 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::{IMAGE_NU, Preset, Select, Settings};
-use crate::data::Augment;
 use crate::detector::Detect;
 use crate::error::{Error, Result};
 use crate::head::{HeadConfig, Loop, Sigma};
@@ -19,21 +18,34 @@ pub enum DataKind {
     /// A table.
     #[default]
     Table,
-    /// Images, with the network that reads them.
-    Images(NetName),
+    /// Images, with the network that reads them; `None` takes the preset's.
+    Images(Option<NetName>),
 }
 
 impl DataKind {
-    /// The kind of data for a network's name: tables for `mlp` or none, images for all others.
+    /// The kind of data for a network's name: tables for `mlp`, images for all others. Without a name it is that of the data:
+    /// `images` says whether they are images.
     ///
     /// # Errors
     /// If there is no such network.
-    pub fn from_net(name: Option<&str>) -> Result<DataKind> {
+    pub fn from_net(name: Option<&str>, images: bool) -> Result<DataKind> {
         match name {
-            None | Some("mlp") => Ok(DataKind::Table),
-            Some(name) => NetName::parse(name).map(DataKind::Images),
+            Some("mlp") => Ok(DataKind::Table),
+            None => Ok(if images { DataKind::Images(None) } else { DataKind::Table }),
+            Some(name) => NetName::parse(name).map(|net| DataKind::Images(Some(net))),
         }
     }
+}
+
+/// How much of a network's random augmentation is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Augmentation {
+    /// All of it.
+    On,
+    /// Images are moved, but not flipped: for digits and text.
+    Move,
+    /// None.
+    Off,
 }
 
 /// A value, or `off`.
@@ -129,7 +141,8 @@ pub struct SettingsBuilder {
     per_class: Option<bool>,
     tpr: Option<f64>,
     seed: Option<u64>,
-    augment: Option<OrOff<Augment>>,
+    augment: Option<Augmentation>,
+    test_flips: Option<bool>,
     warmup: Option<f64>,
     freeze: Option<bool>,
 }
@@ -146,7 +159,7 @@ macro_rules! setters {
 
 impl SettingsBuilder {
     setters! {
-        /// Base configuration for tables; the others override it [default: best].
+        /// Base configuration; the others override it [default: best].
         preset: Preset;
         /// Method by name, with settings as `:key=value`, e.g. `deep-mcdd:nu=0.1` [default: deep-mcdd].
         method: impl Into<String>;
@@ -199,8 +212,11 @@ impl SettingsBuilder {
         tpr: f64;
         /// [`Settings::seed`].
         seed: u64;
-        /// [`ImageSettings::augment`](super::ImageSettings::augment), for images.
-        augment: impl Into<OrOff<Augment>>;
+        /// [`ImageSettings::augment`](super::ImageSettings::augment), for images [default: on].
+        augment: Augmentation;
+        /// [`ImageSettings::test_flips`](super::ImageSettings::test_flips), for images [default: on for the best preset, if images
+        /// are flipped in training].
+        test_flips: bool;
         /// [`ImageSettings::warmup`](super::ImageSettings::warmup), for images.
         warmup: f64;
         /// [`ImageSettings::frozen`](super::ImageSettings::frozen), for images.
@@ -242,29 +258,39 @@ impl SettingsBuilder {
     }
 
     fn for_table(&self) -> Result<Settings> {
-        let given =
-            [("augment", self.augment.is_some()), ("warmup", self.warmup.is_some()), ("freeze", self.freeze.is_some())];
+        let given = [
+            ("augment", self.augment.is_some()),
+            ("test_flips", self.test_flips.is_some()),
+            ("warmup", self.warmup.is_some()),
+            ("freeze", self.freeze.is_some()),
+        ];
         if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
             return Err(Error::setting(format!("`{name}` is for images"))
-                .hint(format!("leave out `{name}`, or give a `net` for images, e.g. resnet20")));
+                .hint(format!("leave out `{name}`, or give a `net` for images, e.g. cnn")));
         }
         Ok(self.preset.unwrap_or_default().settings())
     }
 
-    fn for_images(&self, net: NetName) -> Result<Settings> {
+    fn for_images(&self, net: Option<NetName>) -> Result<Settings> {
         let given = [
             ("hidden", self.hidden.is_some()),
             ("batch_norm", self.batch_norm.is_some()),
             ("clip", self.clip.is_some()),
-            ("preset", self.preset.is_some()),
         ];
         if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
-            return Err(Error::setting(format!("`{name}` is for tables"))
-                .hint(format!("leave out `{name}`, or the `net` for images")));
+            return Err(Error::setting(format!("`{name}` is for tables")).hint(format!("leave out `{name}`")));
         }
-        let mut settings = Settings::for_images(net);
+        let preset = self.preset.unwrap_or_default();
+        let own = if preset == Preset::Paper { "resnet34" } else { "cnn" };
+        let mut settings = Settings::for_images(net.map_or_else(|| NetName::parse(own), Ok)?, preset)?;
         if let Some(image) = &mut settings.image {
-            image.augment = self.augment.map_or(image.augment, Into::into);
+            match self.augment {
+                None | Some(Augmentation::On) => {}
+                Some(Augmentation::Move) => image.augment.iter_mut().for_each(|a| a.flip = false),
+                Some(Augmentation::Off) => image.augment = None,
+            }
+            let flips = image.augment.is_some_and(|a| a.flip);
+            image.test_flips = self.test_flips.unwrap_or(image.test_flips && flips);
             image.warmup = self.warmup.unwrap_or(image.warmup);
             image.frozen = self.freeze.unwrap_or(image.frozen);
         }

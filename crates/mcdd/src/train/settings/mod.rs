@@ -3,7 +3,7 @@
 mod builder;
 mod check;
 
-pub use builder::{DataKind, OrOff, SettingsBuilder};
+pub use builder::{Augmentation, DataKind, OrOff, SettingsBuilder};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::optim::{Optimizer, Schedule};
 use crate::data::{Augment, Border};
 use crate::detector::{Detect, config};
+use crate::error::{Error, Result};
 use crate::head::{self, HeadConfig, Loop};
 use crate::net::NetName;
 
@@ -122,6 +123,25 @@ pub struct ImageSettings {
     /// Whether weights are averaged while they are trained.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lookahead: bool,
+    /// Test-time flips: whether the latent vector of an image is the mean over it and its mirror image.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub test_flips: bool,
+}
+
+impl ImageSettings {
+    /// A network, without anything else.
+    fn of(net: NetName) -> ImageSettings {
+        ImageSettings {
+            net,
+            latent: None,
+            augment: None,
+            warmup: 0.0,
+            init: None,
+            frozen: false,
+            lookahead: false,
+            test_flips: false,
+        }
+    }
 }
 
 /// Everything that decides the result of training; stored in the model.
@@ -206,12 +226,24 @@ impl Settings {
         self.head.classifies() || self.detector.detector.about().needs.labels
     }
 
-    /// The defaults for images: the training of the authors of Deep-MCDD, with fewer epochs for a CPU. The same as a
-    /// builder without any values gives for [`DataKind::Images`].
-    pub fn for_images(net: NetName) -> Settings {
-        if matches!(net, NetName::Cnn { .. }) {
-            return Settings::for_cnn(net);
+    /// The defaults for images. A [`NetName::Cnn`] has a training of its own for [`Preset::Best`] and [`Preset::Fast`]; other
+    /// networks have that of the authors of Deep-MCDD, with fewer epochs for a CPU.
+    ///
+    /// # Errors
+    /// If the preset is for other networks.
+    pub fn for_images(net: NetName, preset: Preset) -> Result<Settings> {
+        match (net, preset) {
+            (NetName::Cnn { .. }, Preset::Paper) => Err(Error::setting(format!("the paper has no network {net}"))
+                .hint("give resnet34 or densenet100 as `net`, or leave out `net` or `preset`")),
+            (NetName::Cnn { .. }, _) => Ok(Settings::for_cnn(net, preset)),
+            (_, Preset::Fast) => Err(Error::setting(format!("there is no fast preset for {net}"))
+                .hint("leave out `preset`, or give cnn as `net`")),
+            (_, Preset::Best | Preset::Paper) => Ok(Settings::for_resnet(net)),
         }
+    }
+
+    /// The training of the authors of Deep-MCDD.
+    fn for_resnet(net: NetName) -> Settings {
         Settings {
             clip: None,
             head: head::config::DeepMcdd { nu: IMAGE_NU, ..Default::default() }.into(),
@@ -221,50 +253,46 @@ impl Settings {
             optimizer: Optimizer::sgd(),
             weight_decay: 1e-4,
             schedule: Schedule::steps(),
-            image: Some(ImageSettings {
-                net,
-                latent: None,
-                augment: Some(Augment::default()),
-                warmup: 0.0,
-                init: None,
-                frozen: false,
-                lookahead: false,
-            }),
+            image: Some(ImageSettings { augment: Some(Augment::default()), ..ImageSettings::of(net) }),
             ..Preset::Paper.settings()
         }
     }
 
     /// The training of Jordan 2024: few epochs of large batches, a rate that rises and falls, averaged weights.
-    fn for_cnn(net: NetName) -> Settings {
+    fn for_cnn(net: NetName, preset: Preset) -> Settings {
+        let augment = Augment { crop_padding: 2, border: Border::Reflect, flip: true, alternate: true };
         Settings {
+            preset,
             clip: None,
             head: head::config::Softmax { smoothing: 0.2, logit_norm: 0.0 }.into(),
-            epochs: 10,
+            epochs: if preset == Preset::Fast { 5 } else { 10 },
             batch: 500,
             lr: 0.75,
             optimizer: Optimizer::Sgd { momentum: 0.85 },
             weight_decay: 1.3e-3,
             schedule: Schedule::Triangle { start: 0.2, peak: 0.23, end: 0.07 },
+            select: Select::default(),
             image: Some(ImageSettings {
-                net,
-                latent: None,
-                augment: Some(Augment { crop_padding: 2, border: Border::Reflect, flip: true, alternate: true }),
-                warmup: 0.0,
-                init: None,
-                frozen: false,
+                augment: Some(augment),
                 lookahead: true,
+                test_flips: preset == Preset::Best,
+                ..ImageSettings::of(net)
             }),
             ..Preset::Paper.settings()
         }
     }
 
-    /// Names of the settings, other than the seed, that differ from the preset's for tables.
+    /// Names of the settings, other than the seed, that differ from the preset's.
     pub fn changed(&self) -> Vec<String> {
         let fields = |s: &Settings| match serde_json::to_value(s) {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
-        let default = fields(&self.preset.settings());
+        let preset = match &self.image {
+            Some(image) => Settings::for_images(image.net, self.preset).unwrap_or(self.preset.settings()),
+            None => self.preset.settings(),
+        };
+        let default = fields(&preset);
         let changed =
             fields(self).into_iter().filter(|(name, value)| name != "seed" && default.get(name) != Some(value));
         changed.map(|(name, _)| if name == "head" { "method".into() } else { name }).collect()

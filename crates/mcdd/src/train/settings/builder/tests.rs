@@ -12,6 +12,10 @@ fn net() -> NetName {
     NetName::parse("resnet8").unwrap()
 }
 
+fn resnet() -> Settings {
+    Settings::for_images(net(), Preset::Best).unwrap()
+}
+
 fn head(text: &str) -> HeadConfig {
     HeadConfig::parse(text).unwrap()
 }
@@ -32,7 +36,20 @@ fn nothing_given_is_a_preset() {
     for preset in Preset::ALL {
         assert_eq!(builder().preset(preset).build().unwrap(), preset.settings());
     }
-    assert_eq!(builder().build_for(DataKind::Images(net())).unwrap(), Settings::for_images(net()));
+    let images = |b: SettingsBuilder, net| b.build_for(DataKind::Images(net));
+    let cnn = NetName::parse("cnn").unwrap();
+    assert_eq!(images(builder(), Some(net())).unwrap(), resnet());
+    assert_eq!(images(builder().preset(Preset::Paper), Some(net())).unwrap(), resnet());
+    for preset in [Preset::Best, Preset::Fast] {
+        let settings = Settings::for_images(cnn, preset).unwrap();
+        assert_eq!(images(builder().preset(preset), None).unwrap(), settings);
+        assert_eq!(settings.changed(), [""; 0]);
+    }
+    assert_eq!(images(builder(), None).unwrap().preset, Preset::Best);
+    let paper = images(builder().preset(Preset::Paper), None).unwrap();
+    assert_eq!((paper.image.unwrap().net.to_string().as_str(), paper.head.name()), ("resnet34", "deep-mcdd"));
+    assert!(images(builder().preset(Preset::Paper), Some(cnn)).is_err());
+    assert!(images(builder().preset(Preset::Fast), Some(net())).is_err());
 }
 
 #[test]
@@ -131,15 +148,15 @@ fn images_have_defaults_of_their_own() {
             }),
         ),
         (
-            builder().augment(OrOff::Off),
+            builder().augment(Augmentation::Off),
             Box::new(|s| {
                 image(s, |i| i.augment = None);
             }),
         ),
         (
-            builder().augment(Augment { crop_padding: 1, flip: false, ..Augment::default() }),
+            builder().augment(Augmentation::Move),
             Box::new(|s| {
-                image(s, |i| i.augment = Some(Augment { crop_padding: 1, flip: false, ..Augment::default() }));
+                image(s, |i| i.augment.iter_mut().for_each(|a| a.flip = false));
             }),
         ),
         (
@@ -154,20 +171,20 @@ fn images_have_defaults_of_their_own() {
         (builder().epochs(3), Box::new(|s| s.epochs = 3)),
     ];
     for (given, change) in rules {
-        let built = given.build_for(DataKind::Images(net())).unwrap();
-        assert_eq!(built, changed(Settings::for_images(net()), change), "{given:?}");
+        let built = given.build_for(DataKind::Images(Some(net()))).unwrap();
+        assert_eq!(built, changed(resnet(), change), "{given:?}");
     }
 }
 
 #[test]
 fn what_does_not_fit_is_an_error_that_names_the_setting() {
-    let (table, images) = (DataKind::Table, DataKind::Images(net()));
+    let (table, images) = (DataKind::Table, DataKind::Images(Some(net())));
     for (given, kind, message, hint) in [
         (builder().hidden([3]), images, "`hidden` is for tables", "leave out `hidden`"),
-        (builder().batch_norm(true), images, "`batch_norm` is for tables", "`net`"),
-        (builder().clip(3.0), images, "`clip` is for tables", "`net`"),
-        (builder().preset(Preset::Fast), images, "`preset` is for tables", "`net`"),
-        (builder().augment(OrOff::Off), table, "`augment` is for images", "`net`"),
+        (builder().batch_norm(true), images, "`batch_norm` is for tables", "leave out"),
+        (builder().clip(3.0), images, "`clip` is for tables", "leave out"),
+        (builder().preset(Preset::Fast), images, "no fast preset for resnet8", "`net`"),
+        (builder().augment(Augmentation::Off), table, "`augment` is for images", "`net`"),
         (builder().warmup(0.5), table, "`warmup` is for images", "`net`"),
         (builder().freeze(true), table, "`freeze` is for images", "`net`"),
         (builder().method("alad"), images, "alad is for tables", "`method`"),
@@ -197,10 +214,11 @@ fn what_does_not_fit_is_an_error_that_names_the_setting() {
 
 #[test]
 fn networks_by_name_and_values_that_can_be_off() {
-    assert_eq!(DataKind::from_net(None).unwrap(), DataKind::Table);
-    assert_eq!(DataKind::from_net(Some("mlp")).unwrap(), DataKind::Table);
-    assert_eq!(DataKind::from_net(Some("resnet8")).unwrap(), DataKind::Images(net()));
-    assert!(DataKind::from_net(Some("resnet9")).is_err());
+    assert_eq!(DataKind::from_net(None, false).unwrap(), DataKind::Table);
+    assert_eq!(DataKind::from_net(None, true).unwrap(), DataKind::Images(None));
+    assert_eq!(DataKind::from_net(Some("mlp"), true).unwrap(), DataKind::Table);
+    assert_eq!(DataKind::from_net(Some("resnet8"), false).unwrap(), DataKind::Images(Some(net())));
+    assert!(DataKind::from_net(Some("resnet9"), true).is_err());
     assert_eq!("off".parse(), Ok(OrOff::<usize>::Off));
     assert_eq!("5".parse(), Ok(OrOff::Value(5usize)));
     assert!("five".parse::<OrOff<f64>>().is_err());
