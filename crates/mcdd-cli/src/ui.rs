@@ -141,6 +141,8 @@ pub fn stopped() -> bool {
 /// Shows the progress of training: a bar on a terminal, otherwise a line from time to time.
 pub struct Progress {
     quiet: bool,
+    /// What an example is called.
+    item: &'static str,
     shown: Mutex<Option<Shown>>,
 }
 
@@ -148,16 +150,57 @@ pub struct Progress {
 struct Shown {
     bar: Option<ProgressBar>,
     members: usize,
+    /// Epochs of all members, and those that are done.
     total: usize,
     done: usize,
+    /// Rows of an epoch, and those that were trained on since the start.
+    rows: usize,
+    seen: usize,
+    /// About the last epoch.
+    last: String,
     printed: Instant,
     start: Instant,
 }
 
+impl Shown {
+    /// Rows a second, and the seconds that are left; none before the first step.
+    fn speed(&self) -> Option<(f64, f64)> {
+        let rate = self.seen as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
+        // Of epochs that have begun, what was seen after the last one that is done.
+        let begun = self.seen % self.rows.max(1);
+        let left = (self.total.saturating_sub(self.done) * self.rows).saturating_sub(begun);
+        (self.seen > 0).then(|| (rate, left as f64 / rate))
+    }
+
+    /// The speed and the time left, in words.
+    fn pace(&self, item: &str) -> String {
+        match self.speed() {
+            Some((rate, left)) => {
+                let digits = usize::from(rate < 10.0);
+                format!(", {rate:.digits$} {item}s a second, {} left", duration(left))
+            }
+            // A method that does not report its steps.
+            None => {
+                let each = self.start.elapsed().as_secs_f64() / self.done.max(1) as f64;
+                format!(", {} left", duration(each * self.total.saturating_sub(self.done) as f64))
+            }
+        }
+    }
+}
+
+/// `40 s`, `26 min`, `3.2 h`.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
 impl Progress {
-    /// Prints nothing before training starts, and nothing at all if `quiet`.
-    pub fn new(quiet: bool) -> Progress {
-        Progress { quiet, shown: Mutex::new(None) }
+    /// Prints nothing before training starts, and nothing at all if `quiet`. `item` is what an example is called.
+    pub fn new(quiet: bool, item: &'static str) -> Progress {
+        Progress { quiet, item, shown: Mutex::new(None) }
     }
 
     /// Removes the bar.
@@ -168,10 +211,9 @@ impl Progress {
     }
 }
 
-fn bar(total: usize, members: usize) -> ProgressBar {
+fn bar(total: usize) -> ProgressBar {
     let bar = ProgressBar::new(total as u64);
-    let networks = if members > 1 { format!(" of {members} networks") } else { String::new() };
-    let plain = format!("{{bar:30}} {{pos}}/{{len}} epochs{networks}  {{msg}}  {{eta}} left");
+    let plain = "{bar:30} {msg}".to_owned();
     let template = if color() { plain.replace("bar:30", "bar:30.cyan") } else { plain };
     bar.set_style(ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(500));
@@ -198,12 +240,32 @@ impl Callback for Progress {
         }
     }
 
-    fn begin(&self, members: usize, epochs: usize) {
+    fn begin(&self, members: usize, epochs: usize, rows: usize) {
         let Ok(mut shown) = self.shown.lock() else { return };
         let total = members * epochs;
-        let bar = (!self.quiet && io::stderr().is_terminal()).then(|| bar(total, members));
-        let now = Instant::now();
-        *shown = Some(Shown { bar, members, total, done: 0, printed: now, start: now });
+        let bar = (!self.quiet && io::stderr().is_terminal()).then(|| bar(total * rows));
+        let (printed, start) = (Instant::now(), Instant::now());
+        *shown = Some(Shown { bar, members, total, done: 0, rows, seen: 0, last: String::new(), printed, start });
+    }
+
+    fn step(&self, rows: usize) {
+        let Ok(mut shown) = self.shown.lock() else { return };
+        let Some(s) = shown.as_mut().filter(|_| !self.quiet) else { return };
+        s.seen += rows;
+        if let Some(bar) = &s.bar {
+            if s.printed.elapsed().as_millis() < 100 {
+                return;
+            }
+            s.printed = Instant::now();
+            let networks = if s.members > 1 { format!(" of {} networks", s.members) } else { String::new() };
+            bar.set_position((s.done * s.rows + s.seen % s.rows.max(1)) as u64);
+            bar.set_message(format!("{}/{} epochs{networks}{}{}", s.done, s.total, s.last, s.pace(self.item)));
+        } else if s.printed.elapsed().as_secs() >= 60 {
+            let (epochs, part) = (s.total / s.members, 100 * (s.seen % s.rows.max(1)) / s.rows.max(1));
+            let epoch = (s.done % epochs.max(1)) + 1;
+            let _ = writeln!(io::stderr(), "epoch {epoch} of {epochs}, {part}%{}", s.pace(self.item));
+            s.printed = Instant::now();
+        }
     }
 
     fn epoch(&self, member: usize, e: &Epoch) {
@@ -213,18 +275,17 @@ impl Callback for Progress {
         let text =
             format!("loss {:.4}, validation loss {:.4}, validation accuracy {accuracy}", e.loss, e.validation_loss);
         s.done += 1;
-        if let Some(bar) = &s.bar {
-            bar.set_message(text);
-            bar.inc(1);
+        if s.bar.is_some() {
+            // The next step shows it.
+            s.last = format!("  {text}");
             return;
         }
         // The first epoch, each tenth of the run, and every ten seconds.
         let tenth = s.done * 10 / s.total != (s.done - 1) * 10 / s.total;
         if s.done == 1 || tenth || s.printed.elapsed().as_secs() >= 10 {
-            let left = s.start.elapsed().as_secs_f64() / s.done as f64 * (s.total - s.done.min(s.total)) as f64;
             let who = if s.members > 1 { format!("network {} of {}, ", member + 1, s.members) } else { String::new() };
             let epochs = s.total / s.members;
-            let _ = writeln!(io::stderr(), "{who}epoch {} of {epochs}: {text}, {left:.0} s left", e.epoch + 1);
+            let _ = writeln!(io::stderr(), "{who}epoch {} of {epochs}: {text}{}", e.epoch + 1, s.pace(self.item));
             s.printed = Instant::now();
         }
     }
@@ -243,6 +304,31 @@ pub fn percent(fraction: f64) -> String {
 mod tests {
     use super::*;
     use clap::{Arg, Command};
+
+    #[test]
+    fn the_time_left_is_that_of_the_rows_left() {
+        let start = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        let shown = |done, seen| Shown {
+            bar: None,
+            members: 2,
+            total: 8,
+            done,
+            rows: 100,
+            seen,
+            last: String::new(),
+            printed: start,
+            start,
+        };
+        // 250 rows in 10 seconds, 550 of 800 are left.
+        let (rate, left) = shown(2, 250).speed().unwrap();
+        assert!((rate - 25.0).abs() < 0.5 && (left - 22.0).abs() < 0.5, "{rate} {left}");
+        // Four epochs of an earlier run: 350 are left.
+        let (_, left) = shown(4, 50).speed().unwrap();
+        assert!((left - 70.0).abs() < 1.0, "{left}");
+        assert!(shown(2, 0).pace("row").ends_with("30 s left"), "{}", shown(2, 0).pace("row"));
+        assert_eq!(shown(2, 250).pace("image"), ", 25 images a second, 22 s left");
+        assert_eq!([59.6, 1560.0, 9000.0].map(duration), ["60 s", "26 min", "2.5 h"]);
+    }
 
     #[test]
     fn settings_are_named_by_the_options_of_the_command() {

@@ -76,7 +76,7 @@ impl Progress {
 }
 
 impl Callback for Progress {
-    fn begin(&self, members: usize, epochs: usize) {
+    fn begin(&self, members: usize, epochs: usize, _rows: usize) {
         self.begin_at(0, members * epochs);
     }
 

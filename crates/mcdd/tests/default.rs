@@ -124,7 +124,7 @@ fn a_network_does_not_depend_on_the_number_of_others() {
 struct Count(std::sync::Mutex<(usize, usize, usize)>);
 
 impl Callback for Count {
-    fn begin(&self, members: usize, epochs: usize) {
+    fn begin(&self, members: usize, epochs: usize, _rows: usize) {
         *self.0.lock().unwrap() = (members, epochs, 0);
     }
     fn epoch(&self, _member: usize, _epoch: &Epoch) {

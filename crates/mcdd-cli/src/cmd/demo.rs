@@ -49,7 +49,7 @@ struct Outcome {
 }
 
 fn measure(train: &Table, test: &Table, unknown: &Table, settings: &Settings, quiet: bool) -> mcdd::Result<Outcome> {
-    let progress = ui::Progress::new(quiet);
+    let progress = ui::Progress::new(quiet, "row");
     let fitted = Model::fit_with(train, settings, &Run { callback: &progress, ..Run::default() });
     progress.finish();
     let model = fitted?.model;

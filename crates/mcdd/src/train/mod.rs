@@ -72,8 +72,11 @@ impl Default for Run<'_> {
 pub trait Callback: Sync {
     /// Called before training with what was done to the data.
     fn notices(&self, _notices: &[String]) {}
-    /// Called when training begins, with the number of members and the largest number of epochs of each.
-    fn begin(&self, _members: usize, _epochs: usize) {}
+    /// Called when training begins, with the number of members, the largest number of epochs of each, and the number of rows
+    /// of an epoch.
+    fn begin(&self, _members: usize, _epochs: usize, _rows: usize) {}
+    /// Called after each step with the number of its rows.
+    fn step(&self, _rows: usize) {}
     /// Called after each epoch of a member.
     fn epoch(&self, _member: usize, _epoch: &Epoch) {}
     /// Called after each step; `true` ends training with the best weights so far.
@@ -167,7 +170,7 @@ pub fn fit(
     if settings.head.trained_by() == Loop::ClosedForm {
         return closed_form(graph, settings, classes, rows[0], run);
     }
-    run.callback.begin(settings.members, settings.epochs);
+    run.callback.begin(settings.members, settings.epochs, most);
     let one = |member: usize, threads: usize| {
         // Members that have not begun are left out of an interrupted ensemble, except for the first.
         if member > 0 && run.callback.stop() {
@@ -218,7 +221,7 @@ fn closed_form(graph: &Graph, settings: &Settings, classes: usize, rows: MemberR
     let (width, every) = (graph.input, train.y.len().div_ceil(2048).max(1));
     let x: Vec<f32> = train.x.chunks_exact(width).step_by(every).flatten().copied().collect();
     let y: Vec<u32> = train.y.iter().step_by(every).copied().collect();
-    run.callback.begin(1, 1);
+    run.callback.begin(1, 1, train.y.len());
     let (loss, _) = validator.evaluate(head.as_ref(), &x, &y);
     let (validation_loss, validation_accuracy) = validator.evaluate(head.as_ref(), validation.x, validation.y);
     let record = Epoch { epoch: 0, loss, validation_loss, validation_accuracy };
@@ -335,6 +338,7 @@ fn fit_member<'a>(
                 lookahead.step(&mut p, trainer.as_mut(), steps, pool);
                 p.lookahead = Some(lookahead);
             }
+            run.callback.step(rows.len());
             if run.callback.stop() {
                 interrupted = true;
                 break;

@@ -164,7 +164,7 @@ fn draw(common: &Common, name: &str, title: &str, heads: &[(String, HeadConfig)]
             let rows = count(train.rows(), "row");
             ui::note(&format!("training {title} ({} of {}) on {rows}", i + 1, all.len()));
         }
-        let progress = ui::Progress::new(quiet);
+        let progress = ui::Progress::new(quiet, "row");
         let run = Run { threads: options::threads(common.threads), callback: &progress, ..Run::default() };
         let fitted = Model::fit_with(&train, settings, &run);
         progress.finish();

@@ -115,6 +115,14 @@ impl Data {
         }
     }
 
+    /// What an example is called.
+    pub(super) fn item(&self) -> &'static str {
+        match self {
+            Data::Table(_) => "row",
+            Data::Images(_) => "image",
+        }
+    }
+
     /// Its size, in words.
     pub(super) fn summary(&self) -> String {
         let classes = |n: usize| if n == 0 { "no labels".to_owned() } else { count(n, "class") };

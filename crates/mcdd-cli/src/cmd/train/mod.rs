@@ -267,7 +267,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         // Without epochs to stop after, Ctrl-C ends the program.
         ui::catch_interrupts();
     }
-    let progress = ui::Progress::new(args.running.quiet);
+    let item = data.item();
+    let progress = ui::Progress::new(args.running.quiet, item);
     let start = Instant::now();
     let run = Run {
         threads: args.running.threads(),
@@ -290,7 +291,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         // Those about the data were printed before training.
         let new = |finding: &&String| !fitted.notices.contains(finding);
         fitted.model.findings().iter().filter(new).for_each(|f| ui::warning(f));
-        summary(&fitted.model, &args.output, start.elapsed().as_secs_f64());
+        summary(&fitted.model, &args.output, start.elapsed().as_secs_f64(), item);
     }
     let pool = Pool::new(args.running.threads());
     let evaluation = match &args.test {
@@ -346,14 +347,14 @@ impl Args {
     }
 }
 
-fn summary(model: &Model, output: &Path, seconds: f64) {
-    let (rows, calibration) = (count(model.training_rows(), "row"), count(model.calibration().scores().len(), "row"));
+fn summary(model: &Model, output: &Path, seconds: f64, item: &str) {
+    let (rows, calibration) = (count(model.training_rows(), item), count(model.calibration().scores().len(), item));
     ui::note(&format!("trained on {rows}, calibrated on {calibration}, in {seconds:.1} s"));
     let accuracy = model.validation_accuracy().map_or("n/a".into(), |a| format!("{}%", ui::percent(a)));
     ui::note(&format!("validation accuracy {accuracy}"));
     if let Ok(t) = model.threshold() {
         ui::note(&format!(
-            "rows with a confidence of at least {:.4} are known, which keeps {}% of known rows",
+            "{item}s with a confidence of at least {:.4} are known, which keeps {}% of known {item}s",
             t.confidence,
             ui::percent(t.tpr)
         ));
