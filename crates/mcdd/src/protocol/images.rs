@@ -4,6 +4,7 @@
 use sha2::{Digest, Sha256};
 
 use super::Method;
+use super::caching::CachingEngine;
 use super::grid::{Experiment, Group, Trial};
 use super::results::About;
 use crate::compute::pool::Pool;
@@ -12,7 +13,7 @@ use crate::data::sets::{Part, Set, thousands};
 use crate::error::{Error, Result};
 use crate::model::{FitResult, Model, Predictions};
 use crate::net::NetName;
-use crate::train::{DataKind, Examples, ImageRows, Run, Settings};
+use crate::train::{DataKind, Examples, ImageRows, Preset, Run, Settings};
 
 /// The images of a benchmark.
 pub struct ImageSets {
@@ -22,6 +23,15 @@ pub struct ImageSets {
     pub test: Images,
     /// Out-of-distribution sets with their names.
     pub ood: Vec<(String, Images)>,
+    /// Computes the latents of an image once for all detectors of a network.
+    engine: CachingEngine,
+}
+
+impl ImageSets {
+    /// Images to train with, to test with, and out-of-distribution sets with their names.
+    pub fn new(train: Images, test: Images, ood: Vec<(String, Images)>) -> ImageSets {
+        ImageSets { train, test, ood, engine: CachingEngine::default() }
+    }
 }
 
 impl Experiment for ImageSets {
@@ -48,7 +58,8 @@ impl Experiment for ImageSets {
 
 impl Trial for &ImageSets {
     fn fit(&self, settings: &Settings, run: &Run) -> Result<FitResult> {
-        Model::fit_images(&self.train, settings, run)
+        let run = Run { checkpoint: run.checkpoint.clone(), engine: &self.engine, ..*run };
+        Model::fit_images(&self.train, settings, &run)
     }
 
     fn known(&self, model: &Model, pool: &Pool) -> Result<(Predictions, Vec<bool>)> {
@@ -72,22 +83,29 @@ fn predict(model: &Model, images: &Images, pool: &Pool) -> Result<Predictions> {
     model.predict_examples(Examples::Images(ImageRows { images, rows: &rows, spec, y: &y }), pool)
 }
 
-/// The default methods, as in the paper.
-const DEFAULT: [&str; 3] = ["softmax+msp", "softmax+mahalanobis", "deep-mcdd"];
+/// The default methods, as in the paper. With a network that has presets, the best of these comes first.
+const DEFAULT: [&str; 4] = ["best", "softmax+msp", "softmax+mahalanobis", "deep-mcdd"];
 
 /// Methods by their names, with a network for images; other settings are as in training on images.
 ///
 /// # Errors
 /// If there is no such method, or it is not for images.
 pub fn methods(names: &[String], net: NetName) -> Result<Vec<Method>> {
-    let names = if names.is_empty() { DEFAULT.map(str::to_owned).to_vec() } else { names.to_vec() };
+    let presets = matches!(net, NetName::Cnn { .. });
+    let default = || DEFAULT[usize::from(!presets)..].iter().map(|n| (*n).to_owned()).collect();
+    let names = if names.is_empty() { default() } else { names.to_vec() };
     let mut all = Method::list(&names)?;
     for method in &mut all {
-        if ["best", "fast"].contains(&method.name.as_str()) {
-            return Err(Error::setting(format!("{} is a preset for tables, not for images", method.name))
-                .hint(format!("give other methods, e.g. {}", DEFAULT.join(","))));
+        let preset = [Preset::Best, Preset::Fast].into_iter().find(|p| p.name() == method.name);
+        if preset.is_some() && !presets {
+            return Err(Error::setting(format!("{} is a preset for tables and for the network cnn", method.name))
+                .hint(format!("give cnn as `net`, or other methods, e.g. {}", DEFAULT[1..].join(","))));
         }
-        method.settings = Method::builder(&method.name)?.build_for(DataKind::Images(Some(net)))?;
+        let builder = match preset {
+            Some(preset) => Settings::builder().preset(preset),
+            None => Method::builder(&method.name)?,
+        };
+        method.settings = builder.build_for(DataKind::Images(Some(net)))?;
     }
     Ok(all)
 }

@@ -19,6 +19,7 @@
 //! # Ok::<(), mcdd::Error>(())
 //! ```
 
+mod caching;
 mod grid;
 pub mod images;
 mod method;

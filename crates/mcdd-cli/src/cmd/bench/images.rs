@@ -64,7 +64,7 @@ impl Args {
             Ok((name.trim_end_matches('/').to_owned(), some(images)))
         };
         let ood = names.map(other).collect::<mcdd::Result<Vec<_>>>()?;
-        Ok((ImageSets { train: some(train), test: some(test), ood }, title, set))
+        Ok((ImageSets::new(some(train), some(test), ood), title, set))
     }
 }
 
@@ -82,8 +82,10 @@ pub(super) fn run(args: &Args, id: &str, net: &str) -> anyhow::Result<ExitCode> 
     args.apply(&mut methods)?;
     let (sets, title, set) = args.image_sets(id)?;
     if set.is_some_and(|set| !set.mirrors()) {
-        let augments = methods.iter_mut().filter_map(|m| m.settings.image.as_mut()?.augment.as_mut());
-        augments.for_each(|augment| augment.flip = false);
+        for image in methods.iter_mut().filter_map(|m| m.settings.image.as_mut()) {
+            image.augment.iter_mut().for_each(|augment| augment.flip = false);
+            image.test_flips = false;
+        }
     }
     let about = args.limited(About::of_images(&sets, &title, set, net)?, true);
     let grid = Grid { experiment: sets, methods, seeds: args.seeds.unwrap_or(1), retry: args.retry };

@@ -30,7 +30,7 @@ Examples:
   mcdd bench mnist --methods alad --test-folds 1 -o mnist
   mcdd bench study.toml
   mcdd bench images --id cifar10 --ood svhn,tinyimagenet --net resnet20 --epochs 30 -o cifar10
-  mcdd bench images --id photos/ --ood paintings/ --net resnet8
+  mcdd bench images --id photos/ --ood paintings/ --net cnn
 
 Each class in turn is left out of training and scored by the trained model; the other classes are split into folds, one of \
 which is tested each time. No other data is needed, and nothing is selected on test rows. Every result is written at once: \
@@ -95,7 +95,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME|DIR", requires = "net", help_heading = "Images")]
     id: Option<String>,
 
-    /// The network for images: resnet20, resnet34, densenet100, …
+    /// The network for images: cnn, resnet20, resnet34, densenet100, …
     #[arg(long, value_name = "NAME", requires = "id", help_heading = "Images")]
     net: Option<String>,
 
