@@ -47,6 +47,13 @@ fn new_rows_set_the_threshold() {
     };
     let kept = |model: &str| json(model)["kept"].as_f64().unwrap();
     assert!(kept("m.mcdd") < 0.5 && kept("sevens.mcdd") >= 0.95, "{} {}", kept("m.mcdd"), kept("sevens.mcdd"));
+    // A file without labels, and one with the labels of the model.
+    let text = fs::read_to_string(lab.path("ood.csv")).unwrap();
+    let bare: String = text.lines().map(|l| format!("{}\n", l.rsplit_once(',').unwrap().0)).collect();
+    lab.write("bare.csv", &bare);
+    lab.ok(&["refit", "m.mcdd", "--calibrate", "bare.csv", "-q", "-o", "bare.mcdd"]);
+    assert!(fs::read(lab.path("bare.mcdd")).unwrap() == fs::read(lab.path("sevens.mcdd")).unwrap());
+    lab.ok(&["refit", "m.mcdd", "--calibrate", "test.csv", "-q", "-o", "test.mcdd"]);
     let e = lab.fails(&["refit", "m.mcdd", "--calibrate", "ood.csv", "-o", "x.mcdd"], "does not know the class \"7\"");
     assert!(e.contains("ood.csv"), "{e}");
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import shutil
 import signal
@@ -153,6 +154,23 @@ def test_images_from_arrays_and_folders(images, tmp_path):
         ImageClassifier().fit(tmp_path / "photos", y)
     with pytest.raises(ValueError, match="uint8"):
         clf.predict(X.astype(float))
+
+
+def test_images_have_presets(images):
+    X, y, _ = images
+    mirrored = np.ascontiguousarray(X[:, :, ::-1])
+    for given, net, epochs, same in [
+        ({}, "cnn", 10, True),
+        ({"preset": "fast"}, "cnn", 5, False),
+        ({"augment": "move"}, "cnn", 10, False),
+        ({"test_flips": False}, "cnn", 10, False),
+    ]:
+        clf = ImageClassifier(**given, batch=30).fit(X, y)
+        settings = json.loads(clf.model_.settings)
+        assert (settings["image"]["net"], settings["epochs"]) == (net, epochs)
+        assert np.array_equal(clf.score_samples(X), clf.score_samples(mirrored)) == same
+    with pytest.raises(mcdd.SettingError, match="augment"):
+        ImageClassifier(augment="sideways").fit(X, y)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -115,11 +115,15 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     }
     if let (Some(spec), Some(image)) = (&model.schema().image, &s.image) {
         writeln!(out, "images       {}x{}x{}", spec.height, spec.width, spec.channels)?;
+        writeln!(out, "preset       {}", preset(s))?;
         writeln!(out, "network      {}, {} latent features", image.net, model.graph().latent()?)?;
         let changes = image.augment.map_or("none".into(), |a| {
             format!("shifted by up to {} pixels{}", a.crop_padding, if a.flip { ", flipped" } else { "" })
         });
         writeln!(out, "augmentation {changes}")?;
+        if image.test_flips {
+            writeln!(out, "prediction   the mean over an image and its mirror image")?;
+        }
         if let Some(hash) = &image.init {
             let frozen = if image.frozen { ", frozen" } else { "" };
             writeln!(out, "initial      weights of a file with SHA-256 {hash}{frozen}")?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mcdd::compute::pool::Pool;
-use mcdd::data::{ImageOptions, ImageSpec, Images, ReadOptions, Table};
+use mcdd::data::{ImageOptions, ImageSpec, Images, Label, ReadOptions, Table};
 use mcdd::detector::Detect;
 use mcdd::error::count;
 use mcdd::model::{Model, Refit};
@@ -83,13 +83,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         model = args.refit(&model, &changes, &pool)?;
     }
     if let Some(file) = &args.calibrate {
-        let (rows, files) = (args.reading.options(), std::slice::from_ref(file));
-        match &model.schema().image {
+        let files = std::slice::from_ref(file);
+        match model.schema().image.clone() {
             Some(spec) => {
-                let images = args.images(files, &spec.clone())?;
+                let images = args.images(files, &spec, true)?;
                 model.calibrate_images(&images, &pool).map_err(|e| e.at_file(file))?;
             }
-            None => model.calibrate(&Table::read(files, &rows)?, &pool).map_err(|e| e.at_file(file))?,
+            None => {
+                let table = args.known_rows(&model, files)?;
+                model.calibrate(&table, &pool).map_err(|e| e.at_file(file))?;
+            }
         }
     }
     model.save(&args.output)?;
@@ -110,11 +113,29 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    fn images(&self, files: &[PathBuf], spec: &ImageSpec) -> mcdd::Result<Images> {
+    /// Rows to calibrate on, with labels if the file has the model's label column.
+    fn known_rows(&self, model: &Model, files: &[PathBuf]) -> mcdd::Result<Table> {
+        let options = self.reading.options();
+        if options.label != Label::Auto {
+            return Table::read(files, &options);
+        }
+        let plain = Table::read(files, &ReadOptions { label: Label::None, ..options.clone() })?;
+        let schema = model.schema();
+        let label = match &schema.label {
+            Some(l) if schema.named && plain.names.contains(&l.name) => Label::Name(l.name.clone()),
+            Some(l) if !schema.named && plain.names.len() > schema.columns.len() => {
+                l.position.map_or(Label::None, |position| Label::Index(position + 1))
+            }
+            _ => return Ok(plain),
+        };
+        Table::read(files, &ReadOptions { label, ..options })
+    }
+
+    fn images(&self, files: &[PathBuf], spec: &ImageSpec, unlabeled: bool) -> mcdd::Result<Images> {
         let reading = self.reading.options();
         let (size, channels) = (Some((spec.height, spec.width)), Some(spec.channels));
         let (label, skip_bad, threads) = (reading.label, reading.skip_bad, self.running.threads());
-        let options = ImageOptions { label, size, channels, skip_bad, threads, ..ImageOptions::default() };
+        let options = ImageOptions { label, size, channels, skip_bad, threads, unlabeled, ..ImageOptions::default() };
         let (images, notices) = Images::read(files, &options)?;
         notices.iter().filter(|_| !self.running.quiet).for_each(|n| ui::note(n));
         Ok(images)
@@ -124,7 +145,7 @@ impl Args {
     fn refit(&self, model: &Model, changes: &Refit, pool: &Pool) -> mcdd::Result<Model> {
         let seed = model.settings().seed;
         if let Some(spec) = &model.schema().image {
-            let images = self.images(&self.data, spec)?;
+            let images = self.images(&self.data, spec, false)?;
             return match self.test {
                 Some(test) => model.refit_images(&images.select(&images.split_rows(test, seed)?.0), changes, pool),
                 None => model.refit_images(&images, changes, pool),

@@ -36,6 +36,10 @@ impl FitDetector for Config {
         check_temperature(self.temperature)
     }
 
+    fn learns(&self) -> bool {
+        false
+    }
+
     fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Energy { temperature: self.temperature }))
     }

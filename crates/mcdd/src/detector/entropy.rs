@@ -28,6 +28,10 @@ impl FitDetector for Config {
         }
     }
 
+    fn learns(&self) -> bool {
+        false
+    }
+
     fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Entropy))
     }

@@ -51,6 +51,10 @@ impl FitDetector for Config {
         Ok(())
     }
 
+    fn learns(&self) -> bool {
+        false
+    }
+
     fn fit(&self, _training: &Training, _pool: &Pool) -> Result<Box<dyn Detector>> {
         Ok(Box::new(Gen(self.clone())))
     }

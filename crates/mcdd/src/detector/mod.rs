@@ -268,6 +268,11 @@ pub trait FitDetector: Clone {
         usize::MAX
     }
 
+    /// Whether it learns anything from the rows that it is fitted on.
+    fn learns(&self) -> bool {
+        true
+    }
+
     /// Fits the detector on in-distribution rows.
     ///
     /// [`Fitted::new`] has checked the rows: there is at least one, everything that [`FitDetector::about`] lists as needed
@@ -355,6 +360,10 @@ macro_rules! detectors {
 
             fn max_width(&self) -> usize {
                 match self { $(DetectorConfig::$variant(c) => c.max_width(),)* }
+            }
+
+            fn learns(&self) -> bool {
+                match self { $(DetectorConfig::$variant(c) => c.learns(),)* }
             }
 
             fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {

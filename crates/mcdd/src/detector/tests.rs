@@ -402,3 +402,13 @@ fn registry_is_consistent() {
     let e = DetectorConfig::parse("mahalanobiss").err().unwrap();
     assert!(e.hint_text().unwrap().contains("did you mean mahalanobis"), "{e:?}");
 }
+
+/// A detector that does not learn gives the same scores whatever it was fitted on; one that learns does not.
+#[test]
+fn what_does_not_learn_depends_on_no_rows() {
+    let (data, other) = (Data::blobs(80, 6, 3, 1), Data::blobs(40, 6, 3, 9).map(|_, v| 1.5 * v));
+    for config in configs() {
+        let same = score(&fit(&config, &data, 1), &data, 1) == score(&fit(&config, &other, 1), &data, 1);
+        assert_eq!(config.learns(), !same, "{config:?}");
+    }
+}

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::compute::pool::{Pool, chunks};
 use crate::detector::{
-    Detect, DetectorBuffers, Features, Fitted, LastLayer, On, StateDict, Training, clamp_features, clamp_logits,
+    Detect, DetectorBuffers, Features, FitDetector as _, Fitted, LastLayer, On, StateDict, Training, clamp_features,
+    clamp_logits,
 };
 use crate::error::Result;
 use crate::head::Head;
@@ -107,8 +108,9 @@ impl Probe {
         let needs = detect.detector.about().needs;
         let views = views(detect, host.net)?;
         let width = views.iter().map(|v| v.width).sum();
-        let rows = given.rows.len();
         let block = given.rows.block();
+        // A score that learns nothing needs no more than the shape of the rows.
+        let rows = if detect.detector.learns() { given.rows.len() } else { given.rows.len().min(block) };
         let mut features = vec![0.0f32; rows * width];
         let mut logits = vec![0.0f64; rows * host.head.classes()];
         let parts = (chunks(&mut features, block * width), chunks(&mut logits, block * host.head.classes()));
@@ -128,7 +130,7 @@ impl Probe {
         let last_layer = host.head.last_layer().map(|(weight, bias)| LastLayer { weight, bias });
         let training = Training {
             rows: Features { count: rows, features: &features, logits: if needs.logits { &logits } else { &[] } },
-            labels: given.labels,
+            labels: given.labels.map(|labels| &labels[..rows]),
             classes: given.classes,
             parts: &widths,
             last_layer: last_layer.filter(|_| needs.linear),

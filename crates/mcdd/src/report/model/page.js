@@ -55,7 +55,7 @@ function card(p, map) {
   if (p.probability !== null) put('probability', number(p.probability));
   put('confidence', number(p.confidence));
   put('p-value', number(p.p_value));
-  return [el('h4', null, bdi(rowName(p)), chip(p.level)), el('div', { class: 'body' }, picture(p), map ? picture(p, map) : null, list)];
+  return [el('h4', null, bdi(rowName(p)), chip(p.level)), el('div', { class: map ? 'body pair' : 'body' }, picture(p), map ? picture(p, map) : null, list)];
 }
 
 const interval95 = p => p.interval95 && `[${p.interval95.join(', ')}]`;
@@ -233,6 +233,7 @@ function worth() {
   $('plane-note').textContent = `${R.plane.caption} Drawn: ${rowsOf(R.points.length)}.`;
   const explained = R.groups.some(g => g.rows.some(r => r.columns.length));
   const against = R.classifies ? 'in the predicted class' : 'in training';
+  if (R.images) document.querySelector('#worth h2').textContent = 'Notable images';
   const mapped = R.groups.some(g => g.rows.some(r => r.map));
   $('worth-note').textContent = `The p-value is the fraction of known ${R.images ? 'images' : 'rows'} whose confidence is as low or lower. ` + (explained ? `Below a row: the columns that would add most to its confidence if they were as usual ${against}; +/− in standard deviations of all training rows. mcdd explain prints the same.`
     : mapped ? 'Beside an image: the same image, with the parts in red that would add most to its confidence if they were covered. mcdd explain makes the same maps.' : '');

@@ -265,6 +265,7 @@ impl Settings {
             preset,
             clip: None,
             head: head::config::Softmax { smoothing: 0.2, logit_norm: 0.0 }.into(),
+            detector: Detect { detector: config::Energy::default().into(), on: None },
             epochs: if preset == Preset::Fast { 5 } else { 10 },
             batch: 500,
             lr: 0.75,
