@@ -86,7 +86,8 @@ impl Model {
     }
 
     fn assembled(&self, data: FitData, settings: &Settings, pool: &Pool) -> Result<Model> {
-        if data.sha256()? != self.sha256 {
+        let folds = data.folds.len();
+        if self.members.iter().any(|m| m.fold >= folds) || data.sha256()? != self.sha256 {
             return Err(other_data(Error::data(
                 "these are not the rows that the model was trained on, in their order",
             )));

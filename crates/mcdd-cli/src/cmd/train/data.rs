@@ -207,7 +207,9 @@ impl Args {
             return Ok(Data::Images(images));
         }
         if let Some(folder) = self.data.iter().find(|p| p.is_dir()) {
-            return Err(mcdd::Error::data("is a folder, not a table").at_file(folder).hint("give files"));
+            return Err(mcdd::Error::data("is a folder, not a table")
+                .at_file(folder)
+                .hint("give its files, or a folder with a folder of images for each class"));
         }
         Table::read(&self.data, &reading).map(|table| Data::Table(Box::new(table))).map_err(with_check)
     }

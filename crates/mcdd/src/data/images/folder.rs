@@ -143,6 +143,13 @@ pub(super) fn published(folder: &Path, part: Part) -> Option<(Part, Vec<PathBuf>
     [part, other].into_iter().find_map(|part| Some((part, files_of(folder, part)?)))
 }
 
+/// Whether a folder looks like one of images: it has published files, folders, or files that are images by their names.
+pub(super) fn may_hold_images(folder: &Path) -> bool {
+    let is_image = |path: &Path| image::ImageFormat::from_path(path).is_ok();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    published(folder, Part::Train).is_some() || entries.into_iter().any(|path| path.is_dir() || is_image(&path))
+}
+
 fn files_of(folder: &Path, part: Part) -> Option<Vec<PathBuf>> {
     let present = |names: &[&str]| -> Vec<PathBuf> {
         names.iter().map(|name| folder.join(name)).filter(|path| path.is_file()).collect()

@@ -117,7 +117,7 @@ pub(super) fn holds_images(path: &Path) -> bool {
     }
     // A pipe could be read only once.
     match std::fs::metadata(path) {
-        Ok(data) if data.is_dir() => return true,
+        Ok(data) if data.is_dir() => return folder::may_hold_images(path),
         Ok(data) if data.is_file() => {}
         _ => return false,
     }
@@ -155,6 +155,14 @@ mod tests {
             assert!(e.kind() != Kind::Data || open(&path, &ImageOptions { skip_bad: true, ..strict }).is_ok(), "{e}");
         }
         assert!(open(&folder.path().join("none"), &ImageOptions::default()).is_err());
+        // What is trained on as images: not a folder of tables, but one with folders or published files.
+        assert!(!holds_images(folder.path()) && !holds_images(&folder.path().join("a.txt")));
+        assert!(holds_images(&folder.path().join("c.bin")) && holds_images(&folder.path().join("d.mat")));
+        assert!(!holds_images(Path::new("-")) && !holds_images(&folder.path().join("none")));
+        std::fs::create_dir(folder.path().join("class")).unwrap();
+        assert!(holds_images(folder.path()) && !holds_images(&folder.path().join("class")));
+        std::fs::write(folder.path().join("class/x.PNG"), b"").unwrap();
+        assert!(holds_images(&folder.path().join("class")));
         assert!(open(Path::new("-"), &ImageOptions::default()).is_err());
     }
 }
