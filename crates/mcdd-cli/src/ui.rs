@@ -261,9 +261,12 @@ impl Callback for Progress {
             bar.set_position((s.done * s.rows + s.seen % s.rows.max(1)) as u64);
             bar.set_message(format!("{}/{} epochs{networks}{}{}", s.done, s.total, s.last, s.pace(self.item)));
         } else if s.printed.elapsed().as_secs() >= 60 {
-            let (epochs, part) = (s.total / s.members, 100 * (s.seen % s.rows.max(1)) / s.rows.max(1));
-            let epoch = (s.done % epochs.max(1)) + 1;
-            let _ = writeln!(io::stderr(), "epoch {epoch} of {epochs}, {part}%{}", s.pace(self.item));
+            let (total, part) = (s.total, 100 * (s.seen % s.rows.max(1)) / s.rows.max(1));
+            let now = match s.members {
+                1 => format!("epoch {} of {total}, {part}%", s.done + 1),
+                members => format!("{} of {total} epochs of {members} networks", s.done),
+            };
+            let _ = writeln!(io::stderr(), "{now}{}", s.pace(self.item));
             s.printed = Instant::now();
         }
     }

@@ -123,6 +123,7 @@ fn folders_are_trained_on_predicted_and_evaluated() {
     assert_eq!((json["map"]["rows"].as_u64(), json["image"].as_str()), (Some(8), Some("dots/03.bmp")));
     let photos = folder_bytes(&lab, "photos/across");
     lab.fails(&["explain", "m.mcdd", "photos", "--maps", "photos"], "overwrite");
+    lab.fails(&["explain", "m.mcdd", "photos", "--maps", "photos/across"], "a folder of the images");
     assert_eq!(folder_bytes(&lab, "photos/across"), photos);
     lab.fails(&["predict", "m.mcdd", "no-such-folder"], "no such file");
     lab.write("t.csv", "a,b\n1,2\n");

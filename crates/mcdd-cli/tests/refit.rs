@@ -57,3 +57,25 @@ fn new_rows_set_the_threshold() {
     let e = lab.fails(&["refit", "m.mcdd", "--calibrate", "ood.csv", "-o", "x.mcdd"], "does not know the class \"7\"");
     assert!(e.contains("ood.csv"), "{e}");
 }
+
+/// Of a folder with a training and a test part, the test part calibrates, and the training part is what was trained on.
+#[test]
+fn published_images_calibrate_with_their_test_part() {
+    let lab = Lab::new();
+    fs::create_dir(lab.path("set")).unwrap();
+    let idx = |dims: &[u32], data: &[u8]| {
+        let head: Vec<u8> = dims.iter().flat_map(|d| d.to_be_bytes()).collect();
+        [&[0, 0, 8, dims.len() as u8], &head[..], data].concat()
+    };
+    for (name, n) in [("train", 60u32), ("t10k", 25)] {
+        let pixels: Vec<u8> = (0..n * 64).map(|i| (i * 37 % 97 + i / 64 % 2 * 120) as u8).collect();
+        let labels: Vec<u8> = (0..n).map(|i| (i % 2) as u8).collect();
+        fs::write(lab.path(&format!("set/{name}-images-idx3-ubyte")), idx(&[n, 8, 8], &pixels)).unwrap();
+        fs::write(lab.path(&format!("set/{name}-labels-idx1-ubyte")), idx(&[n], &labels)).unwrap();
+    }
+    lab.ok(&["train", "set", "--net", "cnn8", "--epochs", "2", "--batch", "20", "-q", "-o", "m.mcdd"]);
+    let out = lab.ok(&["refit", "m.mcdd", "set", "--detector", "msp", "-o", "msp.mcdd"]);
+    assert!(stderr(&out).contains("calibrated on 12 images"), "{}", stderr(&out));
+    let out = lab.ok(&["refit", "m.mcdd", "--calibrate", "set", "-o", "new.mcdd"]);
+    assert!(stderr(&out).contains("calibrated on 25 images"), "{}", stderr(&out));
+}

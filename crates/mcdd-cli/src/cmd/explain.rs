@@ -120,8 +120,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let error = mcdd::Error::setting("`maps` are for images, and the model is for tables");
             return Err(error.hint("leave out `maps`").into());
         }
-        std::fs::create_dir_all(folder).map_err(|e| mcdd::Error::io(e, folder))?;
         Places::reading([args.model.as_path(), &args.data]).folder(folder, "maps")?;
+        std::fs::create_dir_all(folder).map_err(|e| mcdd::Error::io(e, folder))?;
+        // A map could replace an image, or be read as one the next time.
+        let real = |path: &Path| path.canonicalize().map_err(|e| mcdd::Error::io(e, path));
+        if real(folder)?.starts_with(real(&args.data)?) {
+            let error = mcdd::Error::setting("`maps` is a folder of the images").at_file(folder);
+            return Err(error.hint("give another folder as `maps`").into());
+        }
     }
     let threshold = checked(model.threshold_at(args.tpr)?, model.calibration(), args.running.quiet);
     let pool = Pool::new(args.running.threads());
@@ -158,7 +164,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 if let Some(folder) = &args.maps {
                     let png = heat_map(spec, x, &map)?;
                     let file = folder.join(format!("{:05}{}.png", row.number, stem(name)));
-                    mcdd::files::check_not_input(&file, "maps", name.map(Path::new))?;
                     mcdd::files::write_beside(&file, |to| to.write_all(&png).map_err(|e| mcdd::Error::io(e, &file)))?;
                 }
                 let areas = map.areas([spec.height, spec.width]);

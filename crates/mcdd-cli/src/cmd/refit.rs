@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mcdd::compute::pool::Pool;
-use mcdd::data::{ImageOptions, ImageSpec, Images, Label, ReadOptions, Table};
+use mcdd::data::{ImageOptions, ImageSpec, Images, Label, Part, ReadOptions, Table};
 use mcdd::detector::Detect;
 use mcdd::error::count;
 use mcdd::model::{Model, Refit};
@@ -101,9 +101,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             model.findings().iter().for_each(|f| ui::warning(f));
         }
         let threshold = model.threshold()?;
+        let item = if model.schema().image.is_some() { "image" } else { "row" };
         ui::note(&format!(
-            "calibrated on {}; rows with a confidence of at least {:.4} are known, which keeps {}% of known rows",
-            count(model.calibration().scores().len(), "row"),
+            "calibrated on {}; {item}s with a confidence of at least {:.4} are known, which keeps {}% of known {item}s",
+            count(model.calibration().scores().len(), item),
             threshold.confidence,
             ui::percent(threshold.tpr)
         ));
@@ -135,7 +136,9 @@ impl Args {
         let reading = self.reading.options();
         let (size, channels) = (Some((spec.height, spec.width)), Some(spec.channels));
         let (label, skip_bad, threads) = (reading.label, reading.skip_bad, self.running.threads());
-        let options = ImageOptions { label, size, channels, skip_bad, threads, unlabeled, ..ImageOptions::default() };
+        // Of a folder with both, the training part was trained on, and the other one may calibrate.
+        let part = if unlabeled { Part::Test } else { Part::Train };
+        let options = ImageOptions { label, size, channels, skip_bad, threads, part, unlabeled };
         let (images, notices) = Images::read(files, &options)?;
         notices.iter().filter(|_| !self.running.quiet).for_each(|n| ui::note(n));
         Ok(images)

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 pub enum NetName {
     /// `cnn`: three stages, for little compute.
     Cnn {
-        /// The channels of the first stage; the others have four times as many. 64 if there is no number.
+        /// The number of channels of the first stage, 64 by default; the other stages have four times as many.
         channels: usize,
     },
     /// `resnet18` and `resnet34` with four stages; 8, 20, 32, 56 and so on with three.
