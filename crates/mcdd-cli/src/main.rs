@@ -14,6 +14,7 @@ mod ui;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use mcdd::compute::pool::Pool;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +24,10 @@ Examples:
   mcdd predict flowers.mcdd new.csv             a class or \"unknown\" for each row
   mcdd evaluate flowers.mcdd test.csv --ood weeds.csv --report flowers.html
   mcdd explain flowers.mcdd new.csv --unknown   the columns that make a row unknown
+  mcdd monitor flowers.mcdd new.csv --state s.json    an alarm when the rows are no longer as they were
+  mcdd serve flowers.mcdd                       predictions over HTTP, a page, metrics
   mcdd refit flowers.mcdd flowers.csv --label species --detector mahalanobis -o m2.mcdd
+  mcdd export flowers.mcdd -o flowers.onnx      the model as ONNX, for other runtimes
   mcdd figure samples flowers.mcdd test.csv     the rows with the highest and the lowest confidence
   mcdd bench flowers.csv --label species        how well unseen species are detected
   mcdd reproduce tables --quick --data DIR      the paper's tables from the data in DIR
@@ -31,9 +35,11 @@ Examples:
   mcdd datasets --data DIR                      which data sets of the paper are in DIR
   mcdd score --detector knn --train-features f.npy --features g.npy    features of any network
 
-Exit codes: 0 success; 1 a row is unknown (predict --fail-on-unknown); 2 error; 3 a part failed (bench, reproduce); \
+Exit codes: 0 success; 1 a row is unknown (predict --fail-on-unknown) or \
+the alarm is raised (monitor --fail-on-alarm); 2 error; 3 a part failed (bench, reproduce); \
 130 interrupted (train, bench, reproduce). \
-Colors are off if NO_COLOR is set or stderr is not a terminal.";
+Colors are off if NO_COLOR is set or stderr is not a terminal. MCDD_SIMD=portable, avx2 or avx512 chooses \
+the processor's instructions; results are the same.";
 
 /// Train classifiers that assign known classes and reject everything else as "unknown"
 #[derive(Parser)]
@@ -50,7 +56,10 @@ enum Command {
     Predict(cmd::predict::Args),
     Evaluate(cmd::evaluate::Args),
     Explain(cmd::explain::Args),
+    Monitor(cmd::monitor::Args),
+    Serve(cmd::serve::Args),
     Refit(cmd::refit::Args),
+    Export(cmd::export::Args),
     Bench(cmd::bench::Args),
     Reproduce(cmd::reproduce::Args),
     Metrics(cmd::metrics::Args),
@@ -72,6 +81,11 @@ fn called<'a>(command: &'a clap::Command, matches: &ArgMatches) -> &'a clap::Com
     }
 }
 
+/// What was given to the innermost subcommand.
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
+}
+
 /// The definition of the command. A number below 0 is a value, so that the error about it is that of the setting.
 fn definition() -> clap::Command {
     fn numbers(command: clap::Command) -> clap::Command {
@@ -86,16 +100,28 @@ fn definition() -> clap::Command {
 
 fn main() -> ExitCode {
     let command = definition();
-    let matches = command.clone().get_matches();
+    let matches = match command.clone().try_get_matches() {
+        Ok(matches) => matches,
+        Err(answer) => return print_answer(&answer),
+    };
     ui::name_settings_by(called(&command, &matches));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+    // The pool of the process has as many threads as were asked for.
+    Pool::shared_with(options::threads(innermost(&matches).try_get_one("threads").ok().flatten().copied()));
+    if let Err(reason) = mcdd::compute::Level::requested() {
+        ui::error(&mcdd::Error::setting(reason).into());
+        return ExitCode::from(2);
+    }
     let result = match cli.command {
         Command::Check(args) => cmd::check::run(args),
         Command::Train(args) => cmd::train::run(*args),
         Command::Predict(args) => cmd::predict::run(args),
         Command::Evaluate(args) => cmd::evaluate::run(args),
         Command::Explain(args) => cmd::explain::run(args),
+        Command::Monitor(args) => cmd::monitor::run(args),
+        Command::Serve(args) => cmd::serve::run(args),
         Command::Refit(args) => cmd::refit::run(args),
+        Command::Export(args) => cmd::export::run(args),
         Command::Bench(args) => cmd::bench::run(args),
         Command::Reproduce(args) => cmd::reproduce::run(args),
         Command::Metrics(args) => cmd::metrics::run(args),
@@ -116,6 +142,19 @@ fn main() -> ExitCode {
             ui::error(&e);
             ExitCode::from(2)
         }
+    }
+}
+
+/// Prints the help, the version, or what is wrong with the arguments.
+fn print_answer(answer: &clap::Error) -> ExitCode {
+    use std::io::Write;
+    let printed = answer.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        Err(e) if !answer.use_stderr() && e.kind() != std::io::ErrorKind::BrokenPipe => {
+            ui::error(&ui::on_stdout(e.into()));
+            ExitCode::from(2)
+        }
+        _ => ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2)),
     }
 }
 

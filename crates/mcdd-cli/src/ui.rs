@@ -6,14 +6,17 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use mcdd::error::rename_settings;
+pub use mcdd::error::plain;
+use mcdd::error::{is_harmful, plain_lines, rename_settings};
 use mcdd::train::{Callback, Epoch};
 
 fn color() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
+/// Prints a line, or several; what a terminal would obey was replaced.
 fn print_line(color_code: &str, head: &str, text: &str) {
+    let text = plain_lines(text);
     let line = if color() { format!("\x1b[{color_code}m{head}:\x1b[0m {text}\n") } else { format!("{head}: {text}\n") };
     // A closed stderr is not an error.
     let _ = io::stderr().lock().write_all(line.as_bytes());
@@ -72,21 +75,24 @@ pub fn error(error: &anyhow::Error) {
     let ours = error.downcast_ref::<mcdd::Error>();
     let text = ours.map_or_else(|| error.to_string(), |e| e.message_with(rename));
     // Only an excerpt of a file has several lines.
-    let lines: Vec<String> = text.lines().map(plain).collect();
+    let lines: Vec<&str> = text.lines().collect();
     print_line("1;31", "error", &lines.join("\n  "));
     let hint = ours.and_then(|e| e.hint_with(rename)).map(|hint| hint.replace(LIST_OF_METHODS, "see mcdd methods"));
     let usage = "see mcdd --help for the commands, mcdd COMMAND --help for their options";
     print_line("1;36", "hint", hint.as_deref().unwrap_or(usage));
 }
 
+/// The longest message, in characters: names in it may have any length.
+pub const LONGEST: usize = 2000;
+
 /// Prints a warning.
 pub fn warning(text: &str) {
-    print_line("1;33", "warning", &plain(&rename_settings(text, rename)));
+    print_line("1;33", "warning", &short(&rename_settings(text, rename), LONGEST));
 }
 
 /// Prints a note.
 pub fn note(text: &str) {
-    print_line("1;34", "note", &plain(&rename_settings(text, rename)));
+    print_line("1;34", "note", &short(&rename_settings(text, rename), LONGEST));
 }
 
 /// Adds the name of stdout to an error of writing to it.
@@ -97,14 +103,28 @@ pub fn on_stdout(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Writes to stdout.
+/// Writes text for people to stdout, without what a terminal would obey.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    io::stdout().lock().write_all(text.as_bytes()).map_err(|e| on_stdout(e.into()))
+    print_data(&plain_lines(text))
 }
 
-/// Replaces control characters, which a terminal would interpret.
-pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// Writes JSON to stdout. What a terminal would obey is escaped, which has the same meaning.
+pub fn print_json(json: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut text = String::new();
+    for c in (serde_json::to_string_pretty(json)? + "\n").chars() {
+        match c {
+            '\n' => text.push(c),
+            c if is_harmful(c) => c.encode_utf16(&mut [0; 2]).iter().for_each(|u| text += &format!("\\u{u:04x}")),
+            c => text.push(c),
+        }
+    }
+    print_data(&text)
+}
+
+/// Writes to stdout as it is.
+pub fn print_data(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| on_stdout(e.into()))
 }
 
 /// A name or a cell in a table of text: without control characters, and cut after `max` characters.

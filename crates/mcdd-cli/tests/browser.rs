@@ -3,26 +3,12 @@
 mod help;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use help::{Lab, stdout, table};
+use help::{Lab, browser, stdout, table};
 use serde_json::Value;
-
-/// The browser: `MCDD_BROWSER`, or one of the common names.
-fn browser() -> Option<PathBuf> {
-    if let Some(given) = std::env::var_os("MCDD_BROWSER").filter(|b| !b.is_empty()) {
-        return Some(given.into());
-    }
-    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).flat_map(|p| names.map(|n| p.join(n))).find(|p| p.is_file());
-    if found.is_none() {
-        eprintln!("skipped: no Chromium found; install it, or set MCDD_BROWSER");
-    }
-    found
-}
 
 /// A window, and the width of a frame in it that shows the page.
 #[derive(Clone, Copy)]

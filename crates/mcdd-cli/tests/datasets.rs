@@ -202,6 +202,10 @@ fn hostile_archives_are_refused() {
     for (archive, part) in [
         (zip(&[(name, good.as_bytes()), ("../evil", b"x")]), "not a name inside"),
         (zip(&[("a/../../../evil", b"x")]), "not a name inside"),
+        // Names that do not go together, and one that no file system takes.
+        (zip(&[(name, good.as_bytes()), ("a", b"x"), ("a/b", b"y")]), "does not fit the other names"),
+        (zip(&[(".", b"x")]), "not a name inside"),
+        (zip(&[(&"n".repeat(400), b"x")]), "not a name inside"),
         (zip(&[("/evil", b"x")]), "not a name inside"),
         (zip(&[("inner.zip", &nested)]), "not a name inside"),
         (link(), "a link or a device"),
@@ -214,6 +218,42 @@ fn hostile_archives_are_refused() {
         assert!(files(&lab.path("d")).is_empty(), "{:?}", files(&lab.path("d")));
         assert!(!lab.path("evil").exists() && !lab.path("d/evil").exists() && !Path::new("/evil").exists());
     }
+    // None of them is in the way of the right one.
+    fs::write(lab.path("mirror/dataset+for+sensorless+drive+diagnosis.zip"), zip(&[(name, good.as_bytes())])).unwrap();
+    assert!(get(&lab, "drive", "mirror").0);
+}
+
+/// A file without a checksum that an earlier run left is not preferred to the source that is given now.
+#[test]
+fn a_file_of_an_earlier_run_is_not_trusted() {
+    let lab = Lab::new();
+    fs::create_dir_all(lab.path("d/.download/shuttle")).unwrap();
+    fs::write(lab.path("d/.download/shuttle/statlog+shuttle.zip"), zip(&[("shuttle.trn", b"9 9 9")])).unwrap();
+    fs::create_dir(lab.path("mirror")).unwrap();
+    fs::write(lab.path("mirror/statlog+shuttle.zip"), shuttle()).unwrap();
+    let (done, text) = get(&lab, "shuttle", "mirror");
+    assert!(done && text.contains("Shuttle: 58,000 rows, in d/shuttle"), "{text}");
+}
+
+#[test]
+fn several_processes_fetch_a_set_once() {
+    let (lab, archive) = (Lab::new(), shuttle());
+    let server = Server::start(move |_, _| {
+        std::thread::sleep(Duration::from_millis(300));
+        whole(&archive)
+    });
+    let start = || {
+        let mut command = quiet(&lab, &["datasets", "get", "shuttle", "--data", "d", "--from", &server.base]);
+        command.stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let all = [start(), start(), start()];
+    for child in all {
+        let out = child.wait_with_output().unwrap();
+        assert!(out.status.success(), "{}", stderr(&out));
+    }
+    assert_eq!(server.log().len(), 1);
+    assert_eq!(files(&lab.path("d")), ["shuttle/shuttle.doc", "shuttle/shuttle.trn", "shuttle/shuttle.tst"]);
+    assert!(!lab.path("d/.download").exists());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use help::{Lab, stderr, stdout};
+use mcdd::compute::Level;
 
 /// An 8x8 image as BMP: horizontal bars for 0, vertical bars for 1, dots for 2.
 fn bmp(kind: usize, shift: usize, color: [u8; 3]) -> Vec<u8> {
@@ -79,6 +80,29 @@ fn a_killed_study_resumes_from_its_last_epoch() {
 }
 
 const TRAIN: [&str; 10] = ["train", "photos", "--net", "resnet8", "--epochs", "3", "--batch", "16", "--lr", "0.05"];
+
+#[test]
+fn every_level_of_instructions_gives_the_same_bytes() {
+    let lab = Lab::new();
+    folder(&lab, "photos/across", 0, 12);
+    folder(&lab, "photos/down", 1, 12);
+    for net in ["cnn32", "resnet20", "densenet40"] {
+        let mut first = None;
+        for level in Level::ALL {
+            if !level.is_available() {
+                eprintln!("skipped: this machine has no {}", level.name());
+                continue;
+            }
+            let train = ["train", "photos", "--net", net, "--epochs", "1", "-o", "m.mcdd", "--quiet"];
+            lab.command(&train).env("MCDD_SIMD", level.name()).assert().success();
+            let predict = ["predict", "m.mcdd", "photos", "--quiet"];
+            let out = lab.command(&predict).env("MCDD_SIMD", level.name()).output().unwrap();
+            assert!(out.status.success());
+            let both = (fs::read(lab.path("m.mcdd")).unwrap(), out.stdout);
+            assert!(first.get_or_insert_with(|| both.clone()) == &both, "{net} at {level:?}");
+        }
+    }
+}
 
 #[test]
 fn folders_are_trained_on_predicted_and_evaluated() {
@@ -269,4 +293,32 @@ fn a_published_folder_is_trained_on_and_tested_by_its_parts() {
     );
     let out = lab.ok(&["bench", "sub/s.toml", "--methods", "softmax+msp"]);
     assert!(stderr(&out).contains("1 of 1 cells"), "{}", stderr(&out));
+}
+
+/// An image over HTTP, as a file and as a tensor, is predicted as by the command.
+#[test]
+fn serve_reads_images() {
+    let lab = Lab::new();
+    folder(&lab, "photos/across", 0, 20);
+    folder(&lab, "photos/down", 1, 20);
+    lab.ok(&["train", "photos", "--net", "resnet8", "--epochs", "1", "-q", "-o", "m.mcdd"]);
+    let (shift, color) = (3, [70, 150, 230]);
+    let file = bmp(1, shift, color);
+    fs::write(lab.path("one.bmp"), &file).unwrap();
+    let predicted = stdout(&lab.ok(&["predict", "m.mcdd", "one.bmp", "-q", "--format", "jsonl"]));
+    let confidence = predicted.split("\"confidence\":").nth(1).unwrap().split(',').next().unwrap();
+    // A BMP begins with its last row, and a pixel with blue.
+    let pixel = |x: usize| if (x + shift) % 4 < 2 { [color[2], color[1], color[0]] } else { [0; 3] };
+    let data: Vec<u8> = (0..8).flat_map(|_| (0..8).flat_map(pixel)).collect();
+    let tensor =
+        format!("{{\"inputs\":[{{\"name\":\"image\",\"shape\":[1,8,8,3],\"datatype\":\"UINT8\",\"data\":{data:?}}}]}}");
+    let (mut server, address) = lab.serve("m.mcdd");
+    let sent = help::request(&address, "POST", "/predict", "image/bmp", &file);
+    let inferred = help::request(&address, "POST", "/v2/models/m/infer", "application/json", tensor.as_bytes());
+    let wrong = help::request(&address, "POST", "/predict", "image/png", b"\x89PNG no image");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(sent.contains(&format!("\"confidence\":{confidence},")), "{sent}\n{predicted}");
+    assert!(inferred.contains(&format!("\"data\":[{confidence}]")), "{inferred}\n{predicted}");
+    assert!(wrong.starts_with("HTTP/1.1 400") && wrong.contains("{\"error\":\""), "{wrong}");
 }

@@ -3,6 +3,7 @@
 mod help;
 
 use help::{Lab, class, stderr, stdout, table};
+use mcdd::compute::Level;
 use std::fs;
 
 #[test]
@@ -63,6 +64,45 @@ fn one_seed_one_file() {
     assert!(one == train("2", &["--threads", "2"]));
     assert!(one == train("again", &["--threads", "2"]));
     assert!(one != train("other", &["--seed", "1"]));
+}
+
+/// Models and predictions have the same bytes, whatever instructions the processor has.
+#[test]
+fn every_level_of_instructions_gives_the_same_bytes() {
+    let lab = Lab::new();
+    lab.digits();
+    let best = ["train", "train.csv", "--epochs", "1", "--members", "2"];
+    let paper = ["train", "train.csv", "--preset", "paper", "--epochs", "1", "--detector", "mahalanobis"];
+    let softmax = ["train", "train.csv", "--method", "softmax", "--epochs", "1", "--detector", "ocsvm"];
+    let at = |level: Level, args: &[&str]| {
+        let out = lab.command(args).env("MCDD_SIMD", level.name()).output().unwrap();
+        assert!(out.status.success(), "{level:?}: {}", stderr(&out));
+        out.stdout
+    };
+    for train in [&best[..], &paper, &softmax] {
+        let mut first: Option<(Vec<u8>, Vec<u8>)> = None;
+        for level in Level::ALL {
+            if !level.is_available() {
+                eprintln!("skipped: this machine has no {}", level.name());
+                continue;
+            }
+            at(level, &[train, &["-o", "level.mcdd", "--quiet"]].concat());
+            let predictions = at(level, &["predict", "level.mcdd", "test.csv", "--quiet"]);
+            let both = (fs::read(lab.path("level.mcdd")).unwrap(), predictions);
+            assert!(first.get_or_insert_with(|| both.clone()) == &both, "{train:?} at {level:?}");
+        }
+    }
+    let wrong = |value: &str| {
+        let out = lab.command(&["methods"]).env("MCDD_SIMD", value).output().unwrap();
+        assert_eq!(out.status.code(), Some(2));
+        stderr(&out)
+    };
+    let e = wrong("sse9");
+    assert!(e.contains("MCDD_SIMD is \"sse9\"; it can be portable"), "{e}");
+    if let Some(missing) = Level::ALL.into_iter().find(|l| !l.is_available()) {
+        let e = wrong(missing.name());
+        assert!(e.contains(&format!("this machine has no {}", missing.name())), "{e}");
+    }
 }
 
 /// A run that is killed with SIGKILL and resumed gives the same bytes as an uninterrupted one.

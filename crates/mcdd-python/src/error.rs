@@ -2,7 +2,7 @@
 
 use std::io;
 
-use mcdd::error::{Error, Kind, rename_settings};
+use mcdd::error::{Error, Kind, plain_lines, rename_settings};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -36,7 +36,9 @@ fn rename(setting: &str) -> Option<String> {
 
 /// A message of the library in Python's terms.
 pub(crate) fn text(text: &str) -> String {
-    rename_settings(text, rename).replace("see the list of methods", "see mcdd.methods() and mcdd.detectors()")
+    let text =
+        rename_settings(text, rename).replace("see the list of methods", "see mcdd.methods() and mcdd.detectors()");
+    plain_lines(&text)
 }
 
 /// The exception for an error of the library.

@@ -6,6 +6,7 @@ use mcdd::compute::pool::Pool;
 use mcdd::data::{
     Batch, ColumnKind, Form, ImageOptions, ImageShape, Images, Label, Labels, ReadOptions, Reader, SchemaColumn, Unseen,
 };
+use mcdd::files::write_beside;
 use mcdd::model;
 use mcdd::train::Run;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray4, PyUntypedArrayMethods};
@@ -387,6 +388,27 @@ impl Model {
     /// Writes the model file.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.0.save(path)).map_err(raise)
+    }
+
+    /// The bytes of an ONNX file, which is written to `path` if it is given. The threshold is that for `tpr`, fixed or the default
+    /// of an input.
+    fn to_onnx<'py>(
+        &self,
+        py: Python<'py>,
+        path: Option<PathBuf>,
+        core: bool,
+        tpr: f64,
+        fixed: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let options = model::OnnxOptions { core, tpr: Some(tpr), fixed };
+        let bytes = py.detach(|| -> mcdd::Result<Vec<u8>> {
+            let bytes = self.0.to_onnx(&options)?;
+            if let Some(path) = &path {
+                write_beside(path, |file| file.write_all(&bytes).map_err(|e| mcdd::Error::io(e, path)))?;
+            }
+            Ok(bytes)
+        });
+        Ok(PyBytes::new(py, &bytes.map_err(raise)?))
     }
 
     /// Reads a model file.

@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 import mcdd
 
 ROOT = Path(__file__).parents[3]
-PAGES = ["README.md", "docs/python.md", "crates/mcdd-python/README.md"]
+PAGES = ["README.md", "docs/python.md", "docs/guide/onnx.md", "crates/mcdd-python/README.md"]
 
 
 def blocks():
@@ -29,7 +29,7 @@ def test_block(page, i, code, tmp_path, monkeypatch):
     """Names that a reader has are made up here: tables, a classifier, images."""
     if "mcdd.spark" in code:
         pytest.skip("needs a cluster; test_distributed.py makes these calls")
-    for name in ("torch", "lightgbm"):
+    for name in ("torch", "lightgbm", "onnxruntime"):
         if f"{name}." in code:
             pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)

@@ -161,7 +161,7 @@ def test_images_have_presets(images):
     mirrored = np.ascontiguousarray(X[:, :, ::-1])
     for given, net, epochs, same in [
         ({}, "cnn", 10, True),
-        ({"preset": "fast"}, "cnn", 5, False),
+        ({"preset": "fast"}, "cnn", 5, True),
         ({"augment": "move"}, "cnn", 10, False),
         ({"test_flips": False}, "cnn", 10, False),
     ]:

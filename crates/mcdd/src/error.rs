@@ -230,12 +230,12 @@ impl Error {
 
     /// The error as it is displayed, with the names of settings replaced as by [`rename_settings`].
     pub fn message_with(&self, rename: impl Fn(&str) -> Option<String>) -> String {
-        format!("{}{}", self.place(), rename_settings(&self.0.message, rename))
+        format!("{}{}", self.place(), plain_lines(&rename_settings(&self.0.message, rename)))
     }
 
     /// The hint, with the names of settings replaced as by [`rename_settings`].
     pub fn hint_with(&self, rename: impl Fn(&str) -> Option<String>) -> Option<String> {
-        self.hint_text().map(|hint| rename_settings(hint, rename))
+        self.hint_text().map(|hint| plain(&rename_settings(hint, rename)))
     }
 
     /// Where it happened, followed by a colon; empty if that is not known.
@@ -243,16 +243,41 @@ impl Error {
         // The path that stands for standard input.
         let name = |file: &PathBuf| match file.to_str() {
             Some("-") => "standard input".to_owned(),
-            _ => file.display().to_string(),
+            _ => plain(&file.display().to_string()),
         };
         let parts = [
             self.0.file.as_ref().map(name),
             self.0.row.map(|row| format!("row {row}")).or(self.0.line.map(|line| format!("line {line}"))),
-            self.0.column.as_ref().map(|column| format!("column {column}")),
+            self.0.column.as_ref().map(|column| format!("column {}", plain(column))),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         if parts.is_empty() { String::new() } else { parts.join(", ") + ": " }
     }
+}
+
+/// Whether a character is harmful in a text from outside: a terminal obeys it, or it changes the order in which the text
+/// around it is shown, or it cannot be seen.
+pub fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            // Marks and overrides of the direction of writing, and ends of lines and paragraphs.
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            // Annotations, what is no character, and tags.
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// A text from outside without harmful characters, for messages, pages and figures: each is replaced by U+FFFD.
+///
+/// ```
+/// assert_eq!(mcdd::error::plain("a\x1b[31mb\u{202e}c"), "a\u{fffd}[31mb\u{fffd}c");
+/// ```
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if is_harmful(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// The same for a text of several lines, which may have tabs.
+pub fn plain_lines(text: &str) -> String {
+    text.chars().map(|c| if !matches!(c, '\n' | '\t') && is_harmful(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// A number of things, for messages: `1 row`, `2 rows`, `2 classes`.
@@ -304,7 +329,7 @@ pub fn rename_settings(text: &str, rename: impl Fn(&str) -> Option<String>) -> S
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.place(), self.0.message)
+        write!(f, "{}{}", self.place(), plain_lines(&self.0.message))
     }
 }
 
@@ -333,6 +358,19 @@ mod tests {
         assert_eq!((e.row(), e.line(), e.to_string().as_str()), (None, Some(1), "line 1: twice"));
         assert_eq!(Error::data("empty").at_file(Path::new("-")).to_string(), "standard input: empty");
         assert_eq!(Error::setting("`nu` is 0").to_string(), "`nu` is 0");
+    }
+
+    #[test]
+    fn text_from_outside_is_harmless() {
+        let nasty = "a\u{1b}]0;b\u{7}\n\u{9b}31m\u{202e}\u{2066}c";
+        let e = Error::data(nasty).at_file(Path::new(nasty)).at_column(nasty).hint(nasty);
+        let lines = e.to_string() + &e.message_with(|_| None);
+        assert!(!lines.chars().any(|c| c != '\n' && is_harmful(c)), "{lines:?}");
+        // An excerpt of a file has lines; a name has none.
+        assert_eq!(lines.lines().count(), 3);
+        assert!(!e.hint_with(|_| None).unwrap().chars().any(is_harmful));
+        let others = "naïve ‚quotes‘ עברית 日本 👩‍🔬 a\u{301}";
+        assert_eq!(plain(others), others);
     }
 
     #[test]

@@ -24,14 +24,7 @@ pub fn write_beside(path: &Path, write: impl FnOnce(&mut (dyn Write + Send)) -> 
         return Err(Error::setting("is a folder").at_file(path).hint("give the name of a file"));
     }
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(PREFIX).suffix(SUFFIX);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(fs::Permissions::from_mode(0o666)); // less the umask, as for any new file
-    }
-    let mut file = builder.tempfile_in(folder).map_err(io)?;
+    let mut file = unfinished(folder).map_err(io)?;
     {
         let mut buffered = BufWriter::with_capacity(1 << 16, file.as_file_mut());
         write(&mut buffered)?;
@@ -105,7 +98,27 @@ pub fn check_not_input<'a>(output: &Path, what: &str, inputs: impl IntoIterator<
 const PREFIX: &str = ".mcdd-";
 const SUFFIX: &str = ".part";
 
-/// Removes the unfinished files that a killed process left in a folder. No other process may be writing there.
+/// A new file with a temporary name. It is locked while this process writes it, so that no other one removes it.
+fn unfinished(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(PREFIX).suffix(SUFFIX);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666)); // less the umask, as for any new file
+    }
+    loop {
+        let file = builder.tempfile_in(folder)?;
+        // Not every file system has locks; without one nothing is removed.
+        let _ = file.as_file().lock();
+        // Before it was locked, another process may have taken it for one that was left.
+        if file.path().exists() {
+            return Ok(file);
+        }
+    }
+}
+
+/// Removes the unfinished files that killed processes left in a folder, and none that is being written.
 ///
 /// # Errors
 /// If the folder cannot be read; a file that cannot be removed stays.
@@ -115,19 +128,28 @@ pub fn remove_unfinished(folder: &Path) -> Result<()> {
         let name = entry.map_err(io)?.file_name();
         let name = name.to_string_lossy();
         if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
-            let _ = fs::remove_file(folder.join(&*name));
+            let path = folder.join(&*name);
+            // Opening a pipe of this name would wait.
+            let left = fs::symlink_metadata(&path).is_ok_and(|data| data.is_file())
+                && File::options().write(true).open(&path).is_ok_and(|file| file.try_lock().is_ok());
+            if left {
+                let _ = fs::remove_file(path);
+            }
         }
     }
     Ok(())
 }
 
-/// Checks that a file can be written in `folder`; long work does this before it begins.
+/// Checks that a file can be written in `folder`, and removes the unfinished files of killed processes; long work does this
+/// before it begins.
 ///
 /// # Errors
 /// If it cannot.
 pub fn check_folder(folder: &Path) -> Result<()> {
-    let made = tempfile::Builder::new().prefix(PREFIX).suffix(SUFFIX).tempfile_in(folder);
-    made.map(|_| ()).map_err(|e| Error::io(e, folder))
+    unfinished(folder).map_err(|e| Error::io(e, folder))?;
+    // What cannot be listed can still be written to.
+    let _ = remove_unfinished(folder);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -146,6 +168,24 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_is_being_written_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join(".mcdd-Ab12.part");
+        fs::write(&left, b"half").unwrap();
+        fs::write(dir.path().join("other.part"), b"mine").unwrap();
+        let path = dir.path().join("a");
+        write_beside(&path, |w| {
+            w.write_all(b"one").map_err(|e| Error::io(e, Path::new("a")))?;
+            check_folder(dir.path())?;
+            assert!(!left.exists());
+            w.write_all(b" two").map_err(|e| Error::io(e, Path::new("a")))
+        })
+        .unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one two");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
     #[test]

@@ -26,7 +26,7 @@
 //!
 //! # Modules
 //! Data flows from left to right, and a module uses only modules on its left: [`data`], [`net`], [`head`], [`detector`],
-//! [`train`], [`model`], [`evaluate`], [`stream`], `protocol`, `report`; [`metrics`] and [`compute`] are used by many.
+//! [`train`], [`model`], [`evaluate`], [`monitor`], [`stream`], `protocol`, `report`; [`metrics`] and [`compute`] are used by many.
 //!
 //! | task | start at |
 //! |---|---|
@@ -36,6 +36,7 @@
 //! | score features of your own network | [`model::Scorer`], [`detector`] |
 //! | predict a file that is larger than memory | [`stream::predict()`] |
 //! | measure accuracy and detection | [`evaluate::Evaluation`], [`metrics`] |
+//! | watch a stream for a change, select unknown rows at a false discovery rate | [`monitor`] |
 //! | write your own objective or engine | [`head::Head`], [`net::Engine`] |
 //!
 //! # Cargo features
@@ -54,7 +55,9 @@ pub mod files;
 pub mod head;
 pub mod metrics;
 pub mod model;
+pub mod monitor;
 pub mod net;
+pub mod onnx;
 #[cfg(feature = "datasets")]
 pub mod protocol;
 #[cfg(feature = "figures")]

@@ -434,3 +434,15 @@ fn tables_without_rows() {
     }
     assert!(schema.reader(&folder.put("g.csv", "a\n"), &ReadOptions::default()).is_err());
 }
+
+#[test]
+fn utf32_is_called_by_its_name() {
+    let folder = Folder::new();
+    for big in [false, true] {
+        let unit = |c: char| if big { (c as u32).to_be_bytes() } else { (c as u32).to_le_bytes() };
+        let bytes: Vec<u8> = "\u{feff}a,label\n1,x\n2,y\n".chars().flat_map(unit).collect();
+        let path = folder.put("a.csv", &bytes);
+        let e = read(&path, &label("auto")).unwrap_err();
+        assert!(e.to_string().contains("UTF-32") && !e.to_string().contains("UTF-16"), "{e}");
+    }
+}

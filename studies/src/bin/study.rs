@@ -119,6 +119,10 @@ fn rows() -> Result<Vec<Contender>, Failure> {
         let detector = format!("knn:k=1:log=true:rows={rows}");
         all.push((format!("best | {rows} rows"), Settings::builder().detector(detector).build()?));
     }
+    for rows in [4_000, 2_000, 1_000, 500] {
+        let detector = format!("knn:k=1:log=true:rows={rows}:spread=true");
+        all.push((format!("best | {rows} rows, spread"), Settings::builder().detector(detector).build()?));
+    }
     Ok(all)
 }
 

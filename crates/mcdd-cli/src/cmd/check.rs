@@ -52,7 +52,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let check = Check::files(&args.data, &args.columns.of(&args.reading))?;
     let command = command(&args, &check.settings);
-    let text = if args.json {
+    if args.json {
         let mut value = serde_json::to_value(&check)?;
         if let Some(fields) = value.as_object_mut() {
             for finding in fields.get_mut("findings").and_then(|f| f.as_array_mut()).into_iter().flatten() {
@@ -62,11 +62,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             fields.insert("command".into(), check.ready.then(|| command.clone()).into());
         }
-        format!("{value:#}\n")
+        ui::print_json(&value)?;
     } else {
-        text(&args, &check, &command)?
-    };
-    ui::print(&text)?;
+        ui::print(&text(&args, &check, &command)?)?;
+    }
     Ok(if check.ready { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
@@ -87,11 +86,12 @@ fn text(args: &Args, check: &Check, command: &str) -> Result<String, std::fmt::E
     let columns = count(check.columns, "feature column");
     writeln!(out, "{}{more}: {rows}, {columns}", ui::plain(&first))?;
     if let Some(label) = check.label.as_ref().filter(|_| !check.classes.is_empty()) {
-        let mut classes: Vec<String> = check.classes.iter().take(12).map(|(c, n)| format!("{c} ({n})")).collect();
+        let shown = |(class, rows): &(String, usize)| format!("{} ({rows})", ui::short(class, NAMES));
+        let mut classes: Vec<String> = check.classes.iter().take(12).map(shown).collect();
         if check.classes.len() > classes.len() {
             classes.push(format!("and {} more", check.classes.len() - classes.len()));
         }
-        writeln!(out, "label {}: {}", ui::short(label, NAMES), ui::plain(&classes.join(", ")))?;
+        writeln!(out, "label {}: {}", ui::short(label, NAMES), classes.join(", "))?;
     }
     let option = match check.ready {
         true => "Training needs an option, which the command below has:",

@@ -25,6 +25,6 @@ pub fn run<C: clap::CommandFactory>(args: Args) -> anyhow::Result<ExitCode> {
     // To memory first: the generator panics on a write error.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut C::command(), "mcdd", &mut script);
-    ui::print(&String::from_utf8_lossy(&script))?;
+    ui::print_data(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

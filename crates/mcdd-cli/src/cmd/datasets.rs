@@ -62,12 +62,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(mcdd::Error::setting("there is no such folder").at_file(dir).hint("give --data DIR").into());
     }
     let dir = data.as_deref().unwrap_or(Path::new(options::NO_FOLDER));
-    let text = if args.json {
-        format!("{:#}\n", sets::ALL.iter().map(|set| entry(set, dir)).collect::<Value>())
-    } else {
-        table(data.as_deref(), dir)?
-    };
-    ui::print(&text)?;
+    match args.json {
+        true => ui::print_json(&sets::ALL.iter().map(|set| entry(set, dir)).collect::<Value>())?,
+        false => ui::print(&table(data.as_deref(), dir)?)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,7 +121,7 @@ fn entry(set: &'static Set, dir: &Path) -> Value {
 fn table(data: Option<&Path>, dir: &Path) -> anyhow::Result<String> {
     let mut out = String::new();
     match data {
-        Some(dir) => writeln!(out, "Data sets in {}", dir.display())?,
+        Some(dir) => writeln!(out, "Data sets in {}", ui::plain(&dir.display().to_string()))?,
         None => writeln!(out, "Data sets (give their folder as --data DIR or MCDD_DATA)")?,
     }
     for set in sets::ALL {

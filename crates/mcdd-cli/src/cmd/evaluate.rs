@@ -81,7 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.reporting.check(&mut Places::reading(inputs.map(PathBuf::as_path)))?;
     let model = Model::load(&args.model)?;
     let threshold = checked(model.threshold_at(args.tpr)?, model.calibration(), args.running.quiet);
-    let pool = Pool::new(args.running.threads());
+    let pool = Pool::shared();
     let gather = match args.reporting.wanted() {
         true => Some(Gather::new(&model, threshold.wanted, args.ood.len() + 1, args.seed)?),
         false => None,
@@ -89,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths: Vec<&Path> = std::iter::once(&args.data).chain(&args.ood).map(PathBuf::as_path).collect();
     let names = file_names(&paths);
     let evaluator = Evaluator::new(model.classes(), threshold);
-    let mut files = Files { model: &model, pool: &pool, evaluator, gather, notices: Vec::new() };
+    let mut files = Files { model: &model, pool, evaluator, gather, notices: Vec::new() };
     let options = ReadOptions { skip_unlabeled: args.skip_unlabeled, ..args.reading.options() };
     files
         .evaluator
@@ -102,10 +102,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         files.ood(path, name, &options, args.running.quiet)?;
     }
     let found = files.evaluator.finish(Bootstrap { replicates: args.bootstrap, seed: args.seed })?;
-    let text = match args.json {
-        true => format!("{:#}\n", serde_json::to_value(&found)?),
-        false => text(&found, &args.data.display().to_string(), model.classifies())?,
-    };
     // Written before anything is printed: a reader may close the pipe early.
     if let Some(gather) = files.gather {
         let about = About {
@@ -115,9 +111,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             command: report::command(),
             notices: files.notices,
         };
-        args.reporting.write(&gather.finish(about, &found, &pool)?, args.running.quiet)?;
+        args.reporting.write(&gather.finish(about, &found, pool)?, args.running.quiet)?;
     }
-    ui::print(&text)?;
+    match args.json {
+        true => ui::print_json(&serde_json::to_value(&found)?)?,
+        false => ui::print(&text(&found, &args.data.display().to_string(), model.classifies())?)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -178,7 +177,7 @@ pub(super) fn text(found: &Evaluation, data: &str, classifies: bool) -> Result<S
         Some(i) => format!("{:>6}  [{}, {}]", percent(v), percent(i.low), percent(i.high)),
         None => format!("{:>6}", percent(v)),
     };
-    writeln!(out, "in-distribution: {data} ({})", count(found.rows, "row"))?;
+    writeln!(out, "in-distribution: {} ({})", ui::plain(data), count(found.rows, "row"))?;
     match found.accuracy {
         Some(a) => writeln!(out, "  accuracy %                         {}", with(a.value, a.interval95))?,
         None => {
@@ -200,7 +199,7 @@ pub(super) fn text(found: &Evaluation, data: &str, classifies: bool) -> Result<S
         classes(&mut out, &found.classes)?;
     }
     for set in &found.ood {
-        writeln!(out, "\nout-of-distribution: {} ({})", set.name, count(set.rows, "row"))?;
+        writeln!(out, "\nout-of-distribution: {} ({})", ui::plain(&set.name), count(set.rows, "row"))?;
         writeln!(out, "  rejected as unknown %              {:>6}", percent(set.rejected))?;
         for metric in set.metrics() {
             let name = format!("{} %, positive: {}", metric.name, metric.positive);

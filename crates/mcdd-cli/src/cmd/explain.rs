@@ -130,14 +130,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     let threshold = checked(model.threshold_at(args.tpr)?, model.calibration(), args.running.quiet);
-    let pool = Pool::new(args.running.threads());
+    let pool = Pool::shared();
     let wanted: BTreeSet<u64> = args.row.iter().copied().collect();
     let mut predictions = Predictions::default();
     let (mut rows, mut found) = (0, 0);
+    // Tables and JSON are data: as they are.
+    let print = if args.format == Format::Text { ui::print } else { ui::print_data };
     if args.format == Format::Csv && image.is_some() {
-        ui::print("image,verdict,label,confidence,p_value,rank,x,y,width,height,gain\n")?;
+        print("image,verdict,label,confidence,p_value,rank,x,y,width,height,gain\n")?;
     } else if args.format == Format::Csv {
-        ui::print("row,verdict,label,confidence,p_value,rank,column,value,expected,deviations,gain,note\n")?;
+        print("row,verdict,label,confidence,p_value,rank,column,value,expected,deviations,gain,note\n")?;
     }
     let reader = model.schema().reader(&args.data, &args.reading.options())?;
     let notices = stream::for_each::<anyhow::Error>(reader, |batch| {
@@ -151,7 +153,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             all.filter(|(_, (_, row))| wanted.is_empty() || wanted.contains(&row.number)).collect();
         rows += batch.rows as u64;
         let x: Vec<&[f32]> = chosen.iter().map(|(_, (x, _))| *x).collect();
-        model.predict_rows(&x.concat(), &mut predictions, &pool)?;
+        model.predict_rows(&x.concat(), &mut predictions, pool)?;
         for (i, (at, (x, &row))) in chosen.into_iter().enumerate() {
             if args.unknown && threshold.known(predictions.confidence[i]) {
                 continue;
@@ -160,7 +162,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let name = batch.names.get(at).map(String::as_str);
             let scored = Scored { model: &model, threshold, row, name, predictions: &predictions, at: i };
             if let Some(spec) = &image {
-                let map = model.explain_image(x, &pool)?;
+                let map = model.explain_image(x, pool)?;
                 if let Some(folder) = &args.maps {
                     let png = heat_map(spec, x, &map)?;
                     let file = folder.join(format!("{:05}{}.png", row.number, stem(name)));
@@ -168,7 +170,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 }
                 let areas = map.areas([spec.height, spec.width]);
                 let areas = &areas[..areas.len().min(args.features)];
-                ui::print(&match args.format {
+                print(&match args.format {
                     Format::Text => scored.text_of_image(areas)?,
                     Format::Csv => scored.csv_of_image(areas)?,
                     Format::Jsonl => scored.json(json!({ "map": map })),
@@ -176,8 +178,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 continue;
             }
             let unseen = Unseen::of_row(&batch.unseen_cells, at);
-            let why = model.explain(x, unseen, args.features, &pool)?;
-            ui::print(&match args.format {
+            let why = model.explain(x, unseen, args.features, pool)?;
+            print(&match args.format {
                 Format::Text => scored.text(&why)?,
                 Format::Csv => scored.csv(&why)?,
                 Format::Jsonl => scored.json(json!({ "class": scored.class(why.class), "columns": why.columns })),

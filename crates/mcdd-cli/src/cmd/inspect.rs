@@ -36,14 +36,12 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let saved = Saved::load(&args.model)?;
     let bytes = std::fs::metadata(&args.model).map_or(0, |m| m.len());
-    let text = match (&saved, args.json) {
-        (Saved::Model(model), true) => format!("{:#}\n", json(model, bytes)?),
-        (Saved::Model(model), false) => text(model, bytes)?,
-        (Saved::Scorer(scorer), true) => format!("{:#}\n", scorer_json(scorer, bytes)?),
-        (Saved::Scorer(scorer), false) => scorer_text(scorer, bytes)?,
-    };
-    let text: String = if args.json { text } else { text.lines().map(|l| ui::plain(l) + "\n").collect() };
-    ui::print(&text)?;
+    match (&saved, args.json) {
+        (Saved::Model(model), true) => ui::print_json(&json(model, bytes)?)?,
+        (Saved::Model(model), false) => ui::print(&text(model, bytes)?)?,
+        (Saved::Scorer(scorer), true) => ui::print_json(&scorer_json(scorer, bytes)?)?,
+        (Saved::Scorer(scorer), false) => ui::print(&scorer_text(scorer, bytes)?)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -158,7 +156,7 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
         writeln!(out, "findings     none")?;
     }
     for f in model.findings() {
-        writeln!(out, "warning      {f}")?;
+        writeln!(out, "warning      {}", ui::short(f, ui::LONGEST))?;
     }
     Ok(out)
 }
@@ -289,8 +287,11 @@ fn scorer_json(scorer: &Scorer, bytes: u64) -> anyhow::Result<Value> {
     }))
 }
 
+/// The longest name that is shown whole.
+const MAX_NAME: usize = 80;
+
 fn shortened(names: &[String]) -> String {
-    let shown = names.iter().take(12).cloned().collect::<Vec<_>>().join(", ");
+    let shown = names.iter().take(12).map(|name| ui::short(name, MAX_NAME)).collect::<Vec<_>>().join(", ");
     if names.len() > 12 { format!("{shown}, … and {} more", names.len() - 12) } else { shown }
 }
 

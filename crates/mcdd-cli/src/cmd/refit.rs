@@ -78,20 +78,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let detector = args.detector.as_deref().map(Detect::parse).transpose()?;
     let changes = Refit { detector, tpr: args.tpr, per_class: args.per_class.then_some(true) };
     let mut model = Model::load(&args.model)?;
-    let pool = Pool::new(args.running.threads());
+    let pool = Pool::shared();
     if !args.data.is_empty() {
-        model = args.refit(&model, &changes, &pool)?;
+        model = args.refit(&model, &changes, pool)?;
     }
     if let Some(file) = &args.calibrate {
         let files = std::slice::from_ref(file);
         match model.schema().image.clone() {
             Some(spec) => {
                 let images = args.images(files, &spec, true)?;
-                model.calibrate_images(&images, &pool).map_err(|e| e.at_file(file))?;
+                model.calibrate_images(&images, pool).map_err(|e| e.at_file(file))?;
             }
             None => {
                 let table = args.known_rows(&model, files)?;
-                model.calibrate(&table, &pool).map_err(|e| e.at_file(file))?;
+                model.calibrate(&table, pool).map_err(|e| e.at_file(file))?;
             }
         }
     }

@@ -143,13 +143,13 @@ pub fn run_score(args: ScoreArgs) -> anyhow::Result<ExitCode> {
     let (labels, quiet) = (args.reading.label_file(), args.running.quiet);
     let rows = args.features.iter().chain(&args.logits).chain(&labels).map(PathBuf::as_path);
     let format = args.writing.check(Places::reading(args.fitting.files().chain(rows)))?;
-    let pool = Pool::new(args.running.threads());
+    let pool = Pool::shared();
     let options = args.reading.options();
     // Opened before the fit, so that a wrong path is reported at once.
     let files = FeatureFiles::open(&args.features, args.logits.as_deref(), &args.writing.keeping(options.clone()))?;
-    let (scorer, threshold) = args.fitting.fit(&options, quiet, &pool)?;
+    let (scorer, threshold) = args.fitting.fit(&options, quiet, pool)?;
     let written =
-        args.writing.write(format, Columns::default(), |to| stream::score(&scorer, files, threshold, to, &pool))?;
+        args.writing.write(format, Columns::default(), |to| stream::score(&scorer, files, threshold, to, pool))?;
     if !quiet {
         written.notices.iter().for_each(|n| ui::note(n));
     }
@@ -160,8 +160,8 @@ pub fn run_score(args: ScoreArgs) -> anyhow::Result<ExitCode> {
 pub fn run_fit(args: FitArgs) -> anyhow::Result<ExitCode> {
     let labels = args.reading.label_file();
     Places::reading(args.fitting.files().chain(labels.as_deref())).file(&args.output, "output")?;
-    let pool = Pool::new(args.running.threads());
-    let (scorer, _) = args.fitting.fit(&args.reading.options(), args.running.quiet, &pool)?;
+    let pool = Pool::shared();
+    let (scorer, _) = args.fitting.fit(&args.reading.options(), args.running.quiet, pool)?;
     scorer.save(&args.output)?;
     if !args.running.quiet {
         let what = if scorer.detector().width() > 0 { "FEATURES" } else { "LOGITS" };

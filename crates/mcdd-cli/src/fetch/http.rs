@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcdd::Error;
 use mcdd::error::Kind;
@@ -19,10 +19,19 @@ pub struct Limits {
     pub pause: Duration,
     /// The timeout without data.
     pub silence: Duration,
+    /// The fewest bytes a second, on average after `grace`. With `longest` it limits the time of a download.
+    pub slowest: u64,
+    pub grace: Duration,
 }
 
-pub const LIMITS: Limits =
-    Limits { longest: 2 << 30, failures: 4, pause: Duration::from_millis(250), silence: Duration::from_secs(30) };
+pub const LIMITS: Limits = Limits {
+    longest: 2 << 30,
+    failures: 4,
+    pause: Duration::from_millis(250),
+    silence: Duration::from_secs(30),
+    slowest: 4 << 10,
+    grace: Duration::from_secs(30),
+};
 
 /// The number of new bytes that count as progress.
 const PROGRESS: u64 = 1 << 16;
@@ -158,8 +167,13 @@ impl Request<'_> {
         };
         let mut body = response.into_body().into_with_config().limit(u64::MAX).reader();
         let mut buffer = vec![0; 1 << 16];
+        let (start, before) = (Instant::now(), have);
         loop {
             shown(have, total);
+            let Limits { slowest, grace, .. } = *self.limits;
+            if start.elapsed() > grace + Duration::from_secs((have - before) / slowest.max(1)) {
+                return Err(Trouble::Again(format!("the server sends fewer than {slowest} bytes a second")));
+            }
             let count = match body.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(count) => count,

@@ -69,11 +69,18 @@ pub fn state(set: &'static Set, dir: &Path) -> State {
 /// Fetches a set into the folder of all data sets, unless it is present.
 pub fn get(set: &'static Set, dir: &Path, origin: &Origin) -> Result<()> {
     let home = dir.join(set.name);
+    let present = |found: Found, line: String| {
+        ui::note(&format!("{line}: already present, in {}", found.folder.display()));
+        Ok(())
+    };
+    if let State::Complete(found, line) = state(set, dir) {
+        return present(found, line);
+    }
+    let all = dir.join(".download");
+    let lock = lock(&all, set)?;
+    // Another process may have fetched it meanwhile.
     match state(set, dir) {
-        State::Complete(found, line) => {
-            ui::note(&format!("{line}: already present, in {}", found.folder.display()));
-            return Ok(());
-        }
+        State::Complete(found, line) => return present(found, line),
         State::Incomplete(found, line) | State::Wrong(found, line) if found.folder.starts_with(&home) => {
             return Err(Error::setting(line)
                 .at_file(&home)
@@ -87,7 +94,6 @@ pub fn get(set: &'static Set, dir: &Path, origin: &Origin) -> Result<()> {
             .at_file(&home)
             .hint("move or remove it, then fetch the set"));
     }
-    let all = dir.join(".download");
     let work = all.join(set.name);
     fs::create_dir_all(&work).map_err(|e| Error::io(e, &work))?;
     let outcome = set.downloads.iter().try_for_each(|d| fetch(d, set, &work, origin));
@@ -98,7 +104,7 @@ pub fn get(set: &'static Set, dir: &Path, origin: &Origin) -> Result<()> {
     // Empty folders are removed; a partial download stays for the next run.
     let _ = fs::remove_dir_all(work.join("new"));
     let _ = fs::remove_dir(&work);
-    let _ = fs::remove_dir(&all);
+    drop(lock);
     outcome?;
     match state(set, dir) {
         State::Complete(found, line) => ui::note(&format!("{line}, in {}", found.folder.display())),
@@ -108,10 +114,70 @@ pub fn get(set: &'static Set, dir: &Path, origin: &Origin) -> Result<()> {
     Ok(())
 }
 
+/// One process at a time fetches a set.
+struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Removed while it is held, so that who waits for it finds that it is another file now.
+        let _ = fs::remove_file(&self.path);
+        if let Some(folder) = self.path.parent() {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+/// Waits until no other process fetches the set. The system releases the lock of a process that ends.
+fn lock(folder: &Path, set: &Set) -> Result<Lock> {
+    let path = folder.join(format!("{}.lock", set.name));
+    let io = |e| Error::io(e, &path);
+    let mut waited = false;
+    loop {
+        fs::create_dir_all(folder).map_err(io)?;
+        let file = match fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path) {
+            // The process before has removed the folder.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            other => other.map_err(io)?,
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                if !waited {
+                    ui::note(&format!("another process is fetching {}: waiting for it", set.title));
+                }
+                waited = true;
+                file.lock().map_err(io)?;
+            }
+            // A file system without locks.
+            Err(fs::TryLockError::Error(_)) => {}
+        }
+        if is_still(&file, &path) {
+            return Ok(Lock { path, _file: file });
+        }
+    }
+}
+
+/// Whether a file is still the one at its path.
+#[cfg(unix)]
+fn is_still(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |data: fs::Metadata| (data.dev(), data.ino());
+    file.metadata().ok().map(place) == fs::metadata(path).ok().map(place)
+}
+
+#[cfg(not(unix))]
+fn is_still(_file: &File, path: &Path) -> bool {
+    path.exists()
+}
+
 /// Fetches a file to `work`, unless it is present.
 fn fetch(download: &Download, set: &Set, work: &Path, origin: &Origin) -> Result<()> {
     let (file, part) = (work.join(download.file), work.join(format!("{}.part", download.file)));
-    if file.is_file() && verify(download, &file).is_ok() {
+    // Without a checksum nobody knows whether a file from before is the right one.
+    if download.checksum.is_some() && file.is_file() && verify(download, &file).is_ok() {
         return Ok(());
     }
     let from = match origin {

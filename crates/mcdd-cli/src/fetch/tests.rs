@@ -9,8 +9,14 @@ mod serve;
 
 use serve::{Server, ranged, status, whole};
 
-const LIMITS: Limits =
-    Limits { longest: 1 << 20, failures: 4, pause: Duration::from_millis(1), silence: Duration::from_millis(300) };
+const LIMITS: Limits = Limits {
+    longest: 1 << 20,
+    failures: 4,
+    pause: Duration::from_millis(1),
+    silence: Duration::from_millis(300),
+    slowest: 1,
+    grace: Duration::from_secs(60),
+};
 
 /// Bytes that differ at every position.
 fn content() -> Vec<u8> {
@@ -61,6 +67,16 @@ fn whole_at_once() {
     let (lab, server) = (Lab::new(), Server::start(|_, _| status("200 OK").body(&content())));
     lab.run(&server, None, false).unwrap();
     assert_eq!(lab.part(), Some(content()));
+}
+
+#[test]
+fn a_server_that_drips_is_given_up() {
+    let server = Server::start(|_, _| status("200 OK").dripping(Duration::from_millis(20)));
+    let lab = Lab::new();
+    let limits = Limits { slowest: 1 << 20, grace: Duration::from_millis(200), ..LIMITS };
+    let e = lab.limited(&server, None, false, &limits).unwrap_err();
+    assert!(e.to_string().contains("fewer than 1048576 bytes a second; tried 5 times"), "{e}");
+    assert_eq!(server.log().len(), 5);
 }
 
 #[test]

@@ -124,8 +124,17 @@ impl Target<'_> {
     /// Writes a file or creates a folder.
     fn entry(&mut self, name: &str, folder: bool, content: &mut dyn Read) -> Result<()> {
         self.count(name)?;
-        let path = self.folder.join(safe(name).ok_or_else(|| refused(name, "is not a name inside the folder"))?);
-        let io = |e| Error::io(e, &path);
+        let inside = safe(name).filter(|path| folder || !path.as_os_str().is_empty());
+        let path = self.folder.join(inside.ok_or_else(|| refused(name, "is not a name inside the folder"))?);
+        // What the names of the archive cause is a fault of the archive, everything else one of the disk.
+        let io = |e: io::Error| match e.kind() {
+            io::ErrorKind::AlreadyExists
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::InvalidFilename
+            | io::ErrorKind::InvalidInput => refused(name, "does not fit the other names in it, or the file system"),
+            _ => Error::io(e, &path),
+        };
         if folder {
             return fs::create_dir_all(&path).map_err(io);
         }
@@ -169,6 +178,7 @@ fn safe(name: &str) -> Option<PathBuf> {
         match part {
             "" | "." => {}
             ".." => return None,
+            part if part.len() > 255 => return None,
             part => path.push(part),
         }
     }
@@ -235,6 +245,10 @@ mod tests {
             (vec![("disk", T::Block, b"")], "a link or a device"),
             (vec![("pipe", T::Fifo, b"")], "a link or a device"),
             (vec![("a", T::Regular, b"x"), ("a", T::Regular, b"y")], "occurs twice"),
+            (vec![("a", T::Regular, b"x"), ("a/b", T::Regular, b"y")], "does not fit the other names"),
+            (vec![("a/b", T::Regular, b"x"), ("a", T::Regular, b"y")], "occurs twice"),
+            (vec![("a", T::Regular, b"x"), ("a/", T::Directory, b"")], "does not fit the other names"),
+            (vec![(".", T::Regular, b"x")], "not a name inside"),
             (vec![("bomb", T::Regular, &zeros)], "far more"),
             (
                 vec![("long", T::GNULongName, &zeros), ("bomb", T::Regular, &zeros), ("b", T::Regular, &zeros)],
@@ -244,6 +258,8 @@ mod tests {
             let (dir, outcome) = run(&tar_gz(&entries));
             let e = outcome.unwrap_err();
             assert!(e.to_string().contains(part) && e.hint_text().is_some(), "{e}");
+            // Otherwise it would be kept, and tried again.
+            assert_ne!(e.kind(), mcdd::error::Kind::Io, "{e}");
             assert!(!dir.path().join("in/evil").exists() && !Path::new("/tmp/evil").exists());
         }
     }
@@ -278,6 +294,7 @@ mod tests {
             assert_eq!(safe(name), want.map(PathBuf::from), "{name}");
         }
         assert!(safe(&"a/".repeat(30)).is_none());
+        assert!(safe(&"a".repeat(400)).is_none() && safe(&"a".repeat(255)).is_some());
         assert!(is_archive("A.ZIP") && is_archive("b.tar.gz") && !is_archive("c.gz") && !is_archive("d.Z"));
     }
 }

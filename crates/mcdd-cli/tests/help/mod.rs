@@ -1,12 +1,28 @@
 //! A temporary folder for each test, and the command in it.
 #![allow(dead_code)] // each test file uses only some of it
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Child, Output, Stdio};
 
 use assert_cmd::Command;
 
 pub struct Lab(tempfile::TempDir);
+
+/// The browser: `MCDD_BROWSER`, or one of the common names.
+pub fn browser() -> Option<PathBuf> {
+    if let Some(given) = std::env::var_os("MCDD_BROWSER").filter(|b| !b.is_empty()) {
+        return Some(given.into());
+    }
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).flat_map(|p| names.map(|n| p.join(n))).find(|p| p.is_file());
+    if found.is_none() {
+        eprintln!("skipped: no Chromium found; install it, or set MCDD_BROWSER");
+    }
+    found
+}
 
 pub fn stdout(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
@@ -23,6 +39,19 @@ pub fn class(i: usize) -> &'static str {
 /// A table as CSV: a header and `rows` rows.
 pub fn table(rows: usize, row: impl Fn(usize) -> String, header: &str) -> String {
     std::iter::once(header.to_owned()).chain((0..rows).map(row)).map(|l| l + "\n").collect()
+}
+
+/// The head and the body of an answer.
+pub fn request(address: &str, method: &str, path: &str, content_type: &str, body: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 impl Lab {
@@ -64,6 +93,17 @@ impl Lab {
         let mut c = std::process::Command::new(self.program());
         c.current_dir(self.0.path()).args(args);
         c
+    }
+
+    /// A server on a free port, and its address.
+    pub fn serve(&self, model: &str) -> (Child, String) {
+        let args = ["serve", model, "--listen", "127.0.0.1:0"];
+        let mut server = self.std_command(&args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+        let address = lines.by_ref().find_map(|l| l.unwrap().split_once("http://").map(|(_, a)| a.to_owned())).unwrap();
+        // The log is read to its end, so that the server never waits for a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        (server, address)
     }
 
     /// Runs the command, which must succeed.

@@ -29,6 +29,8 @@ enum Then {
     Endless,
     /// Sends nothing for a while.
     Silent(Duration),
+    /// Sends a byte from time to time until the client disconnects.
+    Drip(Duration),
 }
 
 pub fn status(line: &str) -> Reply {
@@ -77,6 +79,11 @@ impl Reply {
 
     pub fn endless(mut self) -> Reply {
         self.then = Then::Endless;
+        self
+    }
+
+    pub fn dripping(mut self, pause: Duration) -> Reply {
+        self.then = Then::Drip(pause);
         self
     }
 
@@ -151,5 +158,10 @@ fn send(mut stream: TcpStream, reply: &Reply) {
         Then::Close => {}
         Then::Endless => while stream.write_all(&[b'x'; 4096]).is_ok() {},
         Then::Silent(time) => std::thread::sleep(time),
+        Then::Drip(pause) => {
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(pause);
+            }
+        }
     }
 }

@@ -222,6 +222,31 @@ class VerdictMixin:
         check_is_fitted(self)
         self.model_.save(os.fspath(path))
 
+    def to_onnx(self, path: str | os.PathLike[str] | None = None, *, core: bool = False, tpr: float | None = None) -> bytes:
+        """The model as ONNX: from raw rows to class, probabilities, score, p_value, known and label.
+
+        Columns with names are inputs of their own, of shape (n_samples, 1): numbers in float64 with NaN for a missing value,
+        times in seconds since 1970-01-01, categories as strings. An array is one input ``x``, of shape (n_samples, n_features);
+        images are ``image``, of shape (n_samples, height, width, channels), in uint8.
+
+        Parameters
+        ----------
+        path : path-like, default=None
+            A file to write it to.
+        core : bool, default=False
+            Only operators of the standard domain, and no strings: categories are given by their index, and there is no label.
+        tpr : float, default=None
+            Fix the threshold, so that it keeps this fraction of known rows. None for an input ``threshold``, whose default is
+            the threshold of the classifier.
+
+        Returns
+        -------
+        onnx : bytes
+        """
+        check_is_fitted(self)
+        file = None if path is None else os.fspath(path)
+        return self.model_.to_onnx(file, core, self.tpr if tpr is None else tpr, tpr is not None)
+
     def _predict(self, X: Any, *, probabilities: bool = False, distances: bool = False) -> Arrays:
         data = self._read(X, reset=False)
         return self.model_.predict(data, _data.threads(self.n_jobs), probabilities, distances)

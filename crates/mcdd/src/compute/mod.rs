@@ -9,6 +9,7 @@ pub(crate) mod simd;
 pub(crate) mod vector;
 
 pub(crate) use parallel::parallel_map;
+pub use simd::Level;
 
 /// The index of the largest value; the first one in case of ties.
 pub(crate) fn argmax(values: &[f64]) -> usize {

@@ -167,8 +167,13 @@ impl Pool {
 
     /// The pool of the whole process, with a thread for each core that is available. It is made at the first call.
     pub fn shared() -> &'static Pool {
+        Self::shared_with(thread::available_parallelism().map_or(1, Into::into))
+    }
+
+    /// The pool of the whole process, with this many threads if this is the first call.
+    pub fn shared_with(threads: usize) -> &'static Pool {
         static POOL: OnceLock<Pool> = OnceLock::new();
-        POOL.get_or_init(|| Pool::new(thread::available_parallelism().map_or(1, Into::into)))
+        POOL.get_or_init(|| Pool::new(threads))
     }
 
     /// The number of threads.

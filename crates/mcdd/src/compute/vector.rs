@@ -1,8 +1,6 @@
 //! Sums over differences of vectors, where distance heads spend most of their time.
-//!
-//! Each function has a portable version, which defines its bits, and a version for AVX2 with the same bits.
 
-use super::simd;
+use super::simd::{self, Kernel, Simd};
 
 /// The number of partial sums of a squared distance: element `i` is added to sum `i % 32`.
 const LANES: usize = 32;
@@ -14,25 +12,55 @@ const LANES: usize = 32;
 #[inline]
 pub(crate) fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
     assert!(a.len() == b.len());
-    #[cfg(target_arch = "x86_64")]
-    if simd::has_avx2() {
-        // SAFETY: the machine has these instructions, and the lengths are equal.
-        return unsafe { x86::squared_distance(a, b) };
-    }
-    squared_distance_portable(a, b)
+    let mut sum = 0.0;
+    simd::dispatch(SquaredDistance { a, b, sum: &mut sum });
+    sum
 }
 
-fn squared_distance_portable(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0.0f32; LANES];
-    for (i, (&a, &b)) in a.iter().zip(b).enumerate() {
-        let d = a - b;
-        lanes[i % LANES] = d.mul_add(d, lanes[i % LANES]);
+struct SquaredDistance<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+    sum: &'a mut f32,
+}
+
+impl Kernel for SquaredDistance<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let (a, rest_a) = self.a.as_chunks::<LANES>();
+        let (b, rest_b) = self.b.as_chunks::<LANES>();
+        let mut sums = [simd.splat(0.0); 2];
+        for (a, b) in a.iter().zip(b) {
+            sums = add_squares(simd, a, b, sums);
+        }
+        if !rest_a.is_empty() {
+            // The rest, padded with zeros.
+            let (mut a, mut b) = ([0.0f32; LANES], [0.0f32; LANES]);
+            a[..rest_a.len()].copy_from_slice(rest_a);
+            b[..rest_b.len()].copy_from_slice(rest_b);
+            sums = add_squares(simd, &a, &b, sums);
+        }
+        let mut lanes = [0.0f32; LANES];
+        // SAFETY: there are 32 lanes.
+        unsafe {
+            simd.store(sums[0], lanes.as_mut_ptr());
+            simd.store(sums[1], lanes.as_mut_ptr().add(16));
+        }
+        let mut eight = [0.0f32; 8];
+        for (i, e) in eight.iter_mut().enumerate() {
+            *e = (lanes[i] + lanes[i + 8]) + (lanes[i + 16] + lanes[i + 24]);
+        }
+        *self.sum = tree(eight);
     }
-    let mut eight = [0.0f32; 8];
-    for (i, e) in eight.iter_mut().enumerate() {
-        *e = (lanes[i] + lanes[i + 8]) + (lanes[i + 16] + lanes[i + 24]);
+}
+
+#[inline(always)]
+fn add_squares<S: Simd>(simd: S, a: &[f32; LANES], b: &[f32; LANES], mut sums: [S::Sixteen; 2]) -> [S::Sixteen; 2] {
+    for (i, sum) in sums.iter_mut().enumerate() {
+        // SAFETY: both have 32 numbers.
+        let d = unsafe { simd.sub(simd.load(a.as_ptr().add(16 * i)), simd.load(b.as_ptr().add(16 * i))) };
+        *sum = simd.mul_add(d, d, *sum);
     }
-    tree(eight)
+    sums
 }
 
 /// The sum of eight numbers in a fixed order.
@@ -85,9 +113,9 @@ struct AddScaled<'a> {
     v: &'a [f32],
 }
 
-impl simd::Kernel for AddScaled<'_> {
+impl Kernel for AddScaled<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         self.out.iter_mut().zip(self.v).for_each(|(o, &v)| *o = self.factor.mul_add(v, *o));
     }
 }
@@ -108,9 +136,9 @@ struct Dots<'a> {
     sums: &'a mut [[f64; 8]; 3],
 }
 
-impl simd::Kernel for Dots<'_> {
+impl Kernel for Dots<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let Dots { a, b, x, y, sums } = self;
         let whole = a.len().min(b.len()).min(x.len()).min(y.len()) / 8;
         let chunks = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).zip(x.as_chunks::<8>().0);
@@ -145,112 +173,69 @@ struct Pairs<'a> {
 
 impl Pairs<'_> {
     #[inline]
-    fn sum(&self, out: &mut [f32]) {
-        let mut from = 0;
-        #[cfg(target_arch = "x86_64")]
-        if simd::has_avx2() {
-            // SAFETY: the machine has these instructions, and `to_many` and `from_many` have checked the lengths.
-            from = unsafe { x86::sum(self, out) };
-        }
-        for (j, o) in out.iter_mut().enumerate().skip(from) {
-            let mut total = 0.0f32;
+    fn sum(self, out: &mut [f32]) {
+        simd::dispatch(SumOfPairs { pairs: self, out });
+    }
+
+    /// Computes `16 N` elements, whose sums stay in registers over all pairs.
+    ///
+    /// # Safety
+    /// `at + 16 N` must be within `out`, and `a`, `b` and `weights` as long as the strides and the count require.
+    #[inline(always)]
+    unsafe fn block<S: Simd, const N: usize>(&self, simd: S, out: &mut [f32], at: usize) {
+        let mut sums = [simd.splat(0.0); N];
+        // SAFETY: the caller's promises.
+        unsafe {
             for i in 0..self.count {
-                let w = self.weights[i * self.weight_stride][0];
+                let w = self.weights.get_unchecked(i * self.weight_stride)[0];
                 if w != 0.0 {
-                    total = w.mul_add(self.a[i * self.a_stride + j] - self.b[i * self.b_stride + j], total);
-                }
-            }
-            *o = total;
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::{LANES, Pairs, tree};
-    use std::arch::x86_64::{
-        __m256, _mm256_add_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_ps,
-        _mm256_sub_ps,
-    };
-
-    /// # Safety
-    /// The machine must have AVX2 and FMA; `a` and `b` must have the same length.
-    #[target_feature(enable = "avx2,fma")]
-    #[inline]
-    pub(super) unsafe fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
-        let whole = a.len() / LANES * LANES;
-        let mut sums = [_mm256_setzero_ps(); 4];
-        // SAFETY: `at + 32` is within both vectors, and within the padded tails.
-        unsafe {
-            let mut add = |a: *const f32, b: *const f32| {
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    let d = _mm256_sub_ps(_mm256_loadu_ps(a.add(8 * v)), _mm256_loadu_ps(b.add(8 * v)));
-                    *sum = _mm256_fmadd_ps(d, d, *sum);
-                }
-            };
-            for at in (0..whole).step_by(LANES) {
-                add(a.as_ptr().add(at), b.as_ptr().add(at));
-            }
-            if whole < a.len() {
-                // The rest, padded with zeros.
-                let (mut ta, mut tb) = ([0.0f32; LANES], [0.0f32; LANES]);
-                ta[..a.len() - whole].copy_from_slice(&a[whole..]);
-                tb[..a.len() - whole].copy_from_slice(&b[whole..]);
-                add(ta.as_ptr(), tb.as_ptr());
-            }
-            let sum = _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
-            let mut eight = [0.0f32; 8];
-            _mm256_storeu_ps(eight.as_mut_ptr(), sum);
-            tree(eight)
-        }
-    }
-
-    /// Computes the sums of all whole groups of 8 elements; returns the number of these elements.
-    ///
-    /// # Safety
-    /// The machine must have AVX2 and FMA; `a`, `b` and `weights` must be as long as the strides and the count require.
-    #[target_feature(enable = "avx2,fma")]
-    #[inline]
-    pub(super) unsafe fn sum(p: &Pairs, out: &mut [f32]) -> usize {
-        let mut at = 0;
-        // SAFETY: `at + width` is within every vector, as the caller guarantees.
-        unsafe {
-            while at + 32 <= out.len() {
-                block::<4>(p, out, at);
-                at += 32;
-            }
-            while at + 8 <= out.len() {
-                block::<1>(p, out, at);
-                at += 8;
-            }
-        }
-        at
-    }
-
-    /// Computes `8 N` elements, whose sums stay in registers over all pairs.
-    ///
-    /// # Safety
-    /// As for [`sum`]; `at + 8 N` must be within `out`.
-    #[target_feature(enable = "avx2,fma")]
-    #[inline]
-    unsafe fn block<const N: usize>(p: &Pairs, out: &mut [f32], at: usize) {
-        // SAFETY: as the caller guarantees.
-        unsafe {
-            let mut sums: [__m256; N] = [_mm256_setzero_ps(); N];
-            for i in 0..p.count {
-                let w = p.weights.get_unchecked(i * p.weight_stride)[0];
-                if w != 0.0 {
-                    let w = _mm256_set1_ps(w);
-                    let a = p.a.as_ptr().add(i * p.a_stride + at);
-                    let b = p.b.as_ptr().add(i * p.b_stride + at);
+                    let w = simd.splat(w);
+                    let a = self.a.as_ptr().add(i * self.a_stride + at);
+                    let b = self.b.as_ptr().add(i * self.b_stride + at);
                     for (v, sum) in sums.iter_mut().enumerate() {
-                        let d = _mm256_sub_ps(_mm256_loadu_ps(a.add(8 * v)), _mm256_loadu_ps(b.add(8 * v)));
-                        *sum = _mm256_fmadd_ps(w, d, *sum);
+                        let d = simd.sub(simd.load(a.add(16 * v)), simd.load(b.add(16 * v)));
+                        *sum = simd.mul_add(w, d, *sum);
                     }
                 }
             }
             for (v, sum) in sums.into_iter().enumerate() {
-                _mm256_storeu_ps(out.as_mut_ptr().add(at + 8 * v), sum);
+                simd.store(sum, out.as_mut_ptr().add(at + 16 * v));
+            }
+        }
+    }
+}
+
+struct SumOfPairs<'a, 'b> {
+    pairs: Pairs<'a>,
+    out: &'b mut [f32],
+}
+
+impl Kernel for SumOfPairs<'_, '_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let SumOfPairs { pairs, out } = self;
+        let mut at = 0;
+        // SAFETY: `to_many` and `from_many` have checked the lengths; `at` plus the width is within every vector.
+        unsafe {
+            while at + 32 <= out.len() {
+                pairs.block::<S, 2>(simd, out, at);
+                at += 32;
+            }
+            if at + 16 <= out.len() {
+                pairs.block::<S, 1>(simd, out, at);
+                at += 16;
+            }
+        }
+        let rest = &mut out[at..];
+        rest.fill(0.0);
+        for i in 0..pairs.count {
+            let w = pairs.weights[i * pairs.weight_stride][0];
+            if w != 0.0 {
+                let a = &pairs.a[i * pairs.a_stride + at..][..rest.len()];
+                let b = &pairs.b[i * pairs.b_stride + at..][..rest.len()];
+                for ((o, a), b) in rest.iter_mut().zip(a).zip(b) {
+                    *o = w.mul_add(a - b, *o);
+                }
             }
         }
     }
@@ -268,7 +253,12 @@ mod tests {
             let mut s = Stream::new(seed, "vector");
             let mut random = |n: usize| (0..n).map(|_| s.normal() as f32).collect::<Vec<f32>>();
             let (one, many) = (random(n), random(n * count));
-            prop_assert_eq!(squared_distance(&one, &many[..n]), squared_distance_portable(&one, &many[..n]));
+            let mut lanes = [0.0f32; LANES];
+            for (i, (a, b)) in one.iter().zip(&many).enumerate() {
+                lanes[i % LANES] = (a - b).mul_add(a - b, lanes[i % LANES]);
+            }
+            let eight = std::array::from_fn(|i| (lanes[i] + lanes[i + 8]) + (lanes[i + 16] + lanes[i + 24]));
+            prop_assert_eq!(squared_distance(&one, &many[..n]), tree(eight));
             let weights: Vec<[f32; 2]> =
                 random(count * stride).into_iter().map(|w| [if w < -0.5 { 0.0 } else { w }, 1.0]).collect();
             let fold = |j: usize, w: &dyn Fn(usize) -> f32, flip: bool| {

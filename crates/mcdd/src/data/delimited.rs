@@ -11,6 +11,7 @@ use super::input::{Input, PREFIX, RowSource, empty};
 use super::lines::{Lines, split_plain, split_quoted, split_spaces};
 use super::number::{self, Parsed};
 use super::options::{LABEL_NAMES, Label, ReadOptions};
+use super::plain_rows::{PlainRows, Text};
 use super::recognize::value_like;
 use super::refused::RowLog;
 use super::text::{positional_name, quoted};
@@ -49,7 +50,16 @@ pub(crate) struct Delimited {
     log: RowLog,
     /// How often reading went back to the line after an open quote.
     returns: usize,
+    plain: PlainRows,
+    /// Rows that are read one by one before plain ones are looked for again, and how many the last time.
+    one_by_one: usize,
+    patience: usize,
 }
+
+/// Bytes that are looked at together for plain rows.
+const AHEAD: usize = 1 << 19;
+/// The most rows that are read one by one before plain rows are looked for again.
+const PATIENCE: usize = 1 << 12;
 
 /// How often reading goes back to the line after an open quote; each time the rest of the file is looked through.
 const MOST_RETURNS: usize = 20;
@@ -88,6 +98,9 @@ pub(crate) fn open(mut input: Input, skip: usize, options: &ReadOptions, log: Ro
         count: 0,
         log,
         returns: 0,
+        plain: PlainRows::default(),
+        one_by_one: 0,
+        patience: 0,
     };
     let first = match rows.record() {
         Err(error) if rows.log.passes_over() && error.kind() == Kind::Data => {
@@ -276,6 +289,27 @@ impl Delimited {
         self.log.refuse(error)
     }
 
+    /// Appends rows without quotes, on all threads.
+    fn fill_plain(&mut self, max: usize, columns: &mut [ColumnBuilder]) -> Result<usize> {
+        if columns.len() != self.width {
+            return Ok(0);
+        }
+        // About as many bytes as the rows have, so that few are parsed in vain.
+        let row = self.lines.position() / self.count.max(1) + 1;
+        let wanted = (max as u64).saturating_mul(row).clamp(1, AHEAD as u64) as usize;
+        let (newline, separator) = (self.lines.newline(), self.separator);
+        let line = self.lines.next_number();
+        let text = Text { text: self.lines.ahead(wanted)?, newline, separator, first: [self.count + 1, line] };
+        let [rows, bytes] = self.plain.parse(text, max, columns)?;
+        // Where there are few, looking for them costs more than it brings: the next try is after twice as many rows.
+        self.patience = if rows < 16 { (2 * self.patience).clamp(16, PATIENCE) } else { 0 };
+        self.one_by_one = self.patience;
+        self.log.lines.extend(line..line + rows as u64);
+        self.lines.skip(bytes, rows as u64);
+        self.count += rows as u64;
+        Ok(rows)
+    }
+
     /// The current row.
     fn row(&self) -> Row {
         Row::at_line(self.count, self.lines.line())
@@ -344,6 +378,13 @@ impl RowSource for Delimited {
         self.log.clear();
         let mut rows = 0;
         while rows < max {
+            if self.one_by_one == 0 && !self.pending && self.separator != b' ' {
+                rows += self.fill_plain(max - rows, columns)?;
+                if rows == max {
+                    break;
+                }
+            }
+            self.one_by_one = self.one_by_one.saturating_sub(1);
             if self.pending {
                 self.pending = false;
             } else if !self.next_line()? {
@@ -389,6 +430,9 @@ fn sample(prefix: &[u8], whole: bool, separator: u8, newline: u8) -> Vec<Record>
         count: 0,
         log: RowLog::default(),
         returns: 0,
+        plain: PlainRows::default(),
+        one_by_one: 0,
+        patience: 0,
     };
     let mut records = Vec::new();
     // An error is a quote that the prefix does not close: what stands before it is the sample.

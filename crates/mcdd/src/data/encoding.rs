@@ -153,6 +153,12 @@ fn decide(raw: &[u8], ended: bool) -> Mode {
     if wrong > right { Mode::Windows1252 } else { Mode::Utf8 }
 }
 
+/// Whether a text begins with the mark of UTF-32, which begins with that of UTF-16 where the low byte is first.
+pub(super) fn utf32(start: &[u8]) -> bool {
+    // As UTF-16 the second would begin with a NUL, which no text does.
+    start.starts_with(&[0, 0, 0xfe, 0xff]) || start.starts_with(&[0xff, 0xfe, 0, 0])
+}
+
 /// Whether a text is UTF-16, and of these the one with the high byte first.
 pub(super) fn utf16(start: &[u8]) -> Option<bool> {
     match start {

@@ -133,9 +133,11 @@ impl Input {
         if data.is_dir() {
             return Err(Error::data("it is a folder, not a file").at_file(path).hint("give the files in it"));
         }
-        // A pipe or a device has no length to compare with a header.
-        let length = data.is_file().then_some(data.len());
-        Self::start(Box::new(file), path, Storage::File, length)
+        // A pipe or a device has no length to compare with a header, and can be read once.
+        match data.is_file() {
+            true => Self::start(Box::new(file), path, Storage::File, Some(data.len())),
+            false => Self::from_read(Box::new(file), path),
+        }
     }
 
     /// Any stream; `name` stands for it in errors.
@@ -352,6 +354,9 @@ fn sniff(start: &[u8]) -> Format {
     }
     if start.starts_with(b"ARROW1\0\0") || start.starts_with(b"\xff\xff\xff\xff") && start.get(7) == Some(&0) {
         return Format::Arrow;
+    }
+    if encoding::utf32(start) {
+        return Format::Foreign("text in UTF-32 (save it as UTF-8)");
     }
     for (magic, name) in FOREIGN {
         // "ORC" and "BZh" could begin a header of a text file; binary data goes on in binary.

@@ -18,6 +18,7 @@ use super::arrow;
 use super::column::ColumnBuilder;
 use super::guard::guard;
 use super::input::{Input, RowSource, read_error};
+use super::pages::MAX_RATIO;
 use crate::error::{Error, Result};
 
 /// The mark of a file, at its start and its end.
@@ -31,6 +32,9 @@ const MAX_HEADER: usize = 64 << 20;
 
 /// The largest record batch, also when it is decompressed.
 const MAX_BODY: u64 = 4 << 30;
+
+/// What a record batch may take when it is decompressed, whatever its length in the file is.
+const FREE_BODY: u64 = 256 << 20;
 
 /// The LZ4 format makes one byte to 255 at most. A buffer that could become larger than this is counted first.
 const LZ4_UNCHECKED: usize = (64 << 20) / 255;
@@ -234,6 +238,10 @@ fn check(batch: &arrow_ipc::RecordBatch<'_>, body: &Buffer) -> Result<(), String
     }
     if size > MAX_BODY {
         return Err(format!("a record batch is larger than {} GiB", MAX_BODY >> 30));
+    }
+    if size > FREE_BODY && size > (body.len() as u64).saturating_mul(MAX_RATIO) {
+        let (packed, size) = (body.len(), size >> 20);
+        return Err(format!("a record batch of {packed} bytes would take {size} MiB in memory"));
     }
     // Every value takes a bit at least, but for columns without any value.
     let rows = u64::try_from(batch.length()).map_err(|_| "a record batch has a negative length")?;

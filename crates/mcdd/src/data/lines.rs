@@ -83,6 +83,26 @@ impl Lines {
         Ok(true)
     }
 
+    /// Whole lines that follow the current record, as many as fit into about `wanted` bytes; without a last line that has no end.
+    pub(super) fn ahead(&mut self, wanted: usize) -> Result<&[u8]> {
+        self.from = self.next;
+        self.to = self.next;
+        while self.filled - self.next < wanted && !self.end_of_input {
+            self.fill()?;
+        }
+        let all = &self.buffer[self.next..self.filled];
+        let all = &all[..all.len().min(wanted)];
+        Ok(&all[..memchr::memrchr(self.newline, all).map_or(0, |at| at + 1)])
+    }
+
+    /// Goes on after `bytes` of the lines ahead, which are `lines` lines.
+    pub(super) fn skip(&mut self, bytes: usize, lines: u64) {
+        self.next += bytes;
+        (self.from, self.to) = (self.next, self.next);
+        self.next_line += lines;
+        self.line = self.next_line - 1;
+    }
+
     /// How many lines the current record has.
     pub(super) fn count(&self) -> u64 {
         self.next_line - self.line
@@ -147,6 +167,11 @@ impl Lines {
     #[inline]
     pub(super) fn line(&self) -> u64 {
         self.line
+    }
+
+    /// The number of the line after the current record, from 1.
+    pub(super) fn next_number(&self) -> u64 {
+        self.next_line
     }
 
     /// How many bytes of the content lie before the next line.

@@ -129,9 +129,12 @@ mod npz;
 mod number;
 mod options;
 #[cfg(feature = "parquet")]
+mod pages;
+#[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(feature = "images")]
 mod pixels;
+mod plain_rows;
 pub mod profile;
 mod read;
 mod reader;
@@ -147,7 +150,10 @@ mod source;
 pub(crate) mod split;
 mod table;
 mod text;
+#[cfg(feature = "parquet")]
+mod thrift;
 mod time;
+mod to_onnx;
 mod transform;
 #[cfg(any(feature = "excel", feature = "npz"))]
 mod zipped;
@@ -169,11 +175,11 @@ pub use matrix::{MatrixReader, labels};
 pub use options::{Label, Part, ReadOptions};
 #[cfg(feature = "images")]
 pub use pixels::PixelReader;
-pub use reader::Reader;
+pub use reader::{Reader, RowsOrScores};
 pub use row::RowCounts;
 pub use rows::TableReader;
 pub use schema::{CLAMP, ColumnKind, Schema, SchemaColumn};
-pub use scores::scores;
+pub use scores::{ScoreReader, scores};
 pub use source::Source;
 pub use table::{LabelColumn, Table};
 pub use text::Notices;
@@ -181,3 +187,4 @@ pub(crate) use text::count;
 #[cfg(feature = "datasets")]
 pub(crate) use text::list;
 pub use time::{Cycle, DateOrder, TimeForm};
+pub(crate) use to_onnx::OnnxInputs;

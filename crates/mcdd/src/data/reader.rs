@@ -12,6 +12,7 @@ use super::options::ReadOptions;
 use super::pixels::PixelReader;
 use super::rows::TableReader;
 use super::schema::Schema;
+use super::scores::ScoreReader;
 use super::source::Source;
 use super::text::Notices;
 #[cfg(not(feature = "images"))]
@@ -25,6 +26,20 @@ pub enum Reader {
     /// Images of the model's shape.
     #[cfg(feature = "images")]
     Images(Box<PixelReader>),
+}
+
+/// Rows, or what a model said about rows.
+pub enum RowsOrScores {
+    /// Rows with the columns of the model, or images.
+    Rows(Reader),
+    /// The confidences of predictions that were written before.
+    Scores(ScoreReader),
+}
+
+/// Whether a table has the columns of predictions.
+fn is_predictions(source: &Source) -> bool {
+    let has = |name: &str| source.names().iter().any(|n| n == name);
+    source.named() && has("verdict") && has("confidence")
 }
 
 impl Reader {
@@ -97,6 +112,33 @@ impl Schema {
             }
         }
         self.reader_of(options, |options| Source::open(path, options)).map_err(|e| e.at_file(path))
+    }
+
+    /// Opens a file of rows, or of predictions that this model has written: a table with the columns `verdict` and `confidence`.
+    ///
+    /// # Errors
+    /// As for [`Schema::reader`].
+    pub fn rows_or_scores(&self, path: &Path, options: &ReadOptions) -> Result<RowsOrScores> {
+        let stdin = path == Path::new("-");
+        let header = self.named.then_some(true).or(options.header);
+        let table = ReadOptions { header, ..options.clone() };
+        if self.image.is_some() {
+            // Standard input has no images.
+            let predictions = if path.is_dir() { None } else { Source::open(path, &table).ok().filter(is_predictions) };
+            return match predictions {
+                Some(source) => Ok(RowsOrScores::Scores(ScoreReader::new(source, Some("confidence"))?)),
+                None if stdin => Err(Error::data("the standard input has no predictions")
+                    .at_file(path)
+                    .hint("give the output of `predict`, or images as files")),
+                None => self.reader(path, options).map(RowsOrScores::Rows),
+            };
+        }
+        let source = Source::open(path, &table).map_err(|e| e.at_file(path))?;
+        let own = self.columns.iter().any(|c| c.name == "confidence");
+        if !own && is_predictions(&source) {
+            return Ok(RowsOrScores::Scores(ScoreReader::new(source, Some("confidence"))?));
+        }
+        self.reader_of(options, |_| Ok(source)).map_err(|e| e.at_file(path)).map(RowsOrScores::Rows)
     }
 
     /// Reads a stream for prediction: any format but Parquet, NPZ and Excel, each also gzipped. Memory

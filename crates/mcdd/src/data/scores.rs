@@ -21,26 +21,53 @@ const BLOCK: usize = 8192;
 /// If the file cannot be read, the column is not there, or a cell is not a number.
 pub fn scores(path: &Path, column: Option<&str>) -> Result<Vec<f64>> {
     let options = ReadOptions { label: Label::None, ..ReadOptions::default() };
-    let mut source = Source::open(path, &options)?;
-    source.look_for(None)?;
-    let at = find(&source, column).map_err(|e| e.at_file(path))?;
-    if source.named() && number::is_missing(source.names()[at].as_bytes()) {
-        // What was taken for a header is a row whose score is missing.
-        return Err(Error::data("the score is missing")
+    let mut reader = ScoreReader::new(Source::open(path, &options)?, column)?;
+    let mut scores = Vec::new();
+    while reader.next(BLOCK, &mut scores)? {}
+    if scores.is_empty() {
+        return Err(Error::data("there are no scores in the file")
             .at_file(path)
-            .at_row(1)
-            .hint("every row needs a score: drop the row from the file, or give it one (inf and -inf are allowed)"));
+            .hint("give a file with a score for each row"));
     }
-    let builder = |(i, name): (usize, &String)| {
-        ColumnBuilder::new(name, if i == at { Want::Score } else { Want::Skip }, Arc::clone(source.file()))
-    };
-    let mut columns: Vec<ColumnBuilder> = source.names().iter().enumerate().map(builder).collect();
-    while source.fill(BLOCK, &mut columns)? == BLOCK {}
-    match columns.into_iter().nth(at).map(|c| c.cells) {
-        Some(Cells::Number(values)) if !values.is_empty() => Ok(values),
-        _ => Err(Error::data("there are no scores in the file")
-            .at_file(path)
-            .hint("give a file with a score for each row")),
+    Ok(scores)
+}
+
+/// Reads one column of numbers block by block.
+pub struct ScoreReader {
+    source: Source,
+    columns: Vec<ColumnBuilder>,
+    at: usize,
+}
+
+impl ScoreReader {
+    /// The column as for [`scores`].
+    pub(super) fn new(mut source: Source, column: Option<&str>) -> Result<ScoreReader> {
+        source.look_for(None)?;
+        let at = find(&source, column).map_err(|e| e.at_file(source.path()))?;
+        if source.named() && number::is_missing(source.names()[at].as_bytes()) {
+            // What was taken for a header is a row whose score is missing.
+            return Err(Error::data("the score is missing").at_file(source.path()).at_row(1).hint(
+                "every row needs a score: drop the row from the file, or give it one (inf and -inf are allowed)",
+            ));
+        }
+        let builder = |(i, name): (usize, &String)| {
+            ColumnBuilder::new(name, if i == at { Want::Score } else { Want::Skip }, Arc::clone(source.file()))
+        };
+        let columns = source.names().iter().enumerate().map(builder).collect();
+        Ok(ScoreReader { source, columns, at })
+    }
+
+    /// Appends the next scores, at most `max`; `false` at the end.
+    ///
+    /// # Errors
+    /// If the rest of the file cannot be read.
+    pub fn next(&mut self, max: usize, out: &mut Vec<f64>) -> Result<bool> {
+        self.columns.iter_mut().for_each(ColumnBuilder::clear);
+        let rows = self.source.fill(max, &mut self.columns)?;
+        if let Some(Cells::Number(values)) = self.columns.get(self.at).map(|c| &c.cells) {
+            out.extend_from_slice(values);
+        }
+        Ok(rows == max)
     }
 }
 

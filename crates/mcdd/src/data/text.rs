@@ -21,17 +21,28 @@ pub(crate) fn shown(name: &str) -> &str {
 
 /// A text from a file in quotes, cut where it is long, without control characters.
 pub(crate) fn quoted(text: &str) -> String {
-    let mut short: String = text.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(40).is_some() {
+    // A line within a text is common, and no reason for a replacement.
+    let line = |c| if matches!(c, '\n' | '\r' | '\t') { ' ' } else { c };
+    format!("\"{}\"", short(&text.chars().take(QUOTED + 1).map(line).collect::<String>(), QUOTED))
+}
+
+/// The longest text in quotes, and the longest name in a list.
+const QUOTED: usize = 40;
+const LISTED: usize = 80;
+
+/// A text without harmful characters, cut after `most` characters.
+fn short(text: &str, most: usize) -> String {
+    let mut short: String = plain(&text.chars().take(most).collect::<String>());
+    if text.chars().nth(most).is_some() {
         short.push('…');
     }
-    format!("\"{short}\"")
+    short
 }
 
 /// Names for a message: the first few, and how many more.
 pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
     const MOST: usize = 12;
-    let mut text = names.iter().take(MOST).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    let mut text = names.iter().take(MOST).map(|name| short(name.as_ref(), LISTED)).collect::<Vec<_>>().join(", ");
     if names.len() > MOST {
         text.push_str(&format!(" and {} more", names.len() - MOST));
     }
@@ -39,6 +50,7 @@ pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
 }
 
 pub(crate) use crate::error::count;
+use crate::error::plain;
 
 /// A number with thousands separators: 13,910.
 #[cfg_attr(not(feature = "datasets"), allow(unreachable_pub))]
@@ -70,6 +82,9 @@ mod tests {
         assert_eq!(shown("column 12"), "12");
         assert_eq!(shown("column x"), "column x");
         assert_eq!(quoted("a\nb"), "\"a b\"");
+        assert_eq!(quoted("a\u{1b}\u{202e}b"), "\"a\u{fffd}\u{fffd}b\"");
+        assert_eq!(list(&["a", "b\u{1b}\n"]), "a, b\u{fffd}\u{fffd}");
+        assert_eq!(list(&["x".repeat(1000)]).chars().count(), LISTED + 1);
         assert_eq!(list(&["a", "b"]), "a, b");
         let many: Vec<String> = (0..20).map(|i| i.to_string()).collect();
         assert!(list(&many).ends_with("and 8 more"));

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +67,11 @@ impl Detector for Energy {
         for (i, out) in out.iter_mut().enumerate() {
             *out = log_sum_exp(rows.logit_row(i), self.temperature);
         }
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let confidence = graph.log_sum_exp(rows.logits()?, self.temperature);
+        Ok(Scores { confidence, logits: None })
     }
 }
 

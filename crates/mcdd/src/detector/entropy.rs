@@ -11,6 +11,7 @@ use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, Stat
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 
 /// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,22 @@ impl Detector for Entropy {
         for (i, out) in out.iter_mut().enumerate() {
             *out = 0.0 - entropy(rows.logit_row(i));
         }
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let below = graph.below_best(rows.logits()?, rows.classes);
+        let exp = graph.op("Exp", &[below]);
+        let others = graph.reduce("ReduceSum", exp, false);
+        // The product is 0 where the exponential is: for the best class and for very low logits.
+        let zero = graph.number(0.0);
+        let none = graph.op("Equal", &[exp, zero]);
+        let below = graph.op("Where", &[none, zero, below]);
+        let weighted = graph.op("Mul", &[below, exp]);
+        let weighted = graph.reduce("ReduceSum", weighted, false);
+        let all = graph.shift(others, 1.0);
+        let mean = graph.op("Div", &[weighted, all]);
+        let log = graph.log1p(others);
+        Ok(Scores { confidence: graph.op("Sub", &[mean, log]), logits: None })
     }
 }
 

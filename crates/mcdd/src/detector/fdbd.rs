@@ -14,6 +14,7 @@ use super::{About, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_
 use crate::compute::argmax;
 use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 use crate::stats::moments;
 
 /// Weights closer than this fraction of the largest distance are equal.
@@ -117,6 +118,28 @@ impl Detector for Fdbd {
         state.put_f32("between", &[classes, classes], &self.between);
         state.put_f64("mean", &[self.mean.len()], &self.mean);
         state.put_f64("floor", &[1], &[self.floor]);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let logits = rows.logits()?;
+        let (width, classes) = (self.mean.len(), rows.classes);
+        let inverse: Vec<f64> = self.between.iter().map(|&b| if b > 0.0 { 1.0 / f64::from(b) } else { 0.0 }).collect();
+        let count = |row: &[f32]| row.iter().filter(|b| **b > 0.0).count().max(1) as f64;
+        let counts: Vec<f64> = self.between.chunks_exact(classes).map(count).collect();
+        let [inverse, counts] = [graph.constant(&[classes, classes], &inverse), graph.constant(&[classes], &counts)];
+        let best = graph.argmax(logits);
+        let [inverse, counts] = [inverse, counts].map(|table| graph.op("Gather", &[table, best]));
+        let largest = graph.reduce("ReduceMax", logits, true);
+        let margins = graph.op("Sub", &[largest, logits]);
+        let ratios = graph.op("Mul", &[margins, inverse]);
+        let sum = graph.reduce("ReduceSum", ratios, false);
+        let mean = graph.constant(&[1, width], &self.mean);
+        let centered = graph.op("Sub", &[rows.features()?, mean]);
+        let squares = graph.squares(centered, false);
+        let distance = graph.op("Sqrt", &[squares]);
+        let distance = graph.at_least(distance, self.floor);
+        let divisor = graph.op("Mul", &[counts, distance]);
+        Ok(Scores { confidence: graph.op("Div", &[sum, divisor]), logits: None })
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 use crate::stats::gaussians::{Covariance, Gaussians};
 
 /// Settings.
@@ -102,6 +103,13 @@ impl Detector for Gda {
         for row in out.chunks_exact_mut(self.log_priors.len()) {
             row.iter_mut().zip(&self.log_priors).for_each(|(o, p)| *o += p);
         }
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let densities = self.gaussians.log_densities_to_onnx(graph, rows.features()?);
+        let priors = graph.constant(&[1, self.log_priors.len()], &self.log_priors);
+        let logits = graph.op("Add", &[densities, priors]);
+        Ok(Scores { confidence: graph.reduce("ReduceMax", densities, false), logits: Some(logits) })
     }
 }
 

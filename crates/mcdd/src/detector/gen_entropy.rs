@@ -13,6 +13,7 @@ use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, Stat
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores, Value};
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,6 +72,46 @@ impl Detector for Gen {
         for (i, out) in out.iter_mut().enumerate() {
             *out = 0.0 - generalized_entropy(rows.logit_row(i), self.0.gamma, self.0.top, &mut scratch.f64s);
         }
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let (gamma, logits) = (self.0.gamma, rows.logits()?);
+        let below = graph.below_best(logits, rows.classes);
+        let log_sum = graph.log_sum_exp(below, 1.0);
+        let sum = graph.op("Exp", &[log_sum]);
+        let log_all = graph.log1p(sum);
+        let term = |graph: &mut Builder, log_p: Value, log_rest: Value| {
+            let both = graph.op("Add", &[log_p, log_rest]);
+            let both = graph.scale(both, gamma);
+            graph.op("Exp", &[both])
+        };
+        let own = graph.op("Neg", &[log_all]);
+        let rest = graph.op("Sub", &[log_sum, log_all]);
+        let mut total = term(graph, own, rest);
+        // The best class is one of the top classes.
+        let remaining = self.0.top - 1;
+        if remaining > 0 {
+            let others = match remaining < rows.classes - 1 {
+                true => {
+                    let count = graph.constant_i64(&[1], &[remaining as i64]);
+                    let [values, _] = graph.ops("TopK", &[below, count], &[]);
+                    values
+                }
+                false => below,
+            };
+            let axis = graph.constant_i64(&[1], &[1]);
+            let [sum, log_all] = [sum, log_all].map(|v| graph.op("Unsqueeze", &[v, axis]));
+            let exp = graph.op("Exp", &[others]);
+            let rest = graph.op("Sub", &[sum, exp]);
+            let rest = graph.at_least(rest, 0.0);
+            let rest = graph.log1p(rest);
+            let [log_p, log_rest] = [others, rest].map(|v| graph.op("Sub", &[v, log_all]));
+            // Of a class with probability 0 this is 0.
+            let terms = term(graph, log_p, log_rest);
+            let terms = graph.reduce("ReduceSum", terms, false);
+            total = graph.op("Add", &[total, terms]);
+        }
+        Ok(Scores { confidence: graph.op("Neg", &[total]), logits: None })
     }
 }
 

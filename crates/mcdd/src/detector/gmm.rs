@@ -20,6 +20,7 @@ use super::{
 };
 use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 use crate::stats::gaussians::{Covariance, Gaussians};
 use crate::stats::moments::{mean, scatter_of};
 use crate::stats::whitening::{MIN_VARIANCE, Whitening, positive_variances};
@@ -127,6 +128,15 @@ impl Detector for Mixture {
 
     fn save(&self, state: &mut StateDict) {
         save_gaussians(state, "", &self.gaussians);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let densities = self.gaussians.log_densities_to_onnx(graph, rows.features()?);
+        let weights = graph.constant(&[1, self.log_weights.len()], &self.log_weights);
+        let densities = graph.op("Add", &[densities, weights]);
+        let log = graph.log_sum_exp(densities, 1.0);
+        let constant = -0.5 * self.gaussians.width() as f64 * libm::log(core::f64::consts::TAU);
+        Ok(Scores { confidence: graph.shift(log, constant), logits: None })
     }
 }
 

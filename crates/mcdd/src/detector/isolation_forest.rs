@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
+use crate::onnx::{Attribute, Builder, Features as Inputs, Scores, Type};
 use crate::seed::Stream;
 
 /// The Euler-Mascheroni constant.
@@ -311,6 +312,48 @@ impl Detector for Forest {
         state.put_f64("child", &[children.len()], &children);
         state.put_f32("threshold", &[thresholds.len()], &thresholds);
         state.put_f64("length", &[lengths.len()], &lengths);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let x = rows.features()?;
+        // The nodes of all trees, one tree after the other.
+        let (mut features, mut children, mut thresholds, mut lengths) = (vec![], vec![], vec![], vec![]);
+        let mut roots = vec![];
+        for tree in &self.trees {
+            let root = features.len() as i64;
+            roots.push(root);
+            features.extend(tree.nodes.iter().map(|n| i64::from(n.feature)));
+            children.extend(tree.nodes.iter().map(|n| root + i64::from(n.child)));
+            thresholds.extend(tree.nodes.iter().map(|n| f64::from(n.threshold)));
+            lengths.extend_from_slice(&tree.lengths);
+        }
+        let count = features.len();
+        let [features, children] = [features, children].map(|values| graph.constant_i64(&[count], &values));
+        let [thresholds, lengths] = [thresholds, lengths].map(|values| graph.constant(&[count], &values));
+        let shape = graph.op("Shape", &[x]);
+        let [zero, one] = [0, 1].map(|i| graph.constant_i64(&[1], &[i]));
+        let rows = graph.op("Slice", &[shape, zero, one]);
+        let trees = graph.constant_i64(&[1], &[self.trees.len() as i64]);
+        let shape = graph.concat(&[rows, trees], 0);
+        let roots = graph.constant_i64(&[1, self.trees.len()], &roots);
+        let mut at = graph.op("Expand", &[roots, shape]);
+        for _ in 0..self.trees.iter().map(|t| t.depth).max().unwrap_or(0) {
+            let [feature, child, threshold] =
+                [features, children, thresholds].map(|table| graph.op("Gather", &[table, at]));
+            let value = graph.op_with("GatherElements", &[x, feature], &[("axis", Attribute::Int(1))]);
+            let above = graph.op("Greater", &[value, threshold]);
+            let above = graph.cast(above, Type::I64);
+            at = graph.op("Add", &[child, above]);
+        }
+        let lengths = graph.op("Gather", &[lengths, at]);
+        let sum = graph.reduce("ReduceSum", lengths, false);
+        let scale = self.trees.len() as f64 * average_path(self.sample);
+        let (factor, shift) = if scale > 0.0 { (-1.0 / scale, 0.0) } else { (0.0, -1.0) };
+        let power = graph.scale(sum, factor);
+        let power = graph.shift(power, shift);
+        let two = graph.number(2.0);
+        let found = graph.op("Pow", &[two, power]);
+        Ok(Scores { confidence: graph.op("Neg", &[found]), logits: None })
     }
 }
 

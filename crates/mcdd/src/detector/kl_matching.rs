@@ -16,6 +16,7 @@ use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, Stat
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 
 /// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -120,6 +121,24 @@ impl Detector for KlMatching {
 
     fn save(&self, state: &mut StateDict) {
         state.put_f64("templates", &[self.templates.len() / self.classes, self.classes], &self.templates);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let logits = rows.logits()?;
+        let others = graph.below_best(logits, rows.classes);
+        let exp = graph.op("Exp", &[others]);
+        let others = graph.reduce("ReduceSum", exp, true);
+        let log_sum = graph.log1p(others);
+        let largest = graph.reduce("ReduceMax", logits, true);
+        let below = graph.op("Sub", &[logits, largest]);
+        let logs = graph.op("Sub", &[below, log_sum]);
+        let p = graph.op("Exp", &[logs]);
+        let products = graph.op("Mul", &[p, logs]);
+        let own = graph.reduce("ReduceSum", products, true);
+        let crossed = graph.times(p, &self.templates, self.classes);
+        let divergences = graph.op("Sub", &[own, crossed]);
+        let least = graph.reduce("ReduceMin", divergences, false);
+        Ok(Scores { confidence: graph.op("Neg", &[least]), logits: None })
     }
 }
 

@@ -2,7 +2,9 @@
 //! `confidence = -|x - x_(k)|`.
 //!
 //! Neighbors are exact. All training rows are kept unless `rows` limits their number. Then random rows of the large
-//! classes are dropped, and small classes stay complete.
+//! classes are dropped, and small classes stay complete. With `spread` the rows that are kept are spread evenly instead:
+//! each is the one that is farthest from those before it (Gonzalez, Clustering to minimize the maximum intercluster distance,
+//! 1985), so that no training row is far from a kept one. That needs fewer rows, if the nearest one is all that counts.
 //!
 //! The paper normalizes deep features first. This helps if the norm depends more on the network's certainty than on the
 //! input. Here it is a setting, off by default: in tables, and in features trained with distances, the norm is
@@ -18,11 +20,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::neighbors::{Index, Metric, normalize_rows};
+use super::neighbors::{Index, Metric, normalize_rows, unit_rows};
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
-use crate::compute::pool::Pool;
+use crate::compute::pool::{Pool, chunks};
+use crate::compute::vector::squared_distance;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 use crate::seed::Stream;
+use crate::stats::moments::mean;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,11 +41,13 @@ pub struct Config {
     pub log: bool,
     /// The largest number of training rows to keep, 1 or more. Default: all.
     pub rows: Option<usize>,
+    /// Whether these are spread evenly instead of random. Default: no.
+    pub spread: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { k: 5, normalize: false, log: false, rows: None }
+        Config { k: 5, normalize: false, log: false, rows: None, spread: false }
     }
 }
 
@@ -63,13 +70,18 @@ impl FitDetector for Config {
 
     fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
         let rows = &training.rows;
-        let kept: Vec<f32> = match self.rows {
-            Some(limit) if limit < rows.count => {
-                balanced_subset(training, limit).into_iter().flat_map(|i| rows.feature_row(i)).copied().collect()
-            }
-            _ => rows.features.to_vec(),
+        let width = rows.width();
+        let limit = self.rows.unwrap_or(rows.count);
+        let some = if self.spread { limit.max(CANDIDATES) } else { limit };
+        let features: Vec<f32> = if some < rows.count {
+            balanced_subset(training, some).into_iter().flat_map(|i| rows.feature_row(i)).copied().collect()
+        } else {
+            rows.features.to_vec()
         };
-        let features = if self.normalize { normalize_rows(&kept, rows.width()) } else { kept };
+        let mut features = if self.normalize { normalize_rows(&features, width) } else { features };
+        if self.spread && limit * width < features.len() {
+            features = farthest_first(&features, width, limit, pool);
+        }
         let index = Index::new(Metric::Distance, features, rows.width(), self.k, pool);
         let floor = if self.log { smallest_distance(&index, self.k) } else { 0.0 };
         Ok(Box::new(Knn { config: self.clone(), index, floor }))
@@ -106,6 +118,40 @@ fn balanced_subset(training: &Training, limit: usize) -> Vec<usize> {
     kept.sort_unstable();
     kept
 }
+
+/// At most `limit` of the rows: the one that is nearest to the mean, then each time the one that is farthest from all before it.
+/// Copies of a row are kept once. Ties go to the earlier row.
+fn farthest_first(rows: &[f32], width: usize, limit: usize, pool: &Pool) -> Vec<f32> {
+    let center: Vec<f32> = mean(rows, width).into_iter().map(|v| v as f32).collect();
+    let count = rows.len() / width;
+    let distance = |i: usize, to: &[f32]| squared_distance(&rows[i * width..(i + 1) * width], to);
+    let first = (0..count).map(|i| distance(i, &center)).enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
+    let mut next = first.map_or(0, |(i, _)| i);
+    // Of each row, the squared distance to the nearest kept one.
+    let mut nearest = vec![f32::INFINITY; count];
+    let mut kept = Vec::with_capacity(limit * width);
+    loop {
+        let new = &rows[next * width..(next + 1) * width];
+        kept.extend_from_slice(new);
+        if kept.len() == limit * width {
+            return kept;
+        }
+        pool.split(chunks(&mut nearest, TOGETHER), |c, nearest| {
+            for (i, nearest) in (c * TOGETHER..).zip(nearest) {
+                *nearest = nearest.min(distance(i, new));
+            }
+        });
+        next = (0..count).fold(0, |best, i| if nearest[i] > nearest[best] { i } else { best });
+        if nearest[next] <= 0.0 {
+            return kept;
+        }
+    }
+}
+
+/// Rows among which those that are spread evenly are chosen.
+const CANDIDATES: usize = 20_000;
+/// Rows whose distances are computed together.
+const TOGETHER: usize = 2048;
 
 /// A tenth of the median distance of training rows to their k-th neighbor; 1e-6 if all rows are equal.
 fn smallest_distance(index: &Index, k: usize) -> f64 {
@@ -155,6 +201,29 @@ impl Detector for Knn {
         if self.config.log {
             state.put_f64("floor", &[1], &[self.floor]);
         }
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let mut queries = rows.features()?;
+        if self.config.normalize {
+            queries = unit_rows(graph, queries);
+        }
+        let k = self.config.k.min(self.index.count());
+        let squares = self.index.search_to_onnx(graph, queries, k, |graph, found| {
+            // The last of the nearest.
+            let [from, to, axis] = [k as i64 - 1, k as i64, 1].map(|i| graph.constant_i64(&[1], &[i]));
+            let last = graph.op("Slice", &[found.values, from, to, axis]);
+            graph.op("Squeeze", &[last, axis])
+        })?;
+        let distance = graph.op("Sqrt", &[squares]);
+        let found = match self.config.log {
+            true => {
+                let distance = graph.at_least(distance, self.floor);
+                graph.op("Log", &[distance])
+            }
+            false => distance,
+        };
+        Ok(Scores { confidence: graph.op("Neg", &[found]), logits: None })
     }
 }
 
@@ -228,6 +297,34 @@ mod tests {
         let scores = fitted.score(&unlabeled.rows, &pool).unwrap();
         assert!(balanced_subset(&unlabeled, 50).iter().all(|&r| scores[r] == 0.0));
         assert_eq!(scores.iter().filter(|&&s| s == 0.0).count(), 50);
+    }
+
+    #[test]
+    fn spread_rows_cover_all_others() {
+        let (train, width) = (rows(700, 3, "train"), 3);
+        let all: Vec<&[f32]> = train.chunks(width).collect();
+        let of = |limit: usize| {
+            let kept = farthest_first(&train, width, limit, &Pool::new(2));
+            assert_eq!(kept, farthest_first(&train, width, limit, &Pool::new(1)));
+            kept
+        };
+        let kept = of(60);
+        assert_eq!(kept.len(), 60 * width);
+        let near =
+            |x: &[f32], rows: &[f32]| rows.chunks(width).map(|y| squared_distance(x, y)).fold(f32::INFINITY, f32::min);
+        // Every row is as near to a kept one as the kept ones are to each other, at least.
+        let cover = all.iter().map(|x| near(x, &kept)).fold(0.0, f32::max);
+        for (i, x) in kept.chunks(width).enumerate() {
+            assert!(all.contains(&x));
+            assert!(near(x, &[&kept[..i * width], &kept[(i + 1) * width..]].concat()) >= cover);
+        }
+        // Fewer rows are the first of more; copies are kept once.
+        assert_eq!(of(20), kept[..20 * width]);
+        let twice = [&train[..], &train].concat();
+        assert_eq!(farthest_first(&twice, width, 1000, &Pool::new(1)).len(), train.len());
+        // As a setting: only kept rows have a distance of 0.
+        let scores = score("knn:k=1:rows=60:spread=true", &train, &train, width);
+        assert_eq!(scores.iter().filter(|&&s| s == 0.0).count(), 60);
     }
 
     #[test]

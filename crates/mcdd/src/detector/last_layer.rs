@@ -8,7 +8,7 @@
 use super::Training;
 use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
 use crate::compute::pool::{Pool, chunks};
-use crate::compute::simd;
+use crate::compute::simd::{self, Kernel, Simd};
 use crate::error::{Error, Result};
 use crate::stats::{Eigen, moments};
 
@@ -208,9 +208,9 @@ struct Dots<'a> {
     out: &'a mut [f64],
 }
 
-impl simd::Kernel for Dots<'_> {
+impl Kernel for Dots<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         const LANES: usize = 16;
         for (other, out) in self.many.chunks_exact(self.one.len()).zip(self.out) {
             let mut sums = [0.0f64; LANES];

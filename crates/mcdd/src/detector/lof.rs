@@ -16,6 +16,7 @@ use super::neighbors::{Index, Metric, Neighbor};
 use super::{About, BLOCK, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 
 /// Added to mean distances, so that the density of duplicate rows is finite.
 const EPSILON: f64 = 1e-10;
@@ -137,6 +138,22 @@ impl Detector for Lof {
         self.index.save(state, "rows");
         state.put_f64("k_distance", &[self.k_distance.len()], &self.k_distance);
         state.put_f64("density", &[self.density.len()], &self.density);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let confidence = self.index.search_to_onnx(graph, rows.features()?, self.k, |graph, found| {
+            let count = self.density.len();
+            let [reach, density] = [&self.k_distance, &self.density].map(|values| graph.constant(&[count], values));
+            let rows = found.rows(graph);
+            let [reach, density] = [reach, density].map(|values| graph.op("Gather", &[values, rows]));
+            let distance = graph.op("Sqrt", &[found.values]);
+            let reach = graph.op("Max", &[distance, reach]);
+            let [reach, around] = [reach, density].map(|values| graph.reduce("ReduceMean", values, false));
+            let reach = graph.shift(reach, EPSILON);
+            let factor = graph.op("Mul", &[around, reach]);
+            graph.op("Neg", &[factor])
+        })?;
+        Ok(Scores { confidence, logits: None })
     }
 }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
+use crate::onnx::{Builder, Features as Inputs, Scores, Value};
 use crate::stats::gaussians::{Covariance, Gaussians, Labeled, nearest};
 use crate::stats::whitening::Whitening;
 
@@ -134,6 +135,14 @@ pub(super) fn logits(gaussians: &Gaussians, features: &[f32], out: &mut [f64], s
     out.iter_mut().for_each(|o| *o *= -0.5);
 }
 
+/// [`score`] and [`logits`] in a graph of ONNX.
+pub(super) fn to_onnx(gaussians: &Gaussians, graph: &mut Builder, features: Value) -> Scores {
+    let distances = gaussians.distances_to_onnx(graph, features);
+    let nearest = graph.reduce("ReduceMin", distances, false);
+    let logits = graph.scale(distances, -0.5);
+    Scores { confidence: graph.op("Neg", &[nearest]), logits: Some(logits) }
+}
+
 struct Mahalanobis(Gaussians);
 
 impl Detector for Mahalanobis {
@@ -151,6 +160,10 @@ impl Detector for Mahalanobis {
 
     fn logits(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         logits(&self.0, rows.features, out, scratch);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        Ok(to_onnx(&self.0, graph, rows.features()?))
     }
 }
 

@@ -17,13 +17,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{labeled, load_gaussians, logits, save_gaussians, score};
+use super::mahalanobis::{labeled, load_gaussians, logits, save_gaussians, score, to_onnx};
 use super::{
     About, BLOCK, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training,
-    out_of_range,
+    needs_gradients, out_of_range,
 };
 use crate::compute::pool::{Pool, chunks};
 use crate::error::{Error, Result};
+use crate::onnx::{Builder, Features as Inputs, Scores};
 use crate::stats::gaussians::{Covariance, Gaussians, Labeled};
 
 /// Settings.
@@ -226,6 +227,29 @@ impl Detector for Ensemble {
         if let Some(layer) = self.layers.get(part) {
             layer.gaussians.confidence_gradient(row.features, features);
         }
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        if self.epsilon > 0.0 {
+            return Err(needs_gradients("mahalanobis-ensemble"));
+        }
+        let (mut confidence, mut logits, mut first) = (None, None, 0);
+        for layer in &self.layers {
+            let width = layer.gaussians.width();
+            let [from, to] = [first, first + width].map(|i| graph.constant_i64(&[1], &[i as i64]));
+            first += width;
+            let axis = graph.constant_i64(&[1], &[1]);
+            let part = graph.op("Slice", &[rows.features()?, from, to, axis]);
+            let own = to_onnx(&layer.gaussians, graph, part);
+            let distance = graph.op("Neg", &[own.confidence]);
+            let log = graph.log1p(distance);
+            let shifted = graph.shift(log, layer.mean);
+            let score = graph.scale(shifted, -layer.weight / layer.deviation);
+            confidence = Some(confidence.map_or(score, |sum| graph.op("Add", &[sum, score])));
+            logits = own.logits;
+        }
+        let confidence = confidence.ok_or_else(|| Error::setting("the detector has no layers"))?;
+        Ok(Scores { confidence, logits })
     }
 }
 

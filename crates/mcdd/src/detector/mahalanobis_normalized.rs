@@ -6,11 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{labeled, load_gaussians, logits, save_gaussians, score};
-use super::neighbors::normalize_rows;
+use super::mahalanobis::{labeled, load_gaussians, logits, save_gaussians, score, to_onnx};
+use super::neighbors::{normalize_rows, unit_rows};
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 use crate::stats::gaussians::{Covariance, Gaussians, Labeled};
 
 /// Settings: none.
@@ -60,6 +61,11 @@ impl Detector for Normalized {
 
     fn logits(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         logits(&self.0, &normalize_rows(rows.features, rows.width()), out, scratch);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let unit = unit_rows(graph, rows.features()?);
+        Ok(to_onnx(&self.0, graph, unit))
     }
 }
 

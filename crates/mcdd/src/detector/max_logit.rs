@@ -9,6 +9,7 @@ use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, Stat
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 
 /// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -47,6 +48,11 @@ impl Detector for MaxLogit {
             let logits = rows.logit_row(i);
             *out = logits[argmax(logits)];
         }
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let confidence = graph.reduce("ReduceMax", rows.logits()?, false);
+        Ok(Scores { confidence, logits: None })
     }
 }
 

@@ -141,6 +141,7 @@ pub use crate::stats::gaussians::Covariance;
 
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
+use crate::onnx::{Builder, Features as Inputs, Scores};
 
 /// The largest absolute value of a feature. Larger ones are clamped, so that squares and sums stay finite.
 pub const MAX_FEATURE: f32 = 1e15;
@@ -325,6 +326,14 @@ pub trait Detector: Send + Sync {
     /// The gradient that input perturbation follows, for one row: with respect to the features of layer `part` and to the
     /// logits. Both outputs are zeros at the start. Only called if [`Detector::epsilon`] is not 0.
     fn perturbation_gradient(&self, _part: usize, _row: &Features, _features: &mut [f32], _logits: &mut [f64]) {}
+
+    /// Writes [`Detector::score`], and [`Detector::logits`] if it classifies, into a graph of ONNX.
+    ///
+    /// # Errors
+    /// If standard operators cannot express it, with the reason.
+    fn to_onnx(&self, _graph: &mut Builder, _rows: &Inputs) -> Result<Scores> {
+        Err(Error::setting("this detector has no formula for ONNX"))
+    }
 }
 
 /// Registers detectors. Each entry is the module, the variant of [`DetectorConfig`] and the name that users type.
@@ -454,6 +463,14 @@ impl DetectorConfig {
 /// The error for a detector's setting that is out of range; `rule` completes "must be".
 fn out_of_range(name: &str, value: impl std::fmt::Display, rule: &str) -> Error {
     Error::setting(format!("{name} is {value}")).hint(format!("{name} must be {rule}"))
+}
+
+/// The error for a detector that moves rows along a gradient before it scores them.
+fn needs_gradients(name: &str) -> Error {
+    Error::setting(format!(
+        "{name} moves each row along the gradient of its score, and ONNX has no operators for gradients"
+    ))
+    .hint(format!("train or refit with `detector` {name}:epsilon=0, which leaves out the move"))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, Stat
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::head::log_odds;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 
 /// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -44,5 +45,10 @@ impl Detector for Msp {
         for (i, out) in out.iter_mut().enumerate() {
             *out = log_odds(rows.logit_row(i));
         }
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let confidence = graph.log_odds(rows.logits()?, rows.classes);
+        Ok(Scores { confidence, logits: None })
     }
 }

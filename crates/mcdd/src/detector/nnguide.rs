@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::energy::log_sum_exp;
 use super::knn::check_k;
-use super::neighbors::{Index, Metric, normalize_rows};
+use super::neighbors::{Index, Metric, normalize_rows, unit_rows};
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 use crate::seed::Stream;
 
 /// Settings.
@@ -101,6 +102,15 @@ impl Detector for Nnguide {
 
     fn save(&self, state: &mut StateDict) {
         self.bank.save(state, "bank");
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let k = self.k.min(self.bank.count());
+        let unit = unit_rows(graph, rows.features()?);
+        let similarity =
+            self.bank.search_to_onnx(graph, unit, k, |graph, found| graph.reduce("ReduceMean", found.values, false))?;
+        let energy = graph.log_sum_exp(rows.logits()?, 1.0);
+        Ok(Scores { confidence: graph.op("Mul", &[energy, similarity]), logits: None })
     }
 }
 

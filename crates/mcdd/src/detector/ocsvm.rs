@@ -14,6 +14,7 @@ use super::svm::{Machine, Settings};
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 
 /// Settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,6 +62,11 @@ impl Detector for Ocsvm {
     fn save(&self, state: &mut StateDict) {
         self.machine.save(state);
         state.put_f64("rho", &[1], &[self.rho]);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let sums = self.machine.sums_to_onnx(graph, rows.features()?)?;
+        Ok(Scores { confidence: graph.shift(sums, -self.rho), logits: None })
     }
 }
 

@@ -11,11 +11,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::energy::check_temperature;
-use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
+use super::{
+    About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, needs_gradients, out_of_range,
+};
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::head::log_odds;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,6 +84,15 @@ impl Detector for Odin {
 
     fn perturbation_gradient(&self, _part: usize, row: &Features, _features: &mut [f32], logits: &mut [f64]) {
         log_posterior_gradient(row.logits, self.0.temperature, logits);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        if self.0.epsilon > 0.0 {
+            return Err(needs_gradients("odin"));
+        }
+        let temperature = graph.number(self.0.temperature);
+        let logits = graph.op("Div", &[rows.logits()?, temperature]);
+        Ok(Scores { confidence: graph.log_odds(logits, rows.classes), logits: None })
     }
 }
 

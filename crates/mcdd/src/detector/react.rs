@@ -13,6 +13,7 @@ use super::{
 };
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores, wide};
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,6 +104,15 @@ impl Detector for React {
         state.put_f32("weight", &[classes, self.layer.width], &self.layer.weight);
         state.put_f64("bias", &[classes], &self.layer.bias);
         state.put_f32("threshold", &[1], &[self.threshold]);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let limit = graph.number(f64::from(self.threshold));
+        let clipped = graph.op("Min", &[rows.features()?, limit]);
+        let products = graph.times(clipped, &wide(&self.layer.weight), self.layer.width);
+        let bias = graph.constant(&[1, self.layer.classes()], &self.layer.bias);
+        let logits = graph.op("Add", &[products, bias]);
+        Ok(Scores { confidence: graph.log_sum_exp(logits, 1.0), logits: None })
     }
 }
 

@@ -8,10 +8,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::mahalanobis::{labeled, load_gaussians, logits, save_gaussians, score};
+use super::mahalanobis::{labeled, load_gaussians, logits, save_gaussians, score, to_onnx};
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
+use crate::onnx::{Builder, Features as Inputs, Scores};
 use crate::stats::gaussians::{Covariance, Gaussians};
 
 /// Settings: none.
@@ -77,6 +78,13 @@ impl Detector for Relative {
 
     fn logits(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         logits(&self.classes, rows.features, out, scratch);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let Scores { confidence, logits } = to_onnx(&self.classes, graph, rows.features()?);
+        let all = self.all.distances_to_onnx(graph, rows.features()?);
+        let all = graph.reduce("ReduceMin", all, false);
+        Ok(Scores { confidence: graph.op("Add", &[confidence, all]), logits })
     }
 }
 

@@ -9,6 +9,7 @@ use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, Stat
 use crate::compute::argmax;
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 use crate::stats::moments;
 
 /// Settings: none.
@@ -76,6 +77,13 @@ impl Detector for She {
 
     fn save(&self, state: &mut StateDict) {
         state.put_f64("patterns", &[self.patterns.len() / self.width, self.width], &self.patterns);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let best = graph.argmax(rows.logits()?);
+        let own = graph.is_column(best, self.patterns.len() / self.width);
+        let products = graph.times(rows.features()?, &self.patterns, self.width);
+        Ok(Scores { confidence: graph.select(own, products), logits: None })
     }
 }
 

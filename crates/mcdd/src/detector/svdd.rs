@@ -15,6 +15,7 @@ use super::svm::{Machine, Settings};
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training};
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores};
 
 /// Settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -75,6 +76,13 @@ impl Detector for Svdd {
     fn save(&self, state: &mut StateDict) {
         self.machine.save(state);
         state.put_f64("ball", &[2], &[self.radius, self.center]);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let sums = self.machine.sums_to_onnx(graph, rows.features()?)?;
+        let scaled = graph.scale(sums, 2.0 / self.machine.total());
+        let constant = 1.0 + self.center - self.radius;
+        Ok(Scores { confidence: graph.shift(scaled, -constant), logits: None })
     }
 }
 

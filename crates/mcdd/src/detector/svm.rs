@@ -14,6 +14,7 @@ use super::{DetectorBuffers, Features, MAX_FEATURE, StateDict, Training, out_of_
 use crate::compute::gemm::NR;
 use crate::compute::pool::Pool;
 use crate::error::Result;
+use crate::onnx::{Builder, Type, Value};
 use crate::seed::Stream;
 use crate::stats::moments::mean;
 use rbf::Points;
@@ -137,6 +138,28 @@ impl Machine {
     pub(super) fn sums(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
         prepare(rows.features, &self.center, self.scale, &mut scratch.f32s[0]);
         self.points.sums(&scratch.f32s[0], &self.weights, out, &mut scratch.f64s);
+    }
+
+    /// [`Machine::sums`] in a graph of ONNX.
+    pub(super) fn sums_to_onnx(&self, graph: &mut Builder, features: Value) -> Result<Value> {
+        let (count, width) = (self.points.count(), self.points.width());
+        let center = graph.constant(&[1, width], &self.center);
+        let x = graph.op("Sub", &[features, center]);
+        let x = graph.scale(x, self.scale);
+        let x = graph.clamp(x, f64::from(MAX_FEATURE), 0.0);
+        let x = graph.cast(x, Type::F32);
+        let x = graph.cast(x, Type::F64);
+        let points = graph.constant_wide(&[count, width], &self.points.rows());
+        let (x, points) = (graph.with_squares(x), graph.distance_matrix(points));
+        let weights = graph.constant(&[count, 1], &self.weights[..count]);
+        graph.by_blocks(x, width + 2, count, |graph, x| {
+            let squares = graph.distances(x, points);
+            let power = graph.op("Neg", &[squares]);
+            let kernel = graph.op("Exp", &[power]);
+            let sums = graph.op("MatMul", &[kernel, weights]);
+            let axis = graph.constant_i64(&[1], &[1]);
+            Ok(graph.op("Squeeze", &[sums, axis]))
+        })
     }
 
     /// Stores the support vectors.

@@ -25,6 +25,7 @@ use crate::compute::argmax;
 use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
 use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
+use crate::onnx::{Builder, Features as Inputs, Scores, wide};
 use crate::stats::{Eigen, moments};
 
 /// Squared singular values of the last layer below this fraction of the largest count as 0.
@@ -209,6 +210,18 @@ impl Detector for Vim {
         state.put_f32("origin", &[width], &self.origin);
         state.put_f32("residual", &[self.residual.len() / width, width], &self.residual);
         state.put_f64("alpha", &[1], &[self.alpha]);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
+        let width = self.origin.len();
+        let origin = graph.constant(&[1, width], &wide(&self.origin));
+        let centered = graph.op("Sub", &[rows.features()?, origin]);
+        let parts = graph.times(centered, &wide(&self.residual), width);
+        let squares = graph.squares(parts, false);
+        let norm = graph.op("Sqrt", &[squares]);
+        let virtual_logit = graph.scale(norm, self.alpha);
+        let energy = graph.log_sum_exp(rows.logits()?, 1.0);
+        Ok(Scores { confidence: graph.op("Sub", &[energy, virtual_logit]), logits: None })
     }
 }
 

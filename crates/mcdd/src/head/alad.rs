@@ -13,6 +13,7 @@ use super::{About, Head, Loop, LossBuffers, Objective, fixed, out_of_range};
 use crate::compute::vector::dots_f64;
 use crate::error::Result;
 use crate::net::{ParamSpec, Params, xavier};
+use crate::onnx::{Builder, Scores, Value, wide};
 use crate::seed::Stream;
 
 /// The settings of ALAD.
@@ -153,6 +154,28 @@ impl Head for Alad {
 
     fn logit_gradient(&self, _z: &[f32], _dlogits: &[f64], dz: &mut [f32]) {
         dz.fill(0.0);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, z: Value) -> Result<Scores> {
+        let half = self.latent / 2;
+        let (weight, bias) = (self.params.get(WEIGHT), self.params.get(BIAS));
+        // The weights of `(x, x)` and of `(x, x')`, both for the whole latent vector.
+        let (mut same, mut other) = (Vec::with_capacity(weight.len()), Vec::with_capacity(weight.len()));
+        for row in weight.chunks_exact(self.latent) {
+            let row = wide(row);
+            same.extend((0..self.latent).map(|i| if i < half { row[i] + row[half + i] } else { 0.0 }));
+            other.extend(row);
+        }
+        let bias = graph.constant(&[1, bias.len()], &wide(bias));
+        let [same, other] = [same, other].map(|weight| {
+            let products = graph.times(z, &weight, self.latent);
+            let sum = graph.op("Add", &[products, bias]);
+            graph.at_least(sum, 0.0)
+        });
+        let difference = graph.op("Sub", &[same, other]);
+        let size = graph.op("Abs", &[difference]);
+        let error = graph.reduce("ReduceSum", size, false);
+        Ok(Scores { confidence: graph.op("Neg", &[error]), logits: None })
     }
 }
 

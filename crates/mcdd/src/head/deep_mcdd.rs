@@ -14,6 +14,7 @@ use super::{About, Head, LossBuffers, Objective, out_of_range, square_f64};
 use crate::compute::vector;
 use crate::error::Result;
 use crate::net::{ParamSpec, Params, xavier};
+use crate::onnx::{Builder, Scores, Value, wide};
 use crate::seed::Stream;
 
 /// How the standard deviations of the classes are treated.
@@ -245,6 +246,21 @@ impl Head for DeepMcdd {
         let weights: Vec<[f32; 2]> =
             dlogits.iter().zip(log_sigma).map(|(&g, &s)| [-g as f32 * precision(s), 0.0]).collect();
         vector::to_many(dz, z, self.params.get(MEANS), &weights);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, z: Value) -> Result<Scores> {
+        let squares = graph.squared_distances(z, &wide(self.params.get(MEANS)), self.latent);
+        let sigmas = wide(self.params.get(LOG_SIGMA));
+        let factors: Vec<f64> = sigmas.iter().map(|s| 0.5 * libm::exp(-2.0 * s)).collect();
+        let shifts: Vec<f64> = sigmas.iter().map(|s| self.latent as f64 * s).collect();
+        let row = [1, sigmas.len()];
+        let [factors, shifts, bias] =
+            [factors, shifts, wide(self.params.get(BIAS))].map(|values| graph.constant(&row, &values));
+        let scaled = graph.op("Mul", &[squares, factors]);
+        let distances = graph.op("Add", &[scaled, shifts]);
+        let logits = graph.op("Sub", &[bias, distances]);
+        let nearest = graph.reduce("ReduceMin", distances, false);
+        Ok(Scores { confidence: graph.op("Neg", &[nearest]), logits: Some(logits) })
     }
 }
 

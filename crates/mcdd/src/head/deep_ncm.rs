@@ -9,11 +9,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, CenterUpdates, Head, LossBuffers, Objective, fixed, nearest_mean, out_of_range};
+use super::{
+    About, CenterUpdates, Head, LossBuffers, Objective, fixed, nearest_mean, nearest_mean_to_onnx, out_of_range,
+};
 use crate::compute::pool::Pool;
 use crate::compute::vector;
 use crate::error::Result;
 use crate::net::{ParamSpec, Params};
+use crate::onnx::{Builder, Scores, Value};
 use crate::seed::Stream;
 use crate::stats::moments;
 
@@ -161,6 +164,10 @@ impl Head for DeepNcm {
         // d(-|z - mu|^2 / 2) / dz = -(z - mu)
         let weights: Vec<[f32; 2]> = dlogits.iter().map(|&g| [-g as f32, 0.0]).collect();
         vector::to_many(dz, z, self.params.get(MEANS), &weights);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, z: Value) -> Result<Scores> {
+        Ok(nearest_mean_to_onnx(graph, z, self.params.get(MEANS), self.latent, 0.5))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::compute::pool::Pool;
 use crate::compute::vector;
 use crate::error::Result;
 use crate::net::{ParamSpec, Params};
+use crate::onnx::{Builder, Scores, Value, wide};
 use crate::seed::Stream;
 use crate::stats::moments;
 
@@ -176,6 +177,14 @@ impl Head for DeepSvdd {
 
     fn logit_gradient(&self, _z: &[f32], _dlogits: &[f64], dz: &mut [f32]) {
         dz.fill(0.0);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, z: Value) -> Result<Scores> {
+        let center = graph.constant(&[1, self.center().len()], &wide(self.center()));
+        let difference = graph.op("Sub", &[z, center]);
+        let squares = graph.squares(difference, false);
+        let radius = graph.number(f64::from(self.squared_radius()));
+        Ok(Scores { confidence: graph.op("Sub", &[radius, squares]), logits: None })
     }
 }
 

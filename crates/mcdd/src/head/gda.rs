@@ -17,6 +17,7 @@ use super::{About, CenterUpdates, Head, Loop, LossBuffers, Objective, fixed, out
 use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::net::{ParamSpec, Params};
+use crate::onnx::{Builder, Scores, Value, wide};
 use crate::seed::Stream;
 use crate::stats::gaussians::{Covariance, Gaussians, Labeled};
 
@@ -258,6 +259,41 @@ impl Head for Gda {
         for (k, &g) in dlogits.iter().enumerate().filter(|(_, g)| **g != 0.0) {
             self.add_back(k, &self.whitened(k, z), -g, dz);
         }
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, z: Value) -> Result<Scores> {
+        let (classes, latent) = (self.classes, self.latent);
+        let means = wide(self.params.get(MEANS));
+        let squares = if self.covariance == Covariance::Tied {
+            let first = graph.constant(&[1, latent], &means[..latent]);
+            let difference = graph.op("Sub", &[z, first]);
+            let white = graph.times(difference, &wide(self.params.get(WHITENING)), latent);
+            graph.squared_distances(white, &wide(self.params.get(STEPS)), latent)
+        } else {
+            let whitened: Vec<Value> = (0..classes)
+                .map(|k| {
+                    let mean = graph.constant(&[1, latent], &means[k * latent..(k + 1) * latent]);
+                    let difference = graph.op("Sub", &[z, mean]);
+                    let w = wide(self.whitening(k));
+                    let white = match self.covariance {
+                        Covariance::Diagonal => {
+                            let w = graph.constant(&[1, latent], &w);
+                            graph.op("Mul", &[difference, w])
+                        }
+                        _ => graph.times(difference, &w, latent),
+                    };
+                    graph.squares(white, true)
+                })
+                .collect();
+            graph.concat(&whitened, 1)
+        };
+        let row = [1, classes];
+        let norms = graph.constant(&row, &wide(self.params.get(LOG_NORMS)));
+        let priors = graph.constant(&row, &wide(self.params.get(LOG_PRIORS)));
+        let half = graph.scale(squares, 0.5);
+        let densities = graph.op("Sub", &[norms, half]);
+        let logits = graph.op("Add", &[densities, priors]);
+        Ok(Scores { confidence: graph.reduce("ReduceMax", densities, false), logits: Some(logits) })
     }
 }
 

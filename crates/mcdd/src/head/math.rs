@@ -1,5 +1,7 @@
 //! Functions that several heads share.
 
+use crate::onnx::{Builder, Scores, Value, wide};
+
 /// The posterior of each class from its logit, in place; returns the log of the sum of their exponentials.
 pub fn posterior(logits: &mut [f64]) -> f64 {
     let largest = logits.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
@@ -42,6 +44,14 @@ pub(super) fn nearest_mean(z: &[f32], means: &[f32], scale: f64, logits: &mut [f
         least = least.min(*distance);
     }
     -least
+}
+
+/// [`nearest_mean`] in a graph of ONNX.
+pub(super) fn nearest_mean_to_onnx(graph: &mut Builder, z: Value, means: &[f32], latent: usize, scale: f64) -> Scores {
+    let distances = graph.squared_distances(z, &wide(means), latent);
+    let logits = graph.scale(distances, -scale);
+    let nearest = graph.reduce("ReduceMin", distances, false);
+    Scores { confidence: graph.op("Neg", &[nearest]), logits: Some(logits) }
 }
 
 /// `a . b` in f64, so that no finite row overflows.

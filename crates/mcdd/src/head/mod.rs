@@ -49,9 +49,10 @@ pub use softmax::log_odds;
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
 use crate::net::{ParamSpec, Params};
+use crate::onnx::{Builder, Scores, Value};
 use crate::seed::Stream;
 use crate::spec;
-use math::{dot_f64, nearest_mean, square_f64};
+use math::{dot_f64, nearest_mean, nearest_mean_to_onnx, square_f64};
 
 /// An objective with its parameters.
 ///
@@ -189,6 +190,14 @@ pub trait Head: Send + Sync {
     /// The weight `[classes, latent]` and bias `[classes]` of the linear layer that makes the logits, if there is one.
     fn last_layer(&self) -> Option<(&[f32], &[f32])> {
         None
+    }
+
+    /// Writes [`Head::score`] into a graph of ONNX; `z` are latent vectors in f64, `[rows, latent]`.
+    ///
+    /// # Errors
+    /// If it cannot be written, with the reason.
+    fn to_onnx(&self, _graph: &mut Builder, _z: Value) -> Result<Scores> {
+        Err(Error::setting("this head has no formula for ONNX"))
     }
 }
 

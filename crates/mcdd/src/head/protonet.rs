@@ -8,11 +8,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, CenterUpdates, Head, LossBuffers, Objective, Sampling, fixed, nearest_mean, out_of_range};
+use super::{
+    About, CenterUpdates, Head, LossBuffers, Objective, Sampling, fixed, nearest_mean, nearest_mean_to_onnx,
+    out_of_range,
+};
 use crate::compute::pool::Pool;
 use crate::compute::vector;
 use crate::error::Result;
 use crate::net::{ParamSpec, Params};
+use crate::onnx::{Builder, Scores, Value};
 use crate::seed::Stream;
 use crate::stats::moments;
 
@@ -189,6 +193,10 @@ impl Head for Protonet {
     fn logit_gradient(&self, z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
         let weights: Vec<[f32; 2]> = dlogits.iter().map(|&g| [-2.0 * g as f32, 0.0]).collect();
         vector::to_many(dz, z, self.params.get(PROTOTYPES), &weights);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, z: Value) -> Result<Scores> {
+        Ok(nearest_mean_to_onnx(graph, z, self.params.get(PROTOTYPES), self.latent, 1.0))
     }
 }
 

@@ -31,6 +31,7 @@ use crate::compute::pool::{Pool, chunks};
 use crate::compute::vector;
 use crate::error::Result;
 use crate::net::{ParamSpec, Params};
+use crate::onnx::{Builder, Scores, Value, wide};
 use crate::seed::Stream;
 
 /// The settings of Soft-MCDD.
@@ -216,6 +217,14 @@ impl Head for SoftMcdd {
     fn logit_gradient(&self, z: &[f32], dlogits: &[f64], dz: &mut [f32]) {
         let weights: Vec<[f32; 2]> = dlogits.iter().map(|&g| [-2.0 * g as f32, 0.0]).collect();
         vector::to_many(dz, z, self.params.get(CENTERS), &weights);
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, z: Value) -> Result<Scores> {
+        let distances = graph.squared_distances(z, &wide(self.params.get(CENTERS)), self.latent);
+        let radii = wide(self.params.get(SQUARED_RADII));
+        let radii = graph.constant(&[1, radii.len()], &radii);
+        let logits = graph.op("Sub", &[radii, distances]);
+        Ok(Scores { confidence: graph.reduce("ReduceMax", logits, false), logits: Some(logits) })
     }
 }
 

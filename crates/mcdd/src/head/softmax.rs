@@ -12,6 +12,7 @@ use super::{About, Head, LossBuffers, Objective, dot_f64, out_of_range};
 use crate::compute::vector::add_scaled;
 use crate::error::Result;
 use crate::net::{ParamSpec, Params, xavier};
+use crate::onnx::{Builder, Scores, Value, wide};
 use crate::seed::Stream;
 
 /// The settings of the softmax classifier.
@@ -193,6 +194,21 @@ impl Head for Softmax {
             let across = if along == 0.0 { g } else { g - along * logit(k) };
             add_scaled(dz, (across / divisor) as f32, self.weight(k));
         }
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, z: Value) -> Result<Scores> {
+        let classes = self.classes();
+        let products = graph.times(z, &wide(self.params.get(WEIGHT)), self.latent);
+        let bias = graph.constant(&[1, classes], &wide(self.params.get(BIAS)));
+        let mut logits = graph.op("Add", &[products, bias]);
+        if self.temperature > 0.0 {
+            let squares = graph.squares(logits, true);
+            let length = graph.op("Sqrt", &[squares]);
+            let length = graph.at_least(length, MIN_LENGTH);
+            let divisor = graph.scale(length, self.temperature);
+            logits = graph.op("Div", &[logits, divisor]);
+        }
+        Ok(Scores { confidence: graph.log_odds(logits, classes), logits: Some(logits) })
     }
 }
 

@@ -16,21 +16,32 @@ use crate::data::profile::Profile;
 use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
 use crate::error::{Error, Result};
 use crate::head::Loop;
-use crate::net::{Graph, ParamSpec, Weights};
+use crate::net::{Graph, Weights};
 use crate::train::{self, MemberRows, Run, Settings};
 
-/// The largest number of parameters of a network: 1 GB, and training needs several times that.
-const MAX_PARAMETERS: usize = 1 << 28;
+/// The largest number of parameters of all networks: half a GB, and training needs several times that.
+const MAX_PARAMETERS: usize = 1 << 27;
+
+/// The largest number of classes: each row is compared with each class.
+const MAX_CLASSES: usize = 1 << 14;
 
 /// Rejects networks that would not fit into memory, before anything is allocated.
-fn check_size(graph: &Graph, head: &[ParamSpec]) -> Result<()> {
+fn check_size(graph: &Graph, settings: &Settings, classes: usize) -> Result<()> {
+    if classes > MAX_CLASSES {
+        return Err(Error::data(format!("there are {classes} classes, and at most {MAX_CLASSES} can be learned"))
+            .hint("join classes, leave out rare ones with `min_class`, or check `label`"));
+    }
+    let head = settings.head.specs(if settings.head.classifies() { classes } else { 0 }, graph.latent()?);
     let specs = graph.specs();
-    let mut sizes = specs.iter().chain(head).map(|s| s.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)));
-    let total = sizes.try_fold(0usize, |sum, n| sum.checked_add(n?));
+    let mut sizes = specs.iter().chain(&head).map(|s| s.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)));
+    let total = sizes.try_fold(0usize, |sum, n| sum.checked_add(n?)).and_then(|n| n.checked_mul(settings.members));
     match total {
         Some(total) if total <= MAX_PARAMETERS => Ok(()),
-        _ => Err(Error::setting(format!("the network would have more than {MAX_PARAMETERS} parameters"))
-            .hint("lower `hidden` and `latent`, or give fewer columns")),
+        _ => {
+            let (members, inputs) = (count(settings.members, "network"), count(graph.input, "input"));
+            Err(Error::setting(format!("{members} for {inputs} would have more than {MAX_PARAMETERS} parameters"))
+                .hint("lower `hidden`, `latent` or `members`, or give fewer columns (`drop`)"))
+        }
     }
 }
 
@@ -136,8 +147,9 @@ impl Model {
         let profile = Profile::of(table);
         let (schema, preprocessing) = Schema::fit_without(table, &folds.preprocessing(), &profile.left_out())?;
         let notices = [profile.notices(), preprocessing, profile.warnings()].concat();
-        let x = schema.transform(table, None)?;
         let graph = train::graph(schema.width(), settings);
+        check_size(&graph, settings, table.classes().len())?;
+        let x = schema.transform(table, None)?;
         let data = FitData::of_table(table, &x, schema, folds, labeled);
         let mut fitted = Self::train(data, graph, None, notices, settings, run)?;
         fitted.model.findings.extend(table_findings(&x, &fitted.model.schema, &profile));
@@ -168,6 +180,7 @@ impl Model {
             augment.check(spec.shape())?;
         }
         let graph = train::image_graph([spec.height, spec.width, spec.channels], settings)?;
+        check_size(&graph, settings, images.classes().len())?;
         let weights = init.map(|path| Weights::read(path, &graph)).transpose()?;
         let mut settings = settings.clone();
         if let Some(image) = &mut settings.image {
@@ -213,7 +226,6 @@ impl Model {
         }
         run.callback.notices(&notices);
         let n_classes = if settings.head.classifies() { data.classes.len() } else { 0 };
-        check_size(&graph, &settings.head.specs(n_classes, graph.latent()?))?;
         let trained = train::fit(&graph, settings, n_classes, &member_rows, start, run)?;
         let wanted = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
         let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < wanted;

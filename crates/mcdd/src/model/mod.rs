@@ -37,6 +37,7 @@ mod refit;
 mod score_scale;
 mod scorer;
 mod stored;
+mod to_onnx;
 
 pub use crate::data::MIN_CLASS_ROWS;
 pub use calibration::{Calibration, Threshold};
@@ -46,6 +47,7 @@ pub use predict::{PredictBuffers, Predictions};
 pub use refit::Refit;
 pub use scorer::{Scorer, ScorerSettings};
 pub use stored::Saved;
+pub use to_onnx::OnnxOptions;
 
 use self::class_scale::ClassScale;
 use self::explain::Centers;

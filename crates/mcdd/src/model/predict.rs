@@ -284,7 +284,7 @@ impl Model {
     }
 
     /// The number of classes that are predicted.
-    fn n_classes(&self) -> usize {
+    pub(super) fn n_classes(&self) -> usize {
         self.members.first().map_or(0, ModelMember::classes)
     }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::compute::pool::{Pool, chunks};
 use crate::detector::{
-    Detect, DetectorBuffers, Features, FitDetector as _, Fitted, LastLayer, On, StateDict, Training, clamp_features,
-    clamp_logits,
+    Detect, DetectorBuffers, Features, FitDetector as _, Fitted, LastLayer, MAX_FEATURE, MAX_LOGIT, On, StateDict,
+    Training, clamp_features, clamp_logits,
 };
 use crate::error::Result;
 use crate::head::Head;
 use crate::net::{InputGradient, Network, NetworkBuffers};
+use crate::onnx::{self, Builder, Type, Value};
 use crate::train::Examples;
 
 /// What a detector sees of a network.
@@ -197,6 +198,39 @@ impl Probe {
         if self.classes() > 0 {
             self.fitted.detector().logits(&block, logits, &mut b.detector);
         }
+    }
+
+    /// Writes [`Probe::score`] into a graph of ONNX. `layers` are the outputs of the network's layers in f32, `z` the latents in
+    /// f64. Gives the confidence and, where the model classifies, the logits: those of the detector, or else those of the head.
+    pub(super) fn to_onnx(
+        &self,
+        graph: &mut Builder,
+        host: Host,
+        x: Value,
+        layers: &[Value],
+        z: Value,
+    ) -> Result<(Value, Option<Value>)> {
+        let own = self.fitted.logit_classes() > 0 || (self.classes() == 0 && host.head.classes() > 0);
+        let head = if own { host.head.to_onnx(graph, z)?.logits } else { None };
+        let features = (self.fitted.width() > 0).then(|| {
+            let mut before = layers.iter();
+            let parts: Vec<Value> = self
+                .views
+                .iter()
+                .map(|view| match view.source {
+                    Source::Inputs => x,
+                    Source::Layer(_) => *before.next().unwrap_or(&x),
+                    Source::Latents => *layers.last().unwrap_or(&x),
+                })
+                .collect();
+            let features = graph.concat(&parts, 1);
+            let features = graph.cast(features, Type::F64);
+            graph.clamp(features, f64::from(MAX_FEATURE), f64::from(MAX_FEATURE))
+        });
+        let logits = head.filter(|_| self.fitted.logit_classes() > 0).map(|l| graph.clamp(l, MAX_LOGIT, 0.0));
+        let rows = onnx::Features { features, logits, classes: self.fitted.logit_classes() };
+        let found = self.fitted.detector().to_onnx(graph, &rows)?;
+        Ok((found.confidence, if self.classes() > 0 { found.logits } else { head }))
     }
 
     /// Moves the input of each view along the sign of its gradient, and takes the features from there.

@@ -7,9 +7,6 @@
 //! value in training, or the clipping limit if that is larger. The penalty is 0 for a row within the limits, 3.3 for one
 //! three times as far out, and 21 for one a thousand times as far out. `docs/default.md` compares it with alternatives.
 
-/// Standard deviations for each factor of e.
-const WEIGHT: f64 = 3.0;
-
 /// The limit of each feature.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RangePenalty {
@@ -17,6 +14,9 @@ pub(super) struct RangePenalty {
 }
 
 impl RangePenalty {
+    /// Standard deviations for each factor of e.
+    pub(super) const WEIGHT: f64 = 3.0;
+
     /// From some rows of `width` features; `clip` is the clipping limit of the network.
     pub(super) fn fit(x: &[f32], width: usize, rows: &[usize], clip: f32) -> RangePenalty {
         let mut limits = vec![clip; width];
@@ -40,7 +40,7 @@ impl RangePenalty {
     /// How much the confidence of a row is lowered, in standard deviations.
     pub(super) fn penalty(&self, row: &[f32]) -> f64 {
         let ratio = row.iter().zip(&self.limits).fold(1.0f32, |r, (v, limit)| r.max(v.abs() / limit));
-        WEIGHT * libm::log(f64::from(ratio.min(f32::MAX)))
+        Self::WEIGHT * libm::log(f64::from(ratio.min(f32::MAX)))
     }
 }
 

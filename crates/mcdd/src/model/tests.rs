@@ -464,3 +464,18 @@ fn every_method_works_on_unusual_tables() {
         assert_eq!(Model::fit(&one, &settings).is_err(), settings.head.classifies(), "{}", entry.name);
     }
 }
+
+#[test]
+fn too_many_columns_or_classes_are_refused_before_training() {
+    let (rows, columns) = (20, 20_000);
+    let x: Vec<f32> = (0..rows * columns).map(|i| (i * 7919 % 1013) as f32).collect();
+    let labels: Vec<String> = (0..rows).map(|i| (i % 2).to_string()).collect();
+    let table = Table::from_rows(&x, columns, Some(&labels)).unwrap();
+    let e = Model::fit(&table, &Settings { hidden: vec![4096], members: 2, ..quick() }).err().unwrap();
+    let (message, hint) = (e.to_string(), e.hint_text().unwrap_or_default());
+    assert!(message.contains("2 networks for 20000 inputs") && hint.contains("`members`"), "{message}; {hint}");
+    let labels: Vec<String> = (0..90_000).map(|i| (i % 17_000).to_string()).collect();
+    let x: Vec<f32> = (0..90_000).map(|i| (i % 977) as f32).collect();
+    let e = Model::fit(&Table::from_rows(&x, 1, Some(&labels)).unwrap(), &quick()).err().unwrap();
+    assert!(e.to_string().contains("17000 classes, and at most 16384") && e.hint_text().is_some(), "{e}");
+}

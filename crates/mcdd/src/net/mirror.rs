@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::engine::{InputGradient, Network, NetworkBuffers};
 use super::params::Params;
 use crate::error::Result;
+use crate::onnx::{Builder, Value};
 
 /// The mean of a network's latent vectors for an image and for its mirror image, left to right. `image` has the height, the
 /// width and the number of channels of an input.
@@ -55,6 +56,31 @@ impl Network for Flipped {
 
     fn params(&self) -> &Params {
         self.net.params()
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, x: Value) -> Result<Vec<Value>> {
+        let [width, channels] = self.row;
+        let pixels = self.net.input() / (width * channels).max(1);
+        let ints = |graph: &mut Builder, values: &[i64]| graph.constant_i64(&[values.len()], values);
+        let sides = ints(graph, &[0, pixels as i64, width as i64, channels as i64]);
+        let images = graph.op("Reshape", &[x, sides]);
+        let [last, before, axis] = [-1, i64::from(i32::MIN), 2].map(|v| ints(graph, &[v]));
+        let mirrored = graph.op("Slice", &[images, last, before, axis, last]);
+        let row = ints(graph, &[0, self.net.input() as i64]);
+        let mirrored = graph.op("Reshape", &[mirrored, row]);
+        // Both in one batch.
+        let both = graph.concat(&[x, mirrored], 0);
+        let layers = self.net.to_onnx(graph, both)?;
+        let found = *layers.last().unwrap_or(&both);
+        let halves = ints(graph, &[2, -1, self.net.latent() as i64]);
+        let found = graph.op("Reshape", &[found, halves]);
+        let [first, second] = [0, 1].map(|i| {
+            let half = graph.constant_i64(&[], &[i]);
+            graph.op("Gather", &[found, half])
+        });
+        let sum = graph.op("Add", &[first, second]);
+        let half = graph.constant_f32(&[], &[0.5]);
+        Ok(vec![graph.op("Mul", &[sum, half])])
     }
 
     fn input_gradient(&self) -> Result<Arc<dyn InputGradient>> {

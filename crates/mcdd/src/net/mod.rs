@@ -33,6 +33,7 @@ pub(crate) mod optimizer;
 mod params;
 mod resnet;
 mod shape;
+mod to_onnx;
 mod weights;
 
 pub use cnn::cnn;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::params::ParamSpec;
 use crate::compute::pool::{Pool, chunks};
-use crate::compute::simd::{self, Kernel};
+use crate::compute::simd::{self, Kernel, Simd};
 use crate::error::{Error, Result};
 
 /// Which optimizer, with its settings.
@@ -162,7 +162,7 @@ struct Sum<'a> {
 
 impl Kernel for Sum<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         self.out.iter_mut().zip(self.a).zip(self.b).for_each(|((o, a), b)| *o = a + b);
     }
 }
@@ -180,7 +180,7 @@ struct Part<'a> {
 
 impl Kernel for Part<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let (rate, correction, decay, gain) = (self.factors.rate, self.factors.correction, self.decay, self.gain);
         let each = self.values.iter_mut().zip(self.gradients).zip(self.first);
         match self.factors.optimizer {

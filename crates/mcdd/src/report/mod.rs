@@ -25,6 +25,7 @@ mod heat;
 mod html;
 mod latent;
 pub mod model;
+pub mod monitor;
 mod page;
 pub mod reproduction;
 mod samples;

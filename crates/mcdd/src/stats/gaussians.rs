@@ -16,7 +16,7 @@ use super::covariance::Moments;
 use super::moments::scatter_of;
 use super::whitening::{Whitening, dot, squared_distance};
 use crate::compute::pool::Pool;
-use crate::compute::simd;
+use crate::compute::simd::{self, Kernel, Simd};
 
 /// The squared distance to a class without rows, larger than any other.
 pub(crate) const EMPTY_CLASS_DISTANCE: f64 = 1e60;
@@ -247,9 +247,9 @@ struct Distances<'a> {
     out: &'a mut [f64],
 }
 
-impl simd::Kernel for Distances<'_> {
+impl Kernel for Distances<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let mut wide = vec![0.0f64; self.width];
         for (y, out) in self.y.chunks_exact(self.width).zip(self.out.chunks_exact_mut(self.classes)) {
             wide.iter_mut().zip(y).for_each(|(w, &y)| *w = f64::from(y));

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::compute::pool::{Pool, chunks};
-use crate::compute::simd;
+use crate::compute::simd::{self, Kernel, Simd};
 
 /// The number of columns of a panel and of a tile of the scatter.
 const PANEL: usize = 8;
@@ -126,9 +126,9 @@ struct Strip<'a> {
     sums: &'a mut [[f64; PANEL]],
 }
 
-impl simd::Kernel for Strip<'_> {
+impl Kernel for Strip<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let left = &self.packed[self.panel * INNER..][..self.rows];
         let right = self.packed.chunks_exact(INNER);
         for (right, sums) in right.zip(self.sums.as_chunks_mut::<PANEL>().0).skip(self.panel) {

@@ -15,7 +15,7 @@
 //! 1e4. A covariance with a condition number of 1e5 is not affected.
 
 use crate::compute::gemm::{Line, Panels, Then, ZERO, pack_transposed, product};
-use crate::compute::simd;
+use crate::compute::simd::{self, Kernel, Simd};
 
 /// The smallest variance in any direction, for features of variance 1.
 pub(crate) const MIN_VARIANCE: f64 = 1e-8;
@@ -148,9 +148,9 @@ struct Standardize<'a> {
     out: &'a mut [f32],
 }
 
-impl simd::Kernel for Standardize<'_> {
+impl Kernel for Standardize<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let n = self.scale.len().max(1);
         for (x, out) in self.x.chunks_exact(n).zip(self.out.chunks_exact_mut(n)) {
             for (((o, &x), c), s) in out.iter_mut().zip(x).zip(self.center).zip(self.scale) {
@@ -215,9 +215,9 @@ struct Dot<'a> {
     out: &'a mut f64,
 }
 
-impl simd::Kernel for Dot<'_> {
+impl Kernel for Dot<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         *self.out = lanes(self.a, self.b, |a, b, sum| a.mul_add(b, sum));
     }
 }

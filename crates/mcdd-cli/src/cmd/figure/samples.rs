@@ -12,7 +12,7 @@ use mcdd::report::figure::{samples, short_number};
 use mcdd::report::{Chosen, choose_images, choose_samples};
 
 use super::Output;
-use crate::options::{self, Reading};
+use crate::options::Reading;
 use crate::ui;
 
 const EXAMPLES: &str = "\
@@ -82,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if !args.output.quiet {
             notices.iter().for_each(|n| ui::note(n));
         }
-        let chosen = choose_images(&model, &images, args.rows, &Pool::new(options::threads(None)))?;
+        let chosen = choose_images(&model, &images, args.rows, Pool::shared())?;
         return draw(&args, chosen, images.rows());
     }
     // The model knows the name and position of the label column.

@@ -35,7 +35,7 @@ pub(super) struct ImageArgs {
     #[arg(long, value_enum)]
     augment: Option<AugmentName>,
 
-    /// Predict with the mean over an image and its mirror image [default: on with cnn and --preset best]
+    /// Predict with the mean over an image and its mirror image [default: on with cnn]
     #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
     pub(super) test_flips: Option<Switch>,
 

@@ -293,15 +293,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         fitted.model.findings().iter().filter(new).for_each(|f| ui::warning(f));
         summary(&fitted.model, &args.output, start.elapsed().as_secs_f64(), item);
     }
-    let pool = Pool::new(args.running.threads());
+    let pool = Pool::shared();
     let evaluation = match &args.test {
-        Some(_) => Some(data.evaluate(&test_rows, &fitted.model, args.seed, &pool)?),
+        Some(_) => Some(data.evaluate(&test_rows, &fitted.model, args.seed, pool)?),
         None => None,
     };
     if args.reporting.wanted() {
         fitted.notices.retain(|notice| !fitted.model.findings().contains(notice));
         let rows = args.test.map(|_| &test_rows[..]);
-        let report = args.report(&data, rows, &fitted.model, fitted.notices, &pool)?;
+        let report = args.report(&data, rows, &fitted.model, fitted.notices, pool)?;
         args.reporting.write(&report, args.running.quiet)?;
     }
     if let Some(found) = evaluation {

@@ -72,13 +72,14 @@ proptest! {
 
     #[test]
     fn visited_tiles_match_definition(m in 1usize..40, k in 1usize..600, n in 1usize..70) {
-        struct Write<'a>(&'a mut [f32], usize);
+        struct Write<'a>(&'a mut [f32], usize, f32);
         impl Look for Write<'_> {
-            fn look(&mut self, row: usize, rows: usize, panel: usize, tile: &[Line; MR]) {
-                for (r, line) in tile.iter().enumerate().take(rows) {
-                    for (j, &v) in line.0.iter().enumerate().filter(|(j, _)| panel * NR + j < self.1) {
-                        self.0[(row + r) * self.1 + panel * NR + j] = v;
-                    }
+            fn limit(&self, _: usize) -> f32 {
+                self.2
+            }
+            fn look(&mut self, row: usize, panel: usize, line: &Line) {
+                for (j, &v) in line.0.iter().enumerate().filter(|(j, _)| panel * NR + j < self.1) {
+                    self.0[row * self.1 + panel * NR + j] = v;
                 }
             }
         }
@@ -87,10 +88,16 @@ proptest! {
         let mut first = vec![ZERO; n.div_ceil(NR)];
         start.iter().enumerate().for_each(|(j, &v)| first[j / NR].0[j % NR] = v);
         let mut c = vec![f32::NAN; m * n];
-        look(&a, Panels::new(&lines, k, n), &first, &mut Write(&mut c, n));
-        for (i, &got) in c.iter().enumerate() {
-            let (i, j) = (i / n, i % n);
-            prop_assert_eq!(got, (0..k).fold(start[j], |s, p| a[i * k + p].mul_add(b[p * n + j], s)));
+        look(&a, Panels::new(&lines, k, n), &first, &mut Write(&mut c, n, f32::INFINITY));
+        let mut some = vec![f32::NAN; m * n];
+        look(&a, Panels::new(&lines, k, n), &first, &mut Write(&mut some, n, -2.0));
+        for (i, (&got, &some)) in c.iter().zip(&some).enumerate() {
+            let (row, j) = (i / n, i % n);
+            prop_assert_eq!(got, (0..k).fold(start[j], |s, p| a[row * k + p].mul_add(b[p * n + j], s)));
+            // Sixteen elements are seen if one of them is not above the limit.
+            let panel = &c[row * n..][j / NR * NR..n.min((j / NR + 1) * NR)];
+            let seen = panel.iter().any(|&v| v <= -2.0);
+            prop_assert!(seen && some == got || !seen && some.is_nan());
         }
     }
 

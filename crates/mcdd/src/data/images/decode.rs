@@ -2,6 +2,7 @@
 
 use std::io::Cursor;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use image::{DynamicImage, ImageBuffer, ImageDecoder, ImageFormat, ImageReader, Limits, Luma, Rgb};
 
@@ -14,6 +15,13 @@ const MAX_DECODED: u64 = 400 << 20;
 
 /// What is read of one file; nothing that can be decoded within the limits is larger.
 pub(super) const MAX_FILE: u64 = 512 << 20;
+
+/// An image that takes more than this is decoded alone, so that memory does not grow with the number of threads.
+const LARGE: u64 = 64 << 20;
+
+/// What a byte of a file can become at most: by the compression of PNG, and by that of TIFF.
+const DEFLATE: u64 = 1032;
+const LZW: u64 = 4096;
 
 const KINDS: &str = "give PNG, JPEG, WebP, BMP, GIF or TIFF, or leave the file out; `skip_bad` goes on without it";
 
@@ -48,7 +56,12 @@ pub(super) fn decode(bytes: &[u8], file: &Path) -> Result<Raster> {
             .at_file(file)
             .hint("make the file again, or leave it out; `skip_bad` goes on without it")
     };
-    if format == ImageFormat::Jpeg && !jpeg_ends(bytes) {
+    let whole = match format {
+        ImageFormat::Jpeg => jpeg_ends(bytes),
+        ImageFormat::WebP => webp_ends(bytes),
+        _ => true,
+    };
+    if !whole {
         return Err(bad("it ends too early".into()));
     }
     guard(|| pixels(bytes, format)).unwrap_or_else(|| Err("its structure is inconsistent".into())).map_err(bad)
@@ -70,6 +83,23 @@ fn pixels(bytes: &[u8], format: ImageFormat) -> Result<Raster, String> {
     if width == 0 || height == 0 {
         return Err("it has no pixels".into());
     }
+    let (pixels, size) = (u64::from(width) * u64::from(height), decoder.total_bytes());
+    let length = bytes.len() as u64;
+    let filled = match format {
+        // A bit for each block of 8x8 pixels, at least.
+        ImageFormat::Jpeg => u64::from(width.div_ceil(8)) * u64::from(height.div_ceil(8)) <= length * 8,
+        ImageFormat::Png => pixels / 8 <= length.saturating_mul(DEFLATE),
+        ImageFormat::Tiff => pixels / 8 <= length.saturating_mul(LZW),
+        _ => true,
+    };
+    if !filled {
+        return Err(format!("its {length} bytes cannot fill {width}x{height} pixels"));
+    }
+    // One after the other, and only if there is the memory: an allocation that fails later would end the program.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = (size > LARGE).then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner));
+    let room = usize::try_from(size.saturating_mul(3).saturating_add(length)).unwrap_or(usize::MAX);
+    Vec::<u8>::new().try_reserve_exact(room).map_err(|_| format!("there is no memory for {width}x{height} pixels"))?;
     let turn = decoder.orientation().unwrap_or(image::metadata::Orientation::NoTransforms);
     let mut image = DynamicImage::from_decoder(decoder).map_err(text)?;
     image.apply_orientation(turn);
@@ -103,6 +133,20 @@ fn jpeg_ends(bytes: &[u8]) -> bool {
             },
         }
     }
+}
+
+/// Whether the chunks of a WebP file lie within it. The decoder would make memory for what they announce.
+fn webp_ends(bytes: &[u8]) -> bool {
+    let mut rest = bytes.get(12..).unwrap_or_default();
+    while let Some((size, data)) = rest.split_first_chunk::<8>() {
+        let size = u32::from_le_bytes([size[4], size[5], size[6], size[7]]) as usize;
+        if size > data.len() {
+            return false;
+        }
+        // Chunks have an even length; the last one may lack its end.
+        rest = data.get(size + size % 2..).unwrap_or_default();
+    }
+    true
 }
 
 impl Raster {
@@ -240,6 +284,43 @@ mod tests {
             assert!(e.to_string().contains(part) && e.to_string().starts_with("x.png"), "{e}");
             assert!(e.hint_text().is_some());
         }
+    }
+
+    #[test]
+    fn an_image_that_its_bytes_cannot_fill_is_refused() {
+        let mut jpeg = encode(&DynamicImage::new_luma8(16, 16), ImageFormat::Jpeg);
+        let frame = memchr::memmem::find(&jpeg, &[0xff, 0xc0]).unwrap();
+        jpeg[frame + 5..frame + 7].copy_from_slice(&11_625u16.to_be_bytes());
+        jpeg[frame + 7..frame + 9].copy_from_slice(&28_262u16.to_be_bytes());
+        let e = decode(&jpeg, Path::new("a.jpg")).unwrap_err();
+        assert!(e.to_string().contains("cannot fill 28262x11625 pixels") && e.hint_text().is_some(), "{e}");
+        let e = decode(&claim(11_000, 11_000), Path::new("a.png")).unwrap_err();
+        assert!(e.to_string().contains("cannot fill"), "{e}");
+        // What is empty and large is an image.
+        let large = DynamicImage::new_rgb8(3000, 2000);
+        for format in [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP, ImageFormat::Tiff, ImageFormat::Gif] {
+            assert_eq!(decode(&encode(&large, format), Path::new("a")).unwrap().shape, shape(2000, 3000, 3));
+        }
+    }
+
+    #[test]
+    fn a_webp_whose_metadata_are_longer_than_the_file_is_refused() {
+        let plain = encode(&DynamicImage::new_rgb8(4, 2), ImageFormat::WebP);
+        assert_eq!(decode(&plain, Path::new("a.webp")).unwrap().shape, shape(2, 4, 3));
+        let with_exif = |length: u32| {
+            let mut chunks = b"WEBPVP8X\x0a\0\0\0\x08\0\0\0\x03\0\0\x01\0\0".to_vec();
+            chunks.extend(&plain[12..]);
+            chunks.extend(b"EXIF");
+            chunks.extend(length.to_le_bytes());
+            chunks.extend([0; 8]);
+            let mut out = b"RIFF".to_vec();
+            out.extend((chunks.len() as u32).to_le_bytes());
+            out.extend(chunks);
+            out
+        };
+        decode(&with_exif(8), Path::new("a.webp")).unwrap();
+        let e = decode(&with_exif(u32::MAX - 1), Path::new("a.webp")).unwrap_err();
+        assert!(e.to_string().contains("ends too early"), "{e}");
     }
 
     #[test]

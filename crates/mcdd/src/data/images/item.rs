@@ -65,8 +65,15 @@ impl Item {
 /// All of a file that holds one image.
 fn whole(path: &Path) -> Result<Vec<u8>> {
     let io = |e| Error::io(e, path);
+    // Opening a pipe would wait for somebody to write to it.
+    let data = std::fs::metadata(path).map_err(io)?;
+    if !data.is_file() {
+        return Err(Error::data("it is not a file, but a pipe or a device")
+            .at_file(path)
+            .hint("leave it out; `skip_bad` goes on without it"));
+    }
     let file = std::fs::File::open(path).map_err(io)?;
-    let length = file.metadata().map_err(io)?.len();
+    let length = data.len();
     let mut bytes = Vec::with_capacity(length.min(MAX_FILE) as usize);
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > MAX_FILE {

@@ -56,6 +56,11 @@ pub(super) fn open(path: &Path, options: &ImageOptions) -> Result<Opened> {
         return Err(Error::setting("images are not read from stdin").hint("give the paths of files or folders"));
     }
     let data = std::fs::metadata(path).map_err(|e| Error::io(e, path))?;
+    if !data.is_dir() && !data.is_file() {
+        return Err(Error::setting("images are not read from a pipe or a device")
+            .at_file(path)
+            .hint("save it to a file and give the path"));
+    }
     if !data.is_dir() {
         let source = match open_file(path, label) {
             Err(e) if *skip_bad && e.kind() == Kind::Data => Box::new(Single::new(path, Content::Bad(e))),

@@ -1,30 +1,38 @@
 //! Parquet with encoded images, as the Hugging Face hub keeps them: a column `image` of bytes, or of bytes with a path.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader};
+use parquet::file::reader::Length;
 
 use super::super::arrow_text;
 use super::super::options::{LABEL_NAMES, Label};
-use super::super::parquet::guarded;
+use super::super::pages::Handle;
+use super::super::parquet::{guarded, reader};
 use super::super::text::list;
 use super::item::{Content, ImageSource, Item};
 use crate::error::{Error, Result};
 
-/// About how many bytes of images are in memory at a time.
-const BLOCK: u64 = 32 << 20;
+/// About how many bytes of images are handed on at a time.
+const BLOCK: usize = 32 << 20;
+
+/// The images that are read at a time, at most.
+const BATCH: usize = 1024;
 
 /// No encoded image is shorter.
 const LEAST_IMAGE: u64 = 20;
 
 pub(super) struct ParquetImages {
-    reader: ParquetRecordBatchReader,
+    handle: Handle,
+    metadata: ArrowReaderMetadata,
+    wanted: Vec<usize>,
+    /// The next row group, and the rows of the one before it.
+    group: usize,
+    reader: Option<ParquetRecordBatchReader>,
     file: Arc<Path>,
     images: ArrayRef,
     labels: Option<ArrayRef>,
@@ -120,32 +128,33 @@ fn bytes(array: &ArrayRef, at: usize) -> Option<&[u8]> {
     }
 }
 
+fn load(path: &Path) -> Result<(Handle, ArrowReaderMetadata)> {
+    let handle = Handle::open(path)?;
+    let options = ArrowReaderOptions::new();
+    let metadata = guarded(path, || ArrowReaderMetadata::load(&handle, options).map_err(|e| e.to_string()))?;
+    Ok((handle, metadata))
+}
+
 /// Whether a file has a column of images.
 pub(super) fn has_images(path: &Path) -> bool {
-    let Ok(handle) = File::open(path) else { return false };
-    let builder = guarded(path, || ParquetRecordBatchReaderBuilder::try_new(handle).map_err(|e| e.to_string()));
-    builder.is_ok_and(|b| image_column(b.schema(), path).is_ok())
+    load(path).is_ok_and(|(_, metadata)| image_column(metadata.schema(), path).is_ok())
 }
 
 /// Reads the metadata.
 pub(super) fn open(path: &Path, label: &Label) -> Result<ParquetImages> {
-    let handle = File::open(path).map_err(|e| Error::io(e, path))?;
-    let length = handle.metadata().map_err(|e| Error::io(e, path))?.len();
-    let builder = guarded(path, || ParquetRecordBatchReaderBuilder::try_new(handle).map_err(|e| e.to_string()))?;
-    let schema = Arc::clone(builder.schema());
+    let (handle, metadata) = load(path)?;
+    let length = handle.len();
+    let schema = Arc::clone(metadata.schema());
     let image = image_column(&schema, path)?;
     let label = label_column(&schema, label, path)?;
     let names = label.map_or(Vec::new(), |at| class_names(&schema, schema.field(at).name()));
-    let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
-    let groups = builder.metadata().row_groups();
-    let size = groups.iter().map(|g| u64::try_from(g.total_byte_size()).unwrap_or(0)).fold(0, u64::saturating_add);
-    let batch = (BLOCK / (size / rows.max(1)).max(1)).clamp(1, 1024) as usize;
-    let reader = guarded(path, || {
-        let mask = ProjectionMask::roots(builder.parquet_schema(), std::iter::once(image).chain(label));
-        builder.with_projection(mask).with_batch_size(batch).build().map_err(|e| e.to_string())
-    })?;
+    let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
     Ok(ParquetImages {
-        reader,
+        handle,
+        metadata,
+        wanted: std::iter::once(image).chain(label).collect(),
+        group: 0,
+        reader: None,
         file: path.into(),
         images: arrow_array::new_empty_array(&DataType::Binary),
         labels: None,
@@ -160,11 +169,27 @@ pub(super) fn open(path: &Path, label: &Label) -> Result<ParquetImages> {
 impl ParquetImages {
     /// Reads the next batch; `false` at the end.
     fn load(&mut self) -> Result<bool> {
+        (self.images, self.labels) = (arrow_array::new_empty_array(&DataType::Binary), None);
+        loop {
+            if self.load_from_group()? {
+                return Ok(true);
+            }
+            let wanted = self.wanted.iter().copied();
+            self.reader = reader(&self.handle, &self.metadata, wanted, self.group, BATCH, &self.file)?;
+            if self.reader.is_none() {
+                return Ok(false);
+            }
+            self.group += 1;
+        }
+    }
+
+    /// Reads the next batch of the row group; `false` at its end.
+    fn load_from_group(&mut self) -> Result<bool> {
         let labeled = self.labeled;
         let reader = &mut self.reader;
         let batch = guarded(&self.file, || {
             loop {
-                let Some(batch) = reader.next() else { return Ok(None) };
+                let Some(batch) = reader.as_mut().and_then(Iterator::next) else { return Ok(None) };
                 let batch = batch.map_err(|e| e.to_string())?;
                 if batch.num_rows() == 0 {
                     continue;
@@ -209,8 +234,8 @@ impl ParquetImages {
 
 impl ImageSource for ParquetImages {
     fn fill(&mut self, max: usize, items: &mut Vec<Item>) -> Result<usize> {
-        let mut count = 0;
-        while count < max {
+        let (mut count, mut size) = (0, 0);
+        while count < max && size < BLOCK {
             if self.next >= self.images.len() && (count > 0 || !self.load()?) {
                 break;
             }
@@ -226,7 +251,10 @@ impl ImageSource for ParquetImages {
             let content = match bytes(&self.images, at) {
                 None => missing("image"),
                 Some(_) if self.labeled && label.is_none() => missing("label"),
-                Some(bytes) => Content::Encoded(bytes.to_vec()),
+                Some(bytes) => {
+                    size += bytes.len();
+                    Content::Encoded(bytes.to_vec())
+                }
             };
             items.push(Item { content, label, file: Arc::clone(&self.file), row: self.row });
         }
@@ -249,6 +277,7 @@ mod tests {
     use arrow_array::{BinaryArray, Int64Array, RecordBatch, StringArray, StructArray};
     use arrow_schema::Field;
     use std::collections::HashMap;
+    use std::fs::File;
     use std::path::PathBuf;
 
     fn png(value: u8) -> Vec<u8> {

@@ -24,6 +24,7 @@
 //! the cluster are computed in f64. This is slower, with the same result. The same holds for rows whose norms would
 //! overflow f32.
 
+mod nearest;
 mod tree;
 
 use std::cmp::Ordering;
@@ -32,8 +33,9 @@ use self::tree::Tree;
 use super::{MAX_FEATURE, StateDict};
 use crate::compute::gemm::{self, Line, Look, MR, NR, Panels, ZERO};
 use crate::compute::pool::{Pool, chunks};
-use crate::compute::simd;
+use crate::compute::simd::{self, Kernel, Simd};
 use crate::error::Result;
+use crate::onnx::{Attribute, Builder, Type, Value, wide};
 use crate::stats::moments::mean;
 
 /// Queries per block; more would not fit into the second-level cache.
@@ -205,7 +207,7 @@ impl Index {
         let walked = self.tree.as_ref().filter(|_| Tree::supports(k)).map(|tree| tree.walk(self, queries, k, own));
         let Some(walked) = walked else {
             let known = (0..queries.len() / width).map(|q| Known { own: own.map(|o| o + q), worst: f64::INFINITY });
-            return Search::run(self, queries, k, known.collect());
+            return self.compare_all(queries, k, known.collect());
         };
         // Walks that did not end: their neighbors are not farther than the worst row found.
         let open: Vec<usize> = (0..walked.len()).filter(|&q| !walked[q].complete).collect();
@@ -214,11 +216,43 @@ impl Index {
             let rest: Vec<f32> = open.iter().flat_map(|q| &queries[q * width..(q + 1) * width]).copied().collect();
             let worst = |q: usize| out[q].get(k - 1).map_or(f64::INFINITY, |n| n.value.next_up());
             let known = open.iter().map(|&q| Known { own: own.map(|o| o + q), worst: worst(q) }).collect();
-            for (q, best) in open.into_iter().zip(Search::run(self, &rest, k, known)) {
+            for (q, best) in open.into_iter().zip(self.compare_all(&rest, k, known)) {
                 out[q] = best;
             }
         }
         out
+    }
+
+    /// The `k` nearest rows of each query, nearest first, by brute force.
+    fn compare_all(&self, queries: &[f32], k: usize, known: Vec<Known>) -> Vec<Vec<Neighbor>> {
+        if k == 0 {
+            return vec![Vec::new(); known.len()];
+        }
+        let mut centered = Vec::with_capacity(queries.len());
+        for query in queries.chunks_exact(self.width) {
+            centered.extend(query.iter().zip(&self.center).map(|(v, c)| v - c));
+        }
+        let squares: Vec<f64> = centered.chunks_exact(self.width).map(|a| inner_product(a, a)).collect();
+        let limit = |(a, &squares): (&Known, &f64)| {
+            if a.worst < f64::INFINITY { self.limit(a.worst, squares) } else { f32::INFINITY }
+        };
+        let limits = known.iter().zip(&squares).map(limit).collect();
+        let panels = Panels::new(&self.lines, self.width, self.count());
+        if k == 1 && self.metric == Metric::Distance {
+            let mut search = nearest::Search::new(self, queries, known, squares, limits);
+            gemm::look(&centered, panels, &self.starts, &mut search);
+            return search.finish();
+        }
+        let room = (2 * k).min(self.count());
+        let best = known.iter().map(|a| Candidates { found: Vec::with_capacity(room), worst: a.worst }).collect();
+        let mut search = Search { index: self, queries, k, known, squares, best, limits };
+        gemm::look(&centered, panels, &self.starts, &mut search);
+        let sorted = |mut best: Candidates| {
+            best.found.sort_unstable();
+            best.found.truncate(k);
+            best.found
+        };
+        search.best.into_iter().map(sorted).collect()
     }
 
     /// The exact value of a pair.
@@ -245,6 +279,80 @@ impl Index {
         }
         ((limit + sum_error * size + (self.width + 2) as f64 * UNDERFLOW) as f32).next_up()
     }
+}
+
+/// What a search in a graph of ONNX finds, nearest first.
+pub(super) struct Found {
+    /// The squared distances, or the inner products, `[rows, k]`.
+    pub(super) values: Value,
+    /// The indices of several stored rows, `[rows, k]`.
+    rows: Option<Value>,
+    /// What is smallest for the nearest row, of all rows.
+    nearness: Value,
+}
+
+impl Found {
+    /// The indices of the stored rows, `[rows, k]`.
+    pub(super) fn rows(&self, graph: &mut Builder) -> Value {
+        self.rows.unwrap_or_else(|| graph.op_with("ArgMin", &[self.nearness], &[("axis", Attribute::Int(1))]))
+    }
+}
+
+impl Index {
+    /// Writes the search for the `k` nearest rows into a graph of ONNX; `each` turns what is found for some queries into a
+    /// number for each of them. Queries are compared block by block, so that memory does not grow with their number times
+    /// that of the rows.
+    pub(super) fn search_to_onnx(
+        &self,
+        graph: &mut Builder,
+        queries: Value,
+        k: usize,
+        each: impl FnOnce(&mut Builder, Found) -> Value,
+    ) -> Result<Value> {
+        let (width, count) = (self.width, self.count());
+        let rows = graph.constant_wide(&[count, width], &self.rows);
+        let (queries, width, matrix) = match self.metric {
+            Metric::Distance => {
+                let center = graph.constant(&[1, width], &wide(&self.center));
+                let [queries, rows] = [queries, rows].map(|v| graph.op("Sub", &[v, center]));
+                (graph.with_squares(queries), width + 2, graph.distance_matrix(rows))
+            }
+            // Of minus the inner product, the nearest is the smallest as well.
+            Metric::Inner => {
+                let matrix = graph.op("Transpose", &[rows]);
+                (queries, width, graph.op("Neg", &[matrix]))
+            }
+        };
+        graph.by_blocks(queries, width, count, |graph, x| {
+            let nearness = graph.op("MatMul", &[x, matrix]);
+            let (values, rows) = match k {
+                // Much faster than a sort.
+                1 => (graph.reduce("ReduceMin", nearness, true), None),
+                _ => {
+                    let most = graph.constant_i64(&[1], &[k as i64]);
+                    let [values, rows] = graph.ops("TopK", &[nearness, most], &[("largest", Attribute::Int(0))]);
+                    (values, Some(rows))
+                }
+            };
+            let values = match self.metric {
+                Metric::Distance => graph.at_least(values, 0.0),
+                Metric::Inner => graph.op("Neg", &[values]),
+            };
+            Ok(each(graph, Found { values, rows, nearness }))
+        })
+    }
+}
+
+/// [`normalize_rows`] in a graph of ONNX.
+pub(super) fn unit_rows(graph: &mut Builder, x: Value) -> Value {
+    let squares = graph.squares(x, true);
+    let norm = graph.op("Sqrt", &[squares]);
+    let (zero, one) = (graph.number(0.0), graph.number(1.0));
+    let none = graph.op("Equal", &[norm, zero]);
+    let norm = graph.op("Where", &[none, one, norm]);
+    let unit = graph.op("Div", &[x, norm]);
+    let unit = graph.cast(unit, Type::F32);
+    graph.cast(unit, Type::F64)
 }
 
 /// An upper bound of the relative error of a sum in f64.
@@ -311,36 +419,7 @@ struct Candidates {
     worst: f64,
 }
 
-impl<'a> Search<'a> {
-    /// The `k` nearest rows of each query, nearest first.
-    fn run(index: &'a Index, queries: &'a [f32], k: usize, known: Vec<Known>) -> Vec<Vec<Neighbor>> {
-        let width = index.width;
-        let count = queries.len() / width;
-        if k == 0 {
-            return vec![Vec::new(); count];
-        }
-        let mut centered = Vec::with_capacity(queries.len());
-        for query in queries.chunks_exact(width) {
-            centered.extend(query.iter().zip(&index.center).map(|(v, c)| v - c));
-        }
-        let squares: Vec<f64> = centered.chunks_exact(width).map(|a| inner_product(a, a)).collect();
-        let room = (2 * k).min(index.count());
-        let best = known.iter().map(|a| Candidates { found: Vec::with_capacity(room), worst: a.worst }).collect();
-        let limit = |(a, &squares): (&Known, &f64)| {
-            if a.worst < f64::INFINITY { index.limit(a.worst, squares) } else { f32::INFINITY }
-        };
-        let limits = known.iter().zip(&squares).map(limit).collect();
-        let mut search = Search { index, queries, k, known, squares, best, limits };
-        let panels = Panels::new(&index.lines, width, index.count());
-        gemm::look(&centered, panels, &index.starts, &mut search);
-        let sorted = |mut best: Candidates| {
-            best.found.sort_unstable();
-            best.found.truncate(k);
-            best.found
-        };
-        search.best.into_iter().map(sorted).collect()
-    }
-
+impl Search<'_> {
     /// Adds a pair that may be among the nearest. Rows come in ascending order, so ties with earlier rows are dropped.
     #[inline(always)]
     fn add(&mut self, q: usize, row: usize) {
@@ -362,15 +441,12 @@ impl<'a> Search<'a> {
 
 impl Look for Search<'_> {
     #[inline(always)]
-    fn look(&mut self, row: usize, rows: usize, panel: usize, tile: &[Line; MR]) {
-        for (r, line) in tile.iter().enumerate().take(rows) {
-            let limit = self.limits[row + r];
-            // NaN, which results from an overflow, is not above the limit and is computed exactly.
-            let above = line.0.iter().fold(true, |all, &v| all & (v > limit));
-            if !above {
-                check_panel(self, row + r, panel, line);
-            }
-        }
+    fn limit(&self, row: usize) -> f32 {
+        self.limits[row]
+    }
+
+    fn look(&mut self, row: usize, panel: usize, line: &Line) {
+        check_panel(self, row, panel, line);
     }
 }
 
@@ -388,9 +464,9 @@ struct CheckPanel<'a, 'b> {
     sums: &'a Line,
 }
 
-impl simd::Kernel for CheckPanel<'_, '_> {
+impl Kernel for CheckPanel<'_, '_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let CheckPanel { search, q, panel, sums } = self;
         let own = search.known[q].own;
         for (j, &sum) in sums.0.iter().enumerate() {

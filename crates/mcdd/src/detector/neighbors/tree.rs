@@ -20,7 +20,7 @@
 use super::{Index, MAX_SQUARED_NORM, Neighbor, UNDERFLOW, sum_error};
 use crate::compute::gemm::{Line, NR, ZERO};
 use crate::compute::pool::{Pool, chunks};
-use crate::compute::simd;
+use crate::compute::simd::{self, Kernel, Simd};
 
 /// The smallest number of rows for which a walk is faster than brute force.
 const MIN_ROWS: usize = 4000;
@@ -198,9 +198,9 @@ struct Walk<'a> {
     found: &'a mut [Found],
 }
 
-impl simd::Kernel for Walk<'_> {
+impl Kernel for Walk<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let Walk { tree, index, queries, k, own, found } = self;
         let mut stack = Vec::new();
         let (mut ended, mut failed) = (0, 0);

@@ -9,7 +9,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use crate::compute::gemm::{Line, NR, Panels, ZERO, pack_transposed};
-use crate::compute::simd;
+use crate::compute::simd::{self, Kernel, Simd};
 
 /// Rows whose distances to a panel of points are computed together.
 const ROWS: usize = 4;
@@ -95,9 +95,9 @@ struct OneRow<'a> {
     out: &'a mut [f32],
 }
 
-impl simd::Kernel for OneRow<'_> {
+impl Kernel for OneRow<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let k = self.row.len();
         let mut groups = self.lines.chunks_exact(WIDE * k);
         let mut outs = self.out.chunks_exact_mut(WIDE * NR);
@@ -150,9 +150,9 @@ struct Sums<'a> {
     lanes: &'a mut [f64],
 }
 
-impl simd::Kernel for Sums<'_> {
+impl Kernel for Sums<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let k = self.points.width;
         let count = self.rows.len() / k;
         let lanes = self.lanes.as_chunks_mut::<NR>().0;

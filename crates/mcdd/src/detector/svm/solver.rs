@@ -11,7 +11,7 @@ use super::cache::Cache;
 use super::rbf::Points;
 use crate::compute::gemm::NR;
 use crate::compute::pool::{Pool, chunks};
-use crate::compute::simd;
+use crate::compute::simd::{self, Kernel, Simd};
 
 /// The largest violation of the optimality conditions, on the scale of the gradient. It is scaled down for a total below
 /// 1, an upper bound of the gradient.
@@ -300,9 +300,9 @@ fn advance(g: &mut [f64], a: &[f64], ki: &[f32], kj: &[f32], by: f64) -> Best {
         by: f64,
         best: &'a mut Best,
     }
-    impl simd::Kernel for Advance<'_> {
+    impl Kernel for Advance<'_> {
         #[inline(always)]
-        fn run(self) {
+        fn run<S: Simd>(self, _: S) {
             let (g, a) = (self.g.as_chunks_mut::<LANES>().0, self.a.as_chunks::<LANES>().0);
             let (ki, kj) = (self.ki.as_chunks::<LANES>().0, self.kj.as_chunks::<LANES>().0);
             let (mut values, mut blocks) = ([f64::NEG_INFINITY; LANES], [0u64; LANES]);
@@ -339,9 +339,9 @@ fn second(g: &[f64], a: &[f64], ki: &[f32], gi: f64) -> Second {
         gi: f64,
         found: &'a mut Second,
     }
-    impl simd::Kernel for Find<'_> {
+    impl Kernel for Find<'_> {
         #[inline(always)]
-        fn run(self) {
+        fn run<S: Simd>(self, _: S) {
             let (g, a, ki) =
                 (self.g.as_chunks::<LANES>().0, self.a.as_chunks::<LANES>().0, self.ki.as_chunks::<LANES>().0);
             let (mut values, mut blocks) = ([f64::NEG_INFINITY; LANES], [0u64; LANES]);

@@ -6,7 +6,7 @@
 // Loops over the lanes of several arrays at once read best, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
-use crate::compute::simd;
+use crate::compute::simd::{self, Kernel, Simd};
 use crate::net::graph::inverse_deviation;
 
 /// The weight of a batch in the running mean and variance, as in PyTorch.
@@ -107,9 +107,9 @@ struct Forward<'a> {
     out: &'a mut [f32],
 }
 
-impl simd::Kernel for Forward<'_> {
+impl Kernel for Forward<'_> {
     #[inline(always)]
-    fn run(mut self) {
+    fn run<S: Simd>(mut self, _: S) {
         in_blocks!(self);
     }
 }
@@ -162,9 +162,9 @@ struct Backward<'a> {
     d_bias: &'a mut [f32],
 }
 
-impl simd::Kernel for Backward<'_> {
+impl Kernel for Backward<'_> {
     #[inline(always)]
-    fn run(mut self) {
+    fn run<S: Simd>(mut self, _: S) {
         in_blocks!(self);
     }
 }
@@ -207,7 +207,7 @@ impl Backward<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compute::simd::Kernel;
+    use crate::compute::Level;
     use crate::seed::Stream;
     use proptest::prelude::*;
 
@@ -224,14 +224,19 @@ mod tests {
             let zeros = || vec![0.0; width];
             let mut plain = Batch { mean: zeros(), variance: zeros(), inverse: zeros(), rows };
             let mut again = vec![f32::NAN; x.len()];
-            Forward { batch: &mut plain, x: &x, affine, relu, out: &mut again }.run();
+            let forward = Forward { batch: &mut plain, x: &x, affine, relu, out: &mut again };
+            // SAFETY: every machine has the portable level.
+            unsafe { simd::dispatch_at(Level::Portable, forward) };
             prop_assert_eq!(&out, &again);
             prop_assert_eq!((&best.mean, &best.variance, &best.inverse), (&plain.mean, &plain.variance, &plain.inverse));
 
             let (mut d, mut dw, mut db) = (dy.clone(), vec![f32::NAN; width], vec![f32::NAN; width]);
             best.backward(&x, &weight, &mut d, &mut dw, &mut db);
             let (mut d2, mut dw2, mut db2) = (dy, vec![f32::NAN; width], vec![f32::NAN; width]);
-            Backward { batch: &plain, x: &x, weight: &weight, dy: &mut d2, d_weight: &mut dw2, d_bias: &mut db2 }.run();
+            let backward =
+                Backward { batch: &plain, x: &x, weight: &weight, dy: &mut d2, d_weight: &mut dw2, d_bias: &mut db2 };
+            // SAFETY: as above.
+            unsafe { simd::dispatch_at(Level::Portable, backward) };
             prop_assert_eq!((d, dw, db), (d2, dw2, db2));
         }
     }

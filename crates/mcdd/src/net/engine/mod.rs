@@ -21,6 +21,7 @@ use super::optimizer::{Optimizer, OptimizerState, Update};
 use super::params::Params;
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
+use crate::onnx::{Builder, Value};
 
 /// Runs and trains graphs.
 pub trait Engine: Send + Sync {
@@ -104,6 +105,15 @@ pub trait Network: Send + Sync {
     /// If this network has no gradients.
     fn input_gradient(&self) -> Result<Arc<dyn InputGradient>> {
         Err(Error::setting("this network gives no gradient with respect to its input"))
+    }
+
+    /// Writes the network into a graph of ONNX; `x` are its inputs in f32, `[rows, inputs]`. Gives the output of each of its
+    /// [`layers`](Network::layers), as rows of features.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn to_onnx(&self, _graph: &mut Builder, _x: Value) -> Result<Vec<Value>> {
+        Err(Error::setting("this network cannot be written as ONNX"))
     }
 }
 

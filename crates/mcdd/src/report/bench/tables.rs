@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{METRICS, Metric, Stat, Study, metric};
+use crate::error::is_harmful;
 use crate::protocol::published;
 
 /// `97.55 ± 0.31`, followed by the paper's number and the difference, and by the number of folds if others have more.
@@ -37,7 +38,7 @@ fn plain(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '~' => out.extend(['\\', c]),
-            c if c.is_control() => out.push(' '),
+            c if is_harmful(c) => out.push(' '),
             c => out.push(c),
         }
     }
@@ -190,7 +191,7 @@ fn tex(text: &str) -> String {
             '>' => out.push_str("\\textgreater{}"),
             '|' => out.push_str("\\textbar{}"),
             '"' => out.push_str("\\textquotedbl{}"),
-            c if c.is_control() => out.push(' '),
+            c if is_harmful(c) => out.push(' '),
             c => out.push(c),
         }
     }

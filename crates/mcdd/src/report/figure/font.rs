@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
+use crate::error::plain;
+
 /// The font families of an SVG; all have the same widths.
 pub(super) const FAMILY: &str = "Arial, Helvetica, 'Liberation Sans', Arimo, sans-serif";
 
@@ -100,15 +102,10 @@ impl OutlineBuilder for Placed<'_> {
     }
 }
 
-/// Text without characters that XML forbids and without control characters.
-pub(super) fn clean(text: &str) -> String {
-    let bad = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
-    text.chars().map(|c| if bad(c) { '\u{fffd}' } else { c }).collect()
-}
-
 /// The text, or as much of it as fits, with an ellipsis.
 pub(super) fn fitted(text: &str, size: f64, bold: bool, room: f64) -> String {
-    let text = clean(text);
+    // Also without what XML forbids.
+    let text = plain(text);
     if width(&text, size, bold) <= room {
         return text;
     }
@@ -135,7 +132,7 @@ pub(super) fn fitted(text: &str, size: f64, bold: bool, room: f64) -> String {
 
 /// The text in at most `most` lines that fit; the last one is truncated if needed.
 pub(super) fn wrapped(text: &str, size: f64, bold: bool, room: f64, most: usize) -> Vec<String> {
-    let text = clean(text);
+    let text = plain(text);
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         let last = lines.len() == most;

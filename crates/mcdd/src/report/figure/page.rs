@@ -5,6 +5,7 @@ use super::axis::Axis;
 use super::color::Paint;
 use super::font;
 use super::scene::{Anchor, Area, Marker, Primitive, Scene, Style, Text};
+use crate::error::plain;
 
 /// The width of a figure.
 pub(super) const WIDTH: f64 = 960.0;
@@ -47,7 +48,7 @@ pub(super) struct Page {
 impl Page {
     /// A page with a title.
     pub(super) fn new(title: &str) -> Page {
-        let mut page = Page { scene: Scene { width: WIDTH, ..Scene::default() }, title: font::clean(title), y: MARGIN };
+        let mut page = Page { scene: Scene { width: WIDTH, ..Scene::default() }, title: plain(title), y: MARGIN };
         for line in font::wrapped(title, TITLE, true, WIDTH - 2.0 * MARGIN, 2) {
             page.scene.text(Text::new(MARGIN, page.y + font::ASCENT * TITLE, line, TITLE).bold());
             page.y += 1.3 * TITLE;

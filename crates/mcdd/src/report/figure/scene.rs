@@ -2,6 +2,7 @@
 
 use super::color::Paint;
 use super::font;
+use crate::error::plain;
 
 /// The color of an interior.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -102,7 +103,7 @@ pub(super) struct Text {
 impl Text {
     /// Text in the default color that starts at `x`.
     pub(super) fn new(x: f64, y: f64, text: impl AsRef<str>, size: f64) -> Text {
-        let text = font::clean(text.as_ref());
+        let text = plain(text.as_ref());
         let (bold, anchor, paint) = (false, Anchor::Start, Paint::Ink);
         Text { x, y, text, size, bold, anchor, paint, upwards: false, halo: false }
     }

@@ -14,6 +14,7 @@ use super::color::{Paint, Theme};
 use super::font::FAMILY;
 use super::png;
 use super::scene::{Anchor, Area, Marker, Primitive, Scene, Style, Text};
+use crate::error::plain;
 
 /// The file's text.
 pub(super) fn write(scene: &Scene, title: &str) -> String {
@@ -28,7 +29,7 @@ pub(super) fn embedded(scene: &Scene, title: &str) -> String {
 
 /// Whether a file was written by [`write`] with this title.
 pub(super) fn has_title(file: &[u8], title: &str) -> bool {
-    let label = format!("aria-label=\"{}\"", escaped(&super::font::clean(title)));
+    let label = format!("aria-label=\"{}\"", escaped(&plain(title)));
     let head = file.split(|&b| b == b'>').next().unwrap_or_default();
     head.starts_with(b"<svg ") && head.windows(label.len()).any(|part| part == label.as_bytes())
 }
@@ -85,7 +86,7 @@ impl Writer {
         let start = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" role=\"img\" \
              aria-label=\"{}\" font-family=\"{FAMILY}\"",
-            escaped(&super::font::clean(title))
+            escaped(&plain(title))
         );
         if self.embedded {
             return start + ">\n" + &self.out + "</svg>\n";

@@ -379,7 +379,7 @@ fn training(model: &Model) -> Vec<Trained> {
             loss: epochs.iter().map(|e| finite(e.loss)).collect(),
             validation_loss: epochs.iter().map(|e| finite(e.validation_loss)).collect(),
             accuracy: epochs.iter().filter_map(|e| e.validation_accuracy.map(finite)).collect(),
-            epochs: epochs.iter().map(|e| e.epoch + 1).collect(),
+            epochs: epochs.iter().map(|e| e.epoch.saturating_add(1)).collect(),
         })
     };
     // One epoch does not make a curve.

@@ -214,8 +214,8 @@ impl SettingsBuilder {
         seed: u64;
         /// [`ImageSettings::augment`](super::ImageSettings::augment), for images [default: on].
         augment: Augmentation;
-        /// [`ImageSettings::test_flips`](super::ImageSettings::test_flips), for images [default: on for the best preset, if images
-        /// are flipped in training].
+        /// [`ImageSettings::test_flips`](super::ImageSettings::test_flips), for images [default: on for `cnn`, if images are
+        /// flipped in training].
         test_flips: bool;
         /// [`ImageSettings::warmup`](super::ImageSettings::warmup), for images.
         warmup: f64;

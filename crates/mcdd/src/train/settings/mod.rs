@@ -276,7 +276,7 @@ impl Settings {
             image: Some(ImageSettings {
                 augment: Some(augment),
                 lookahead: true,
-                test_flips: preset == Preset::Best,
+                test_flips: true,
                 ..ImageSettings::of(net)
             }),
             ..Preset::Paper.settings()

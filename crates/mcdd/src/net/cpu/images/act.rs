@@ -5,7 +5,7 @@
 
 use super::lanes::{PixelShape, in_blocks, lanes};
 use crate::compute::gemm::NR;
-use crate::compute::simd::{self, Kernel};
+use crate::compute::simd::{self, Kernel, Simd};
 
 /// The activation function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl<const NORM: bool, const BEND: u8, const ADD: bool> Pixel<'_, NORM, BEND, AD
 
 impl<const NORM: bool, const BEND: u8, const ADD: bool> Kernel for Activate<'_, NORM, BEND, ADD> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let c = self.channels;
         let (scale, shift) = if NORM { (&self.act.scale[..c], &self.act.shift[..c]) } else { (&[][..], &[][..]) };
         // A panel's sixteen channels: scale and shift stay in registers.

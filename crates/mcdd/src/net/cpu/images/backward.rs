@@ -422,14 +422,18 @@ impl WeightPanels<'_> {
                     scratch.other.resize(count * b_image, ZERO);
                 }
                 let lines = &mut scratch.other[..count * b_image];
-                let rows = WeightGradient {
+                let gradient = WeightGradient {
                     images: count,
                     height,
                     width: output[1],
+                    kernel,
+                    tiles,
                     a_image: self.length,
+                    a_tile: pixels * MR,
                     b_image,
                     b_row: stride * padded.width,
                     b_pixel: stride,
+                    b_kernel_row: padded.width,
                 };
                 if sums.len() > 2 * self.conv.taps() * tiles * MR {
                     (first..first + count).for_each(|image| prefetch(padded, top..bottom, input, self.from, image));
@@ -438,15 +442,8 @@ impl WeightPanels<'_> {
                     for (image, lines) in (first..).zip(lines.chunks_exact_mut(b_image)) {
                         fill_lines(padded, top..bottom, input, self.from, image, self.act, panel, lines);
                     }
-                    for tile in 0..tiles {
-                        let a = &self.gradients[first * self.length + (tile * pixels + row * output[1]) * MR..];
-                        for tap in 0..self.conv.taps() {
-                            let b = &lines[tap / kernel[1] * padded.width + tap % kernel[1]..];
-                            if let Some(acc) = sums[(tap * tiles + tile) * MR..].first_chunk_mut::<MR>() {
-                                rows.run(a, b, acc);
-                            }
-                        }
-                    }
+                    let a = &self.gradients[first * self.length + row * output[1] * MR..];
+                    gradient.run(a, lines, sums);
                 }
             }
         }

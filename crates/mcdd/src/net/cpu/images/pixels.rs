@@ -8,7 +8,7 @@ use super::geometry::Padded;
 use super::kernel::numbers;
 use super::lanes::{Images, PixelShape, in_blocks, lanes};
 use crate::compute::gemm::{Line, MR, NR, ZERO};
-use crate::compute::simd::{self, Kernel};
+use crate::compute::simd::{self, Kernel, Simd};
 
 /// Copies the rows `rows` of a padded image, zeros included, from an image of `size`.
 pub(super) fn fill(
@@ -117,7 +117,7 @@ impl<const CORRECT: bool> WholePixel<'_, CORRECT> {
 
 impl<const CORRECT: bool> Kernel for Whole<'_, CORRECT> {
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Simd>(self, _: S) {
         let c = self.shape.channels;
         let Correction { a, b, mean } = self.correction;
         let correction =
@@ -270,7 +270,7 @@ impl<const NORM: bool, const BEND: u8, const WRITE: bool> Spreading<'_, NORM, BE
 
 impl<const NORM: bool, const BEND: u8, const WRITE: bool> Kernel for Spreading<'_, NORM, BEND, WRITE> {
     #[inline(always)]
-    fn run(mut self) {
+    fn run<S: Simd>(mut self, _: S) {
         let PixelShape { pixels, channels } = self.0.shape;
         for first in (0..pixels).step_by(SOME) {
             let last = (first + SOME).min(pixels);
@@ -341,7 +341,7 @@ impl Measure<'_> {
 
 impl Kernel for Measure<'_> {
     #[inline(always)]
-    fn run(mut self) {
+    fn run<S: Simd>(mut self, _: S) {
         in_blocks!(self.shape.channels, self.lane());
     }
 }

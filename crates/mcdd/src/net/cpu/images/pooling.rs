@@ -5,7 +5,7 @@
 
 use super::act::{Act, activate};
 use super::lanes::{Images, PixelShape, in_blocks, lanes};
-use crate::compute::simd::{self, Kernel};
+use crate::compute::simd::{self, Kernel, Simd};
 
 /// The geometry of a pooling.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +103,7 @@ impl Maxima<'_> {
 
 impl Kernel for Maxima<'_> {
     #[inline(always)]
-    fn run(mut self) {
+    fn run<S: Simd>(mut self, _: S) {
         let Pool { output, channels, .. } = self.pool;
         for y in 0..output[0] {
             for x in 0..output[1] {
@@ -149,7 +149,7 @@ impl BackMaxima<'_> {
 
 impl Kernel for BackMaxima<'_> {
     #[inline(always)]
-    fn run(mut self) {
+    fn run<S: Simd>(mut self, _: S) {
         let Pool { output, channels, .. } = self.pool;
         for y in 0..output[0] {
             for x in 0..output[1] {

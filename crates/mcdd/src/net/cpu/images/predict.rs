@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::net::engine::{InputGradient, Network, NetworkBuffers};
 use crate::net::graph::{Graph, inverse_deviation};
 use crate::net::params::Params;
+use crate::onnx::{Builder, Value};
 
 /// The number of images that go through all layers together. The results are independent of it.
 const TOGETHER: usize = 4;
@@ -145,6 +146,10 @@ impl Network for ImageNetwork {
 
     fn layers(&self) -> usize {
         self.graph.layer_ends().len()
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, x: Value) -> Result<Vec<Value>> {
+        self.graph.to_onnx(&self.params, graph, x)
     }
 
     fn part(&self, layer: usize) -> Result<Arc<dyn Network>> {

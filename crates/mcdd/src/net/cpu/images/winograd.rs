@@ -12,7 +12,7 @@ use super::buffers::{ConvBuffers, Out, TileBuffers, sized};
 use super::geometry::{Padded, Place, Window};
 use super::kernel::Product;
 use crate::compute::gemm::{Line, NR};
-use crate::compute::simd::{self, Kernel};
+use crate::compute::simd::{self, Kernel, Simd};
 
 /// Numbers of a tile.
 pub(super) const NUMBERS: usize = 16;
@@ -236,7 +236,7 @@ macro_rules! in_eights {
 
 impl Kernel for In<'_> {
     #[inline(always)]
-    fn run(mut self) {
+    fn run<S: Simd>(mut self, _: S) {
         in_eights!(self.channels, self.lane());
     }
 }
@@ -285,7 +285,7 @@ impl Back<'_> {
 
 impl Kernel for Back<'_> {
     #[inline(always)]
-    fn run(mut self) {
+    fn run<S: Simd>(mut self, _: S) {
         in_eights!(self.channels, self.lane());
     }
 }

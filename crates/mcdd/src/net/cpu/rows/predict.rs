@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::net::engine::{InputGradient, Network, NetworkBuffers};
 use crate::net::graph::Graph;
 use crate::net::params::Params;
+use crate::onnx::{Builder, Value};
 
 /// A multi-layer perceptron for prediction.
 #[derive(Clone, Debug)]
@@ -100,6 +101,10 @@ impl Network for RowNetwork {
 
     fn layers(&self) -> usize {
         self.graph.layer_ends().len()
+    }
+
+    fn to_onnx(&self, graph: &mut Builder, x: Value) -> Result<Vec<Value>> {
+        self.graph.to_onnx(&self.params, graph, x)
     }
 
     fn part(&self, layer: usize) -> Result<Arc<dyn Network>> {

@@ -1,0 +1,243 @@
+//! Inputs that were made to do harm: pipes that nobody writes to, images that claim to be large, text that a terminal obeys.
+
+mod help;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use help::{Lab, class, stderr, stdout, table};
+use mcdd::error::is_harmful;
+
+/// A table and a model of it.
+fn model(lab: &Lab) {
+    lab.write("t.csv", &table(80, |i| format!("{},{},{}", i % 5 + 3 * (i % 2), i % 7, class(i)), "a,b,label"));
+    lab.ok(&["train", "t.csv", "--preset", "fast", "--epochs", "2", "--quiet", "-o", "m.mcdd"]);
+}
+
+/// Runs the command, which must end within a minute.
+fn ends(lab: &Lab, args: &[&str]) -> Output {
+    let mut child =
+        lab.std_command(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("mcdd {} does not end", args.join(" "));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// 16x16 pixels as BMP.
+fn bmp(shift: usize) -> Vec<u8> {
+    let mut out = b"BM".to_vec();
+    for v in [54u32 + 768, 0, 54, 40, 16, 16] {
+        out.extend(v.to_le_bytes());
+    }
+    out.extend([1, 0, 24, 0]);
+    out.extend([0; 24]);
+    out.extend((0..768).map(|i| (i * (shift + 3)) as u8));
+    out
+}
+
+fn photos(lab: &Lab) {
+    for (i, folder) in ["photos/a", "photos/b"].iter().enumerate() {
+        fs::create_dir_all(lab.path(folder)).unwrap();
+        for k in 0..12 {
+            fs::write(lab.path(&format!("{folder}/{k}.bmp")), bmp(2 * k + i)).unwrap();
+        }
+    }
+}
+
+const TRAIN: [&str; 10] =
+    ["train", "photos", "--net", "resnet8", "--epochs", "1", "--quiet", "-o", "p.mcdd", "--skip-bad"];
+
+#[cfg(unix)]
+#[test]
+fn pipes_do_not_hang() {
+    let lab = Lab::new();
+    model(&lab);
+    photos(&lab);
+    let pipe = |name: &str| assert!(Command::new("mkfifo").arg(lab.path(name)).status().unwrap().success());
+    // In a folder of images.
+    pipe("photos/a/p.png");
+    let out = ends(&lab, &TRAIN);
+    assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+    let out = ends(&lab, &TRAIN[..9]);
+    assert!(out.status.code() == Some(2) && stderr(&out).contains("p.png: it is not a file"), "{}", stderr(&out));
+    // A format whose directory is at its end, through a pipe.
+    let parquet = lab.path("t.parquet");
+    lab.ok(&["predict", "m.mcdd", "t.csv", "--keep", "all", "-o", "t.parquet"]);
+    let npz = lab.path("t.npz");
+    fs::write(&npz, b"PK\x03\x04 as an archive begins").unwrap();
+    for (i, file) in [&parquet, &npz].into_iter().enumerate() {
+        for command in [&["train"][..], &["predict", "m.mcdd"], &["check"], &["train", "--net", "resnet8"]] {
+            let name = format!("pipe{i}{}", command.concat().replace('.', ""));
+            pipe(&name);
+            let mut writer = Command::new("sh")
+                .args(["-c", "exec cat \"$0\" > \"$1\" 2> /dev/null"])
+                .args([file, &lab.path(&name)])
+                .spawn()
+                .unwrap();
+            let out = ends(&lab, &[command, &[&name]].concat());
+            // Where it was not opened, the writer still waits.
+            let _ = writer.kill();
+            writer.wait().unwrap();
+            let text = stdout(&out) + &stderr(&out);
+            let expected = text.contains("cannot be read from a stream") || text.contains("not read from a pipe");
+            assert!(out.status.code() == Some(2) && expected && text.contains("save it to a file"), "{text}");
+        }
+    }
+}
+
+/// With a limit on the memory of the process, an image that takes too much of it is an error of this image.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_image_without_memory_is_a_bad_image() {
+    let lab = Lab::new();
+    photos(&lab);
+    lab.ok(&TRAIN);
+    fs::create_dir(lab.path("new")).unwrap();
+    fs::write(lab.path("new/1.bmp"), bmp(3)).unwrap();
+    // 11,000 x 11,000 black pixels, compressed.
+    let mut large = b"BM".to_vec();
+    let side = 11_000u32;
+    for v in [54, 0, 54, 40, side, side] {
+        large.extend(v.to_le_bytes());
+    }
+    large.extend([1, 0, 8, 0, 1, 0, 0, 0]);
+    large.extend([0; 20]);
+    large.extend([0; 1024]);
+    for _ in 0..side {
+        for _ in 0..side / 250 {
+            large.extend([250, 0]);
+        }
+        large.extend([0, 0]);
+    }
+    large.extend([0, 1]);
+    large[10..14].copy_from_slice(&(54u32 + 1024).to_le_bytes());
+    fs::write(lab.path("new/2.bmp"), large).unwrap();
+    let run = |limit: &str| {
+        let script = format!("ulimit -v {limit}; exec \"$0\" predict p.mcdd new --skip-bad --threads 1");
+        let out = Command::new("bash").args(["-c", &script]).arg(lab.program()).current_dir(lab.folder()).output();
+        let out = out.unwrap();
+        assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+        stdout(&out)
+    };
+    let text = run("600000");
+    assert!(text.lines().count() == 3 && text.contains("there is no memory for 11000x11000 pixels"), "{text}");
+    assert!(text.lines().nth(1).unwrap().contains("known"), "{text}");
+}
+
+/// Every message and table, with names and cells that a terminal would obey.
+#[cfg(unix)]
+#[test]
+fn no_message_has_what_a_terminal_obeys() {
+    let lab = Lab::new();
+    let nasty = "x\u{1b}]0;t\u{7}\u{9b}31m\u{202e}\u{2066}y";
+    let file = |name: &str| format!("{nasty}{name}");
+    let row = |i: usize| format!("{},{},{}", i % 5 + 3 * (i % 3), i % 7, [nasty, "plain", "other"][i % 3]);
+    let header = format!("{nasty}a,b,{nasty}label");
+    lab.write(&file(".csv"), &table(80, row, &header));
+    lab.write(&file("bad.csv"), &table(80, |i| if i == 40 { format!("1,{nasty},q") } else { row(i) }, &header));
+    lab.write(&file("short.csv"), &table(3, |_| "1,2".into(), &header));
+    lab.write("scores.csv", &format!("{nasty},{nasty}2\n1,2\n3,4\n"));
+    lab.write(&file(".toml"), &format!("[{nasty}"));
+    let (csv, label, trained) = (file(".csv"), format!("{nasty}label"), file(".mcdd"));
+    lab.ok(&["train", &csv, "--label", &label, "--preset", "fast", "--epochs", "2", "--quiet", "-o", &trained]);
+    fs::create_dir(lab.path(&file("folder"))).unwrap();
+    let (bad, short, folder, report) = (file("bad.csv"), file("short.csv"), file("folder"), file(".html"));
+    let none = file("none");
+    let commands: Vec<Vec<&str>> = vec![
+        vec!["train", &bad, "--label", &label],
+        vec!["train", &short, "--label", &label],
+        vec!["train", &csv, "--label", &none],
+        vec!["train", &csv, "--label", &label, "--drop", nasty],
+        vec!["train", &csv, "--label", &label, "--method", nasty],
+        vec!["train", &csv, "--label", &label, "--detector", nasty],
+        vec!["train", &none],
+        vec!["train", &folder],
+        vec!["train", &csv, "--label", &label, "--epochs", "1", "--preset", "fast", "--test", "0.2", "-o", "m2"],
+        vec!["check", &csv, "--label", &label],
+        vec!["check", &bad, "--label", &label],
+        vec!["check", &bad, "--label", &label, "--json"],
+        vec!["predict", &trained, &bad, "-o", "out.csv"],
+        vec!["predict", &trained, "scores.csv", "-o", "out.csv"],
+        vec!["predict", &trained, &csv, "--keep", nasty, "-o", "out.csv"],
+        vec!["predict", &csv, &csv],
+        vec!["evaluate", &trained, &csv, "--label", &label, "--ood", &csv, "--report", &report],
+        vec!["evaluate", &trained, &csv, "--label", &label, "--json"],
+        vec!["explain", &trained, &csv],
+        vec!["inspect", &trained],
+        vec!["inspect", &trained, "--json"],
+        vec!["metrics", "--id-scores", "scores.csv", "--ood-scores", "scores.csv"],
+        vec!["metrics", "--id-scores", "scores.csv", "--ood-scores", "scores.csv", "--column", nasty],
+        vec!["refit", &trained, &csv, "--label", &none, "-o", "r.mcdd"],
+        vec!["figure", "samples", &trained, &csv, "-o", "samples.svg"],
+        vec!["bench", &csv, "--label", &label, "--methods", "softmax", "--epochs", "1", "--folds", "2", "-o", &folder],
+        vec!["bench", &csv, "--label", &label, "--methods", nasty],
+        vec!["datasets", "--data", &folder],
+        vec!["datasets", "get", nasty, "--data", &folder],
+        vec!["score", "--detector", nasty, "--train-features", &csv, "--features", &csv],
+    ];
+    let harmless = |text: &str| !text.chars().any(|c| c != '\n' && c != '\t' && is_harmful(c));
+    for args in &commands {
+        let out = ends(&lab, args);
+        assert!(matches!(out.status.code(), Some(0 | 2 | 3)), "{args:?}: {}", stderr(&out));
+        for text in [stdout(&out), stderr(&out)] {
+            assert!(harmless(&text), "mcdd {args:?}\n{text:?}");
+        }
+    }
+    // Pages and figures: names of these characters do not come through.
+    let mut pages = 0;
+    let mut open = vec![lab.folder().to_owned()];
+    while let Some(next) = open.pop() {
+        for path in fs::read_dir(next).unwrap().map(|e| e.unwrap().path()) {
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| e == "html" || e == "svg" || e == "md" || e == "tex") {
+                pages += 1;
+                assert!(harmless(&fs::read_to_string(&path).unwrap()), "{}", path.display());
+            }
+        }
+    }
+    assert!(pages >= 3, "{pages}");
+    assert!(Path::new(&lab.path(&report)).exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_that_names_the_output() {
+    let lab = Lab::new();
+    model(&lab);
+    for args in
+        [&["--help"][..], &["train", "--help"], &["--version"], &["inspect", "m.mcdd"], &["predict", "m.mcdd", "t.csv"]]
+    {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let out = lab.std_command(args).stdout(full).output().unwrap();
+        let text = stderr(&out);
+        assert_eq!(out.status.code(), Some(2), "mcdd {args:?}: {text}");
+        assert!(text.contains("standard output: no space left on the disk"), "{text}");
+    }
+    let e = lab.fails(&["predict", "m.mcdd", "t.csv", "-o", "/dev/full"], "/dev/full: no space left on the disk");
+    assert!(e.contains("hint: free some space"), "{e}");
+}
+
+#[test]
+fn long_names_are_cut() {
+    let lab = Lab::new();
+    let name = |i: usize| format!("{}{}", "n".repeat(100_000), i % 2);
+    lab.write(
+        "t.csv",
+        &table(60, |i| format!("{},{},{}", i % 5, i % 7, name(i)), &format!("{},b,label", "c".repeat(100_000))),
+    );
+    lab.ok(&["train", "t.csv", "--preset", "fast", "--epochs", "2", "--quiet", "-o", "m.mcdd"]);
+    for args in [&["inspect", "m.mcdd"][..], &["evaluate", "m.mcdd", "t.csv"], &["check", "t.csv"]] {
+        let out = lab.ok(args);
+        let length = out.stdout.len() + out.stderr.len();
+        assert!(length < 20_000, "mcdd {args:?} prints {length} bytes");
+    }
+}

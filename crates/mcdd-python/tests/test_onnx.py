@@ -1,0 +1,117 @@
+"""Models as ONNX give in onnxruntime what they give here."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnxruntime
+import pandas
+import pytest
+from sklearn.datasets import load_iris
+
+from mcdd import ImageClassifier, McddClassifier
+from mcdd import _mcdd
+
+
+def run(model: bytes, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, inputs)))
+
+
+def described(model: bytes) -> list[dict]:
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return json.loads(session.get_modelmeta().custom_metadata_map["mcdd.inputs"])
+
+
+def same(clf, X, found: dict[str, np.ndarray]) -> None:
+    assert found["score"] == pytest.approx(clf.score_samples(X), rel=1e-4, abs=1e-4)
+    # One of some twenty calibration rows more or less, where a score is that of a calibration row to within rounding.
+    assert found["p_value"] == pytest.approx(clf.p_values(X), abs=0.06)
+    assert found["probabilities"] == pytest.approx(clf.predict_proba(X), abs=1e-5)
+    assert (found["known"] == clf.is_known(X)).mean() > 0.98
+    assert (found["class"] == np.argmax(clf.predict_proba(X), axis=1)).all()
+
+
+def test_an_array(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    clf = McddClassifier(preset="fast", epochs=20).fit(X, y)
+    rows = np.concatenate([X, 3 * X])
+    written = clf.to_onnx(tmp_path / "iris.onnx")
+    assert (tmp_path / "iris.onnx").read_bytes() == written
+    found = run(written, {"x": rows})
+    same(clf, rows, found)
+    labels = np.array([str(label) for label in clf.predict_open(rows)])
+    assert (found["label"] == labels).mean() > 0.98
+    # The threshold is an input, or fixed.
+    none = run(written, {"x": rows, "threshold": np.array([np.inf])})
+    assert not none["known"].any() and (none["label"] == "unknown").all()
+    fixed = run(clf.to_onnx(tpr=0.5), {"x": rows})
+    assert (fixed["known"] == clf.is_known(rows, tpr=0.5)).mean() > 0.98
+    # One row, and none.
+    assert run(written, {"x": rows[:1]})["score"] == pytest.approx(found["score"][:1])
+    assert run(written, {"x": rows[:0]})["score"].shape == (0,)
+    with pytest.raises(_mcdd.SettingError, match="tpr"):
+        clf.to_onnx(tpr=1.5)
+
+
+def hostile() -> tuple[pandas.DataFrame, np.ndarray]:
+    """Columns and classes with difficult names, categories, missing cells and times."""
+    rng = np.random.default_rng(0)
+    n = 600
+    y = rng.integers(3, size=n)
+    numbers = y[:, None] + rng.normal(scale=0.4, size=(n, 3))
+    numbers[rng.random((n, 3)) < 0.05] = np.nan
+    colors = np.array(["red", "grün\n", 'a "quoted", text', "score"], dtype=object)
+    color = colors[(y + (rng.random(n) < 0.2)) % 4]
+    color[rng.random(n) < 0.05] = None
+    days = pandas.Timestamp("2023-01-01") + pandas.to_timedelta(rng.integers(1100 * 24, size=n), unit="h")
+    frame = pandas.DataFrame(
+        {"score": numbers[:, 0], "v7": numbers[:, 1], "threshold": numbers[:, 2], "ключ \u202e\\": color, "day": days}
+    )
+    names = np.array(["", "unknown?", "a\tb\u0000c"], dtype=object)
+    return frame, np.array([names[k] or "ø" for k in y], dtype=object)
+
+
+@pytest.mark.parametrize("core", [False, True])
+def test_names_categories_missing_cells_and_times(core):
+    X, y = hostile()
+    clf = McddClassifier(preset="fast", epochs=20, per_class=True).fit(X, y)
+    written = clf.to_onnx(core=core)
+    inputs = {}
+    for column in described(written):
+        values = X[column["column"]]
+        if column["takes"] == "text":
+            inputs[column["input"]] = values.fillna("").str.strip().to_numpy(dtype=object).reshape(-1, 1)
+        elif column["takes"] == "code":
+            codes = {text: i for i, text in enumerate(column["categories"])}
+            known = [-1 if pandas.isna(v) else codes.get(str(v).strip(), 1 << 40) for v in values]
+            inputs[column["input"]] = np.array(known).reshape(-1, 1)
+        elif column["takes"] == "seconds":
+            seconds = (values - pandas.Timestamp("1970-01-01")).dt.total_seconds()
+            inputs[column["input"]] = seconds.to_numpy(dtype=float).reshape(-1, 1)
+        else:
+            inputs[column["input"]] = values.to_numpy(dtype=float).reshape(-1, 1)
+    assert {c["takes"] for c in described(written)} == {"number", "seconds", "code" if core else "text"}
+    found = run(written, inputs)
+    same(clf, X, found)
+    assert ("label" in found) != core
+    if not core:
+        assert set(found["label"]) <= {*clf.classes_, "unknown"}
+
+
+def test_images():
+    rng = np.random.default_rng(0)
+    X = rng.integers(256, size=(120, 12, 10, 3), dtype=np.uint8)
+    y = np.arange(120) % 2
+    X[y == 1, :6] //= 3
+    clf = ImageClassifier(net="cnn8", epochs=2).fit(X, y)
+    same(clf, X, run(clf.to_onnx(), {"image": X}))
+
+
+def test_a_detector_that_needs_gradients():
+    X, y = load_iris(return_X_y=True)
+    clf = McddClassifier(preset="paper", method="softmax", detector="odin", epochs=2).fit(X, y)
+    with pytest.raises(_mcdd.SettingError, match="gradient"):
+        clf.to_onnx()

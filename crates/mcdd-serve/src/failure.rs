@@ -1,0 +1,60 @@
+//! Errors of requests, in the form of the Open Inference Protocol: a status, and `{"error": "…"}`.
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+/// Why a request is not answered.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub status: StatusCode,
+    pub message: String,
+}
+
+pub(crate) type Answer<T> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Failure {
+        Failure { status, message: message.into() }
+    }
+
+    pub(crate) fn bad(message: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub(crate) fn too_large(message: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    }
+
+    pub(crate) fn busy() -> Failure {
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "the server has too much to do; try again in a second")
+    }
+
+    pub(crate) fn internal() -> Failure {
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed inside the server; its log says why")
+    }
+}
+
+/// An error about the rows that were sent. Settings are query parameters.
+impl From<mcdd::Error> for Failure {
+    fn from(error: mcdd::Error) -> Failure {
+        let plain = |setting: &str| Some(setting.to_owned());
+        let mut message = error.message_with(plain);
+        if let Some(hint) = error.hint_with(plain) {
+            message.push_str(&format!("; {hint}"));
+        }
+        Failure::bad(message)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let body = serde_json::json!({ "error": self.message }).to_string();
+        let mut response = (self.status, body).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,243 @@
+//! The models that are served, and their replacement while requests are under way.
+//!
+//! The list is replaced as a whole. A request keeps the model that it began with. A file that cannot be read leaves the model
+//! that was read from it before.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use mcdd::model::Model;
+use mcdd::monitor::Monitor;
+
+use crate::log::Log;
+use crate::recent::Recent;
+
+/// A model as it is served.
+pub(crate) struct Served {
+    pub name: String,
+    /// Counts how often the file was read.
+    pub version: u64,
+    pub model: Model,
+    /// What was seen of its rows.
+    pub watch: Mutex<Watch>,
+}
+
+/// The rows that a model has predicted.
+pub(crate) struct Watch {
+    pub monitor: Option<Monitor>,
+    pub recent: Recent,
+    saved: u64,
+}
+
+impl Served {
+    pub(crate) fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds predicted rows.
+    pub(crate) fn saw(&self, confidences: &[f64]) {
+        let Ok(threshold) = self.model.threshold() else { return };
+        let unknown = confidences.iter().filter(|&&c| !threshold.known(c)).count();
+        let mut watch = self.watch();
+        watch.recent.add(confidences.len() as u64, unknown as u64);
+        if let Some(monitor) = &mut watch.monitor {
+            confidences.iter().for_each(|&c| monitor.add(c));
+        }
+    }
+}
+
+/// What tells that a file has changed.
+type Stamp = (Option<SystemTime>, u64);
+
+/// A file, and what was last read from it.
+struct Entry {
+    path: PathBuf,
+    stamp: Stamp,
+    version: u64,
+    served: Option<Arc<Served>>,
+    /// Why the file could not be read.
+    problem: Option<String>,
+}
+
+/// All models, by name.
+pub(crate) struct Models {
+    paths: Vec<PathBuf>,
+    alpha: f64,
+    state: Option<PathBuf>,
+    log: Log,
+    entries: Mutex<BTreeMap<String, Entry>>,
+    served: RwLock<Arc<BTreeMap<String, Arc<Served>>>>,
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    std::fs::metadata(path).ok().filter(|m| m.is_file()).map(|m| (m.modified().ok(), m.len()))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+impl Models {
+    /// Reads all models.
+    ///
+    /// # Errors
+    /// If a file that was named cannot be read, two have one name, or there is no model.
+    pub(crate) fn open(paths: Vec<PathBuf>, alpha: f64, state: Option<PathBuf>, log: Log) -> mcdd::Result<Models> {
+        let models = Models { paths, alpha, state, log, entries: Mutex::default(), served: RwLock::default() };
+        for path in models.paths.iter().filter(|path| !path.is_dir()) {
+            // An error of a file that was named is one of the command.
+            Model::load(path)?;
+        }
+        let files = models.files();
+        for (i, file) in files.iter().enumerate() {
+            if let Some(other) = files[..i].iter().find(|other| name_of(other) == name_of(file)) {
+                return Err(mcdd::Error::setting(format!("{} has the same name", other.display()))
+                    .at_file(file)
+                    .hint("a model is called by the name of its file: rename one of them"));
+            }
+        }
+        models.refresh();
+        if models.all().is_empty() {
+            let at = models.paths.first().cloned().unwrap_or_default();
+            return Err(mcdd::Error::setting("there is no model")
+                .at_file(&at)
+                .hint("give a file of `train`, or a folder of .mcdd files"));
+        }
+        Ok(models)
+    }
+
+    /// The files that are to be served now.
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for path in &self.paths {
+            if path.is_dir() {
+                let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path());
+                let mut found: Vec<PathBuf> = entries.filter(|p| p.extension().is_some_and(|e| e == "mcdd")).collect();
+                found.sort();
+                files.append(&mut found);
+            } else {
+                files.push(path.clone());
+            }
+        }
+        files
+    }
+
+    /// The models by name.
+    pub(crate) fn all(&self) -> Arc<BTreeMap<String, Arc<Served>>> {
+        Arc::clone(&self.served.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Files that cannot be read, and why.
+    pub(crate) fn problems(&self) -> Vec<(String, String)> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().filter_map(|(name, e)| Some((name.clone(), e.problem.clone()?))).collect()
+    }
+
+    /// Looks for new, changed and removed files.
+    pub(crate) fn refresh(&self) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files();
+        let mut changed = false;
+        for path in &files {
+            let (name, Some(now)) = (name_of(path), stamp(path)) else { continue };
+            let entry = entries.entry(name.clone()).or_insert_with(|| Entry {
+                path: path.clone(),
+                stamp: (None, 0),
+                version: 0,
+                served: None,
+                problem: None,
+            });
+            if entry.stamp == now || entry.path != *path {
+                continue;
+            }
+            entry.stamp = now;
+            match Model::load(path) {
+                Ok(model) => {
+                    entry.version += 1;
+                    entry.problem = None;
+                    // The same calibration: the monitor goes on.
+                    let before = entry.served.as_ref().filter(|old| old.model.calibration() == model.calibration());
+                    let monitor = before.and_then(|old| old.watch().monitor.clone());
+                    let watch = Mutex::new(self.watch(&name, &model, monitor));
+                    let served = Arc::new(Served { name: name.clone(), version: entry.version, model, watch });
+                    self.log.line(
+                        "info",
+                        &[("event", "loaded"), ("model", &name), ("version", &served.version.to_string())],
+                    );
+                    entry.served = Some(served);
+                    changed = true;
+                }
+                Err(e) => {
+                    let kept = if entry.served.is_some() { "the former version stays" } else { "not served" };
+                    self.log.line(
+                        "error",
+                        &[("event", "not loaded"), ("model", &name), ("error", &e.to_string()), ("then", kept)],
+                    );
+                    entry.problem = Some(e.to_string());
+                }
+            }
+        }
+        // A file that left its folder is not served any more; one that was named stays.
+        entries.retain(|name, entry| {
+            let stays = files.contains(&entry.path);
+            if !stays {
+                self.log.line("info", &[("event", "removed"), ("model", name)]);
+                changed = true;
+            }
+            stays
+        });
+        if changed {
+            let list = entries.iter().filter_map(|(name, e)| Some((name.clone(), e.served.clone()?))).collect();
+            *self.served.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(list);
+        }
+    }
+
+    fn state_file(&self, name: &str) -> Option<PathBuf> {
+        self.state.as_ref().map(|folder| folder.join(format!("{name}.json")))
+    }
+
+    /// The monitor of a model: the one before, from its state, or a new one.
+    fn watch(&self, name: &str, model: &Model, before: Option<Monitor>) -> Watch {
+        let calibration = model.calibration();
+        let stored = || {
+            self.state_file(name).filter(|path| path.exists()).and_then(|path| {
+                Monitor::load(&path, calibration)
+                    .map_err(|e| {
+                        self.log.line(
+                            "warning",
+                            &[("event", "monitor begins anew"), ("model", name), ("error", &e.to_string())],
+                        )
+                    })
+                    .ok()
+            })
+        };
+        let monitor = before.or_else(stored).or_else(|| {
+            Monitor::new(calibration, self.alpha)
+                .map_err(|e| {
+                    self.log.line("warning", &[("event", "no monitor"), ("model", name), ("error", &e.to_string())])
+                })
+                .ok()
+        });
+        let saved = monitor.as_ref().map_or(0, Monitor::rows);
+        Watch { monitor, recent: Recent::default(), saved }
+    }
+
+    /// Writes the states of the monitors that have seen rows since the last time.
+    pub(crate) fn save(&self) {
+        for (name, served) in self.all().iter() {
+            let Some(path) = self.state_file(name) else { continue };
+            // Written from a copy, so that predictions do not wait for the disk.
+            let copy = {
+                let mut watch = served.watch();
+                let copy = watch.monitor.clone().filter(|m| m.rows() != watch.saved);
+                watch.saved = copy.as_ref().map_or(watch.saved, Monitor::rows);
+                copy
+            };
+            if let Some(Err(e)) = copy.map(|monitor| monitor.save(&path)) {
+                self.log.line("error", &[("event", "state not written"), ("model", name), ("error", &e.to_string())]);
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The Open Inference Protocol, version 2, over REST.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use mcdd::data::{Cell, ColumnKind, ImageSpec, Schema};
+use mcdd::model::{Model, Predictions};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::app::{App, LARGE, aside};
+use crate::failure::{Answer, Failure};
+use crate::models::Served;
+use crate::plain::explanations;
+use crate::rows::{Own, Rows, ordered};
+use crate::tensor::{Datatype, Input, Output, Values};
+
+type Server = State<Arc<App>>;
+const HEADER_LENGTH: &str = "inference-header-content-length";
+
+pub(crate) async fn server() -> Json<Value> {
+    Json(json!({ "name": "mcdd", "version": env!("CARGO_PKG_VERSION"), "extensions": ["binary_tensor_data"] }))
+}
+
+pub(crate) async fn live() -> Json<Value> {
+    Json(json!({ "live": true }))
+}
+
+pub(crate) async fn ready(State(app): Server) -> Response {
+    let status = if app.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(json!({ "ready": app.is_ready() }))).into_response()
+}
+
+/// The list of models, as Triton's clients ask for it.
+pub(crate) async fn index(State(app): Server) -> Json<Value> {
+    let models = app.models.all();
+    let one =
+        |m: &Arc<Served>| json!({ "name": m.name, "version": m.version.to_string(), "state": "READY", "reason": "" });
+    Json(models.values().map(one).collect())
+}
+
+/// A model, by its name and perhaps its version.
+fn find(app: &App, path: &[(String, String)]) -> Answer<Arc<Served>> {
+    let get = |key: &str| path.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
+    let served = app.model(get("model"))?;
+    match get("version") {
+        Some(version) if version != served.version.to_string() => Err(Failure::new(
+            StatusCode::NOT_FOUND,
+            format!("model {} has version {} now, not {version:?}", served.name, served.version),
+        )),
+        _ => Ok(served),
+    }
+}
+
+pub(crate) async fn model_ready(State(app): Server, Path(path): Path<Vec<(String, String)>>) -> Answer<Json<Value>> {
+    let served = find(&app, &path)?;
+    Ok(Json(json!({ "name": served.name, "ready": true })))
+}
+
+/// What a model reads and answers.
+pub(crate) async fn metadata(State(app): Server, Path(path): Path<Vec<(String, String)>>) -> Answer<Json<Value>> {
+    let served = find(&app, &path)?;
+    let model = &served.model;
+    let tensor =
+        |name: &str, datatype: &str, shape: Value| json!({ "name": name, "datatype": datatype, "shape": shape });
+    let inputs: Vec<Value> = match &model.schema().image {
+        Some(image) => vec![tensor("image", "UINT8", json!([-1, image.height, image.width, image.channels]))],
+        None => used(model.schema())
+            .map(|c| {
+                let texts = c.form.is_some() || matches!(c.kind, ColumnKind::Categorical { .. });
+                tensor(&c.name, if texts { "BYTES" } else { "FP64" }, json!([-1]))
+            })
+            .collect(),
+    };
+    let mut outputs = vec![
+        tensor("known", "BOOL", json!([-1])),
+        tensor("confidence", "FP64", json!([-1])),
+        tensor("p_value", "FP64", json!([-1])),
+    ];
+    if model.classifies() {
+        outputs.insert(0, tensor("label", "BYTES", json!([-1])));
+        outputs.push(tensor("probabilities", "FP64", json!([-1, model.classes().len()])));
+    }
+    outputs.push(tensor("explanation", "BYTES", json!([-1])));
+    Ok(Json(json!({
+        "name": served.name,
+        "versions": [served.version.to_string()],
+        "platform": "mcdd",
+        "inputs": inputs,
+        "outputs": outputs,
+        "parameters": { "classes": model.classes(), "calibration_rows": model.calibration().scores().len() },
+    })))
+}
+
+fn used(schema: &Schema) -> impl Iterator<Item = &mcdd::data::SchemaColumn> {
+    schema.columns.iter().filter(|c| c.kind.width() > 0)
+}
+
+/// An inference request.
+#[derive(Debug, Deserialize)]
+struct Request {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    parameters: Map<String, Value>,
+    inputs: Vec<Input>,
+    #[serde(default)]
+    outputs: Option<Vec<Wanted>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    name: String,
+    #[serde(default)]
+    parameters: Map<String, Value>,
+}
+
+pub(crate) async fn infer(
+    State(app): Server,
+    Path(path): Path<Vec<(String, String)>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Response> {
+    let served = find(&app, &path)?;
+    let body = app.body(&headers, body).await?;
+    let split = headers.get(HEADER_LENGTH).map(|v| v.to_str().ok().and_then(|v| v.parse::<usize>().ok()));
+    let (most, model) = (app.config.limits.rows, Arc::clone(&served));
+    let (request, rows) = aside(body.bytes.len() > LARGE, move || {
+        let (text, binary) = match split {
+            None => (&body.bytes[..], &[][..]),
+            Some(at) => at.and_then(|at| body.bytes.split_at_checked(at)).ok_or_else(|| {
+                Failure::bad(
+                    "Inference-Header-Content-Length is not the length of the JSON at the start of the request",
+                )
+            })?,
+        };
+        let request: Request =
+            serde_json::from_slice(text).map_err(|e| Failure::bad(format!("not an inference request: {e}")))?;
+        let rows = rows(model.model.schema(), &request, binary, most)?;
+        Ok((request, rows))
+    })
+    .await?;
+    let wanted = wanted(&served.model, &request)?;
+    let threshold = served.model.threshold_at(request.parameters.get("tpr").and_then(Value::as_f64))?;
+    let explain = wanted.iter().any(|(name, _)| *name == "explanation");
+    let width = served.model.schema().width().max(1);
+    if explain && rows.x.len() / width > app.config.limits.explained_rows {
+        return Err(Failure::too_large(format!(
+            "explanations are for at most {} rows",
+            app.config.limits.explained_rows
+        )));
+    }
+    let copy = if explain { rows.x.clone() } else { Vec::new() };
+    let predictions = app.predict(&served, rows.x).await?;
+    let reasons = if explain {
+        let (served, rows) = (Arc::clone(&served), Rows { x: copy, ..Rows::default() });
+        aside(true, move || explanations(&served.model, &rows)).await?
+    } else {
+        Vec::new()
+    };
+    let known: Vec<bool> = predictions.confidence.iter().map(|&c| threshold.known(c)).collect();
+    let mut binary = Vec::new();
+    let outputs: Vec<Value> = wanted
+        .into_iter()
+        .map(|(name, bytes)| output(&served.model, name, &predictions, &known, &reasons, bytes).write(&mut binary))
+        .collect();
+    let mut answer =
+        json!({ "model_name": served.name, "model_version": served.version.to_string(), "outputs": outputs });
+    if let Some(id) = request.id {
+        answer["id"] = id.into();
+    }
+    let text = answer.to_string();
+    if binary.is_empty() {
+        return Ok(([(CONTENT_TYPE, "application/json")], text).into_response());
+    }
+    let length = HeaderValue::from(text.len());
+    let mut response = [text.into_bytes(), binary].concat().into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    response.headers_mut().insert(HEADER_LENGTH, length);
+    Ok(response)
+}
+
+/// Images of the model's size as one tensor of bytes: images, rows of pixels, pixels, channels.
+fn pixels(image: &ImageSpec, request: &Request, mut binary: &[u8], most: usize) -> Answer<Rows> {
+    let size = [image.height, image.width, image.channels];
+    let wrong = || {
+        Failure::bad(format!(
+            "the model reads one UINT8 tensor of the shape [images, {}, {}, {}]; files of any size go to /predict",
+            size[0], size[1], size[2]
+        ))
+    };
+    let [input] = &request.inputs[..] else { return Err(wrong()) };
+    let fits = input.shape.get(1..).is_some_and(|s| s.iter().copied().eq(size.map(|d| d as u64)));
+    if !fits || input.datatype != Datatype::U8 {
+        return Err(wrong());
+    }
+    if input.rows()?.0 > most {
+        return Err(Failure::too_large(format!("more than {most} images; send them in several requests")));
+    }
+    let byte = |cell: &Own| match cell.cell() {
+        Cell::Int(v) => u8::try_from(v).ok(),
+        Cell::Uint(v) => u8::try_from(v).ok(),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = input.cells(&mut binary)?.iter().map(byte).collect();
+    let bytes = bytes.ok_or_else(wrong)?;
+    let mut x = vec![0.0; bytes.len()];
+    image.transform_into(&bytes, &mut x);
+    Ok(Rows { x, ..Rows::default() })
+}
+
+/// The rows of a request: one tensor a column, or one matrix with all columns.
+fn rows(schema: &Schema, request: &Request, mut binary: &[u8], most: usize) -> Answer<Rows> {
+    if let Some(image) = &schema.image {
+        return pixels(image, request, binary, most);
+    }
+    let used: Vec<&str> = used(schema).map(|c| c.name.as_str()).collect();
+    let mut tensors: Vec<(&str, usize, usize, Vec<Own>)> = Vec::new();
+    for input in &request.inputs {
+        let (rows, columns) = input.rows()?;
+        if rows > most {
+            return Err(Failure::too_large(format!("more than {most} rows; send them in several requests")));
+        }
+        tensors.push((&input.name, rows, columns, input.cells(&mut binary)?));
+    }
+    if !binary.is_empty() {
+        return Err(Failure::bad(format!("{} bytes after the tensors belong to none", binary.len())));
+    }
+    match &tensors[..] {
+        [] => Err(Failure::bad("the request has no inputs")),
+        // One matrix; a column by its name is the other case.
+        [(name, rows, columns, cells)] if !(used.len() == 1 && used[0] == *name) => {
+            if *columns != used.len() && *columns != schema.columns.len() {
+                return Err(Failure::bad(format!(
+                    "input {name} has {columns} columns, and the model reads {}: {}",
+                    used.len(),
+                    used.join(", ")
+                )));
+            }
+            let matrix: Vec<&[Own]> = if *rows == 0 { Vec::new() } else { cells.chunks((*columns).max(1)).collect() };
+            ordered(schema, &matrix, most)
+        }
+        _ => {
+            let rows = tensors[0].1;
+            let column = |name: &str| {
+                let found = tensors.iter().find(|t| t.0 == name).ok_or_else(|| {
+                    Failure::bad(format!("there is no input {name:?}; the model reads {}", used.join(", ")))
+                })?;
+                if found.1 != rows || found.2 != 1 {
+                    return Err(Failure::bad(format!(
+                        "input {name:?} does not have the shape [{rows}] of the first one"
+                    )));
+                }
+                Ok(&found.3)
+            };
+            let columns = used.iter().map(|name| column(name)).collect::<Answer<Vec<_>>>()?;
+            let row = |i: usize| columns.iter().map(|c| c[i].clone()).collect::<Vec<Own>>();
+            ordered(schema, &(0..rows).map(row).collect::<Vec<_>>(), most)
+        }
+    }
+}
+
+/// The outputs that are asked for, and whether they are binary.
+fn wanted(model: &Model, request: &Request) -> Answer<Vec<(&'static str, bool)>> {
+    let flag = |parameters: &Map<String, Value>, key: &str| parameters.get(key).and_then(Value::as_bool);
+    let all = flag(&request.parameters, "binary_data_output").unwrap_or(false);
+    let names: &[&'static str] = if model.classifies() {
+        &["label", "known", "confidence", "p_value", "probabilities"]
+    } else {
+        &["known", "confidence", "p_value"]
+    };
+    let Some(wanted) = &request.outputs else { return Ok(names.iter().map(|n| (*n, all)).collect()) };
+    let one = |w: &Wanted| {
+        let name = names.iter().chain(&["explanation"]).find(|n| **n == w.name);
+        let name = name.ok_or_else(|| {
+            Failure::bad(format!("there is no output {:?}; the outputs are {}, explanation", w.name, names.join(", ")))
+        })?;
+        Ok((*name, flag(&w.parameters, "binary_data").unwrap_or(all)))
+    };
+    wanted.iter().map(one).collect()
+}
+
+fn output(
+    model: &Model,
+    name: &'static str,
+    predictions: &Predictions,
+    known: &[bool],
+    reasons: &[Value],
+    binary: bool,
+) -> Output {
+    let rows = predictions.rows();
+    let class = |c: &u32| model.classes().get(*c as usize).cloned().unwrap_or_default();
+    let (shape, values) = match name {
+        "label" => (vec![rows], Values::Texts(predictions.class.iter().map(class).collect())),
+        "known" => (vec![rows], Values::Bools(known.to_vec())),
+        "confidence" => (vec![rows], Values::Numbers(predictions.confidence.clone())),
+        "p_value" => (vec![rows], Values::Numbers(predictions.p_value.clone())),
+        "probabilities" => (vec![rows, model.classes().len()], Values::Numbers(predictions.posterior.clone())),
+        _ => (vec![rows], Values::Texts(reasons.iter().map(Value::to_string).collect())),
+    };
+    Output { name, shape, values, binary }
+}

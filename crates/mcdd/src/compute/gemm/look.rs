@@ -1,0 +1,104 @@
+//! A product that is looked at and not stored.
+
+use super::tile::add;
+use super::{Line, MR, NR, Panels, ZERO, block};
+use crate::compute::simd::{self, Kernel, Simd};
+
+/// A visitor of the elements of a product that are small.
+pub(crate) trait Look {
+    /// The largest element of a row that matters. Mark it `#[inline(always)]`.
+    fn limit(&self, row: usize) -> f32;
+
+    /// Called with sixteen elements of a row, those of panel `panel`, unless all are above the row's limit.
+    fn look(&mut self, row: usize, panel: usize, line: &Line);
+}
+
+/// Computes `start + a b` on the calling thread and passes the elements that are not above a limit to `look`. `a` is m x k and
+/// row-major, and `start` is one line per panel. For any row, panels come in ascending order.
+pub(crate) fn look(a: &[f32], b: Panels, start: &[Line], look: &mut impl Look) {
+    let m = a.len().checked_div(b.k).unwrap_or(0);
+    assert!(a.len() == m * b.k && start.len() == b.n.div_ceil(NR));
+    simd::dispatch(Looking { a, b, start, look, m });
+}
+
+struct Looking<'a, L> {
+    a: &'a [f32],
+    b: Panels<'a>,
+    start: &'a [Line],
+    look: &'a mut L,
+    m: usize,
+}
+
+impl<L: Look> Kernel for Looking<'_, L> {
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let panels = self.start.len();
+        let mut panel = 0;
+        if S::WIDE {
+            let mut waiting = self.waiting();
+            while panel + 2 <= panels {
+                self.panels::<S, 2>(simd, panel, &mut waiting);
+                panel += 2;
+            }
+        }
+        let mut waiting = self.waiting();
+        while panel < panels {
+            self.panels::<S, 1>(simd, panel, &mut waiting);
+            panel += 1;
+        }
+    }
+}
+
+impl<L: Look> Looking<'_, L> {
+    /// Sums of all rows between inner blocks; none if there is only one block.
+    fn waiting<const P: usize>(&self) -> Vec<[[Line; P]; MR]> {
+        vec![[[ZERO; P]; MR]; if block(self.b.k) < self.b.k { self.m.div_ceil(MR) } else { 0 }]
+    }
+
+    #[inline(always)]
+    fn panels<S: Simd, const P: usize>(&mut self, simd: S, panel: usize, waiting: &mut [[[Line; P]; MR]]) {
+        let (k, m) = (self.b.k, self.m);
+        let block = block(k);
+        for from in (0..k).step_by(block) {
+            let to = (from + block).min(k);
+            let mut lines: [&[Line]; P] = [&[]; P];
+            for j in 0..P {
+                lines[j] = &self.b.panel(panel + j)[from..to];
+            }
+            for (t, row) in (0..m).step_by(MR).enumerate() {
+                let rows = MR.min(m - row);
+                let mut pointers = [self.a.as_ptr(); MR];
+                for r in 0..MR {
+                    // A tile at the lower edge repeats its last row and drops the results.
+                    pointers[r] = self.a[(row + r.min(rows - 1)) * k + from..][..to - from].as_ptr();
+                }
+                let mut sums = [[simd.splat(0.0); P]; MR];
+                // SAFETY: a line is sixteen numbers, and each row of A is as long as the lines.
+                unsafe {
+                    for r in 0..MR {
+                        for j in 0..P {
+                            let begin = if from == 0 { &self.start[panel + j] } else { &waiting[t][r][j] };
+                            sums[r][j] = simd.load(begin.0.as_ptr());
+                        }
+                    }
+                    sums = add(simd, pointers, 1, lines, sums);
+                }
+                for r in 0..MR {
+                    for j in 0..P {
+                        if to == k && (r >= rows || !simd.any_not_above(sums[r][j], self.look.limit(row + r))) {
+                            continue;
+                        }
+                        let mut line = ZERO;
+                        // SAFETY: a line is sixteen numbers.
+                        unsafe { simd.store(sums[r][j], line.0.as_mut_ptr()) };
+                        if to == k {
+                            self.look.look(row + r, panel + j, &line);
+                        } else {
+                            waiting[t][r][j] = line;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

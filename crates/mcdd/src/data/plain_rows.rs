@@ -1,0 +1,361 @@
+//! Lines without quotes, parsed on all threads: the bulk of most files.
+//!
+//! Threads find the cells of their lines, and read plain numbers. Other cells (texts, missing cells, numbers that need a closer look)
+//! go to their columns afterwards, in order, by the same function as those of any other row. A line with a quote, or with a
+//! wrong number of cells, is left to the reader of single rows.
+
+use super::column::{Cells, ColumnBuilder};
+use super::number;
+use crate::compute::pool::{Pool, chunks};
+use crate::error::{Result, Row};
+
+/// Bytes of a part, about; a part is what one thread parses at a time.
+const PART: usize = 1 << 16;
+
+/// What to do with the cells of a column.
+#[derive(Clone, Copy)]
+enum Take {
+    Skip,
+    /// A plain number; with a point, if its column is known to have some.
+    Number {
+        decimal: bool,
+    },
+    /// Anything else.
+    Text,
+}
+
+/// Buffers of [`PlainRows::parse`].
+#[derive(Debug, Default)]
+pub(super) struct PlainRows {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    /// The cells of all columns of numbers, row by row.
+    numbers: Vec<f64>,
+    /// Where the cells of all other columns are, row by row.
+    texts: Vec<[u32; 2]>,
+    /// The cells of columns of numbers that are none, in order, and where they are.
+    others: Vec<Other>,
+    rows: usize,
+    /// Bytes of these rows.
+    bytes: usize,
+    /// Whether that is the whole part.
+    whole: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    /// The place in `numbers`.
+    number: usize,
+    place: [u32; 2],
+}
+
+/// Lines to parse.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'a> {
+    /// Whole lines.
+    pub text: &'a [u8],
+    pub newline: u8,
+    pub separator: u8,
+    /// The number of the first row, and of its line.
+    pub first: [u64; 2],
+}
+
+impl Text<'_> {
+    fn row(&self, index: usize) -> Row {
+        Row::at_line(self.first[0] + index as u64, self.first[1] + index as u64)
+    }
+}
+
+impl PlainRows {
+    /// Appends the first rows of a text to the columns: at most `max`, and none after the first line with a quote or a wrong
+    /// number of cells. Returns their number and how many bytes they have.
+    ///
+    /// # Errors
+    /// If a cell cannot be used.
+    pub(super) fn parse(&mut self, from: Text, max: usize, columns: &mut [ColumnBuilder]) -> Result<[usize; 2]> {
+        let takes: Vec<Take> = columns.iter().map(take).collect();
+        let numbers = takes.iter().filter(|t| matches!(t, Take::Number { .. })).count();
+        if numbers == 0 {
+            return Ok([0; 2]);
+        }
+        // A quote may stand around a line's end.
+        let text = match memchr::memchr(b'"', from.text) {
+            Some(quote) => &from.text[..after_last(from.newline, &from.text[..quote])],
+            None => from.text,
+        };
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let least = PART.min(rest.len() - 1);
+            let cut = memchr::memchr(from.newline, &rest[least..]);
+            let (piece, more) = rest.split_at(cut.map_or(rest.len(), |at| least + at + 1));
+            pieces.push(piece);
+            rest = more;
+        }
+        self.parts.resize_with(pieces.len().max(self.parts.len()), Part::default);
+        let parts = &mut self.parts[..pieces.len()];
+        Pool::shared().split(chunks(parts, 1), |i, part| part[0].parse(pieces[i], from, max, &takes));
+        let mut done = [0; 2];
+        for (part, piece) in parts.iter().zip(&pieces) {
+            let wanted = part.rows.min(max - done[0]);
+            let rows = part.append(piece, wanted, numbers, &takes, |row| from.row(done[0] + row), columns)?;
+            done[0] += rows;
+            if rows < part.rows {
+                // The bytes of these rows.
+                done[1] += memchr::memchr_iter(from.newline, piece).nth(rows.wrapping_sub(1)).map_or(0, |at| at + 1);
+                break;
+            }
+            done[1] += part.bytes;
+            if !part.whole || done[0] == max {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// What to do with a column.
+fn take(column: &ColumnBuilder) -> Take {
+    match (&column.cells, &column.form, &column.kept) {
+        (Cells::Skip, _, None) => Take::Skip,
+        (Cells::Number(_), None, None) => Take::Number { decimal: column.points.decimal },
+        _ => Take::Text,
+    }
+}
+
+/// Where the last line of a text ends.
+fn after_last(newline: u8, text: &[u8]) -> usize {
+    memchr::memrchr(newline, text).map_or(0, |at| at + 1)
+}
+
+impl Part {
+    fn parse(&mut self, text: &[u8], from: Text, max: usize, takes: &[Take]) {
+        self.numbers.clear();
+        self.texts.clear();
+        self.others.clear();
+        (self.rows, self.bytes, self.whole) = (0, 0, false);
+        while self.rows < max {
+            let rest = &text[self.bytes..];
+            let Some(end) = memchr::memchr(from.newline, rest) else {
+                self.whole = rest.is_empty();
+                return;
+            };
+            let before = [self.numbers.len(), self.texts.len(), self.others.len()];
+            let line = rest[..end].strip_suffix(b"\r").filter(|_| from.newline == b'\n').unwrap_or(&rest[..end]);
+            // A blank line is no row.
+            if line.is_empty() || self.line(line, from.separator, takes).is_none() {
+                self.numbers.truncate(before[0]);
+                self.texts.truncate(before[1]);
+                self.others.truncate(before[2]);
+                return;
+            }
+            self.rows += 1;
+            self.bytes += end + 1;
+        }
+    }
+
+    /// The cells of a line; `None` if there are not as many as columns.
+    #[inline]
+    fn line(&mut self, line: &[u8], separator: u8, takes: &[Take]) -> Option<()> {
+        let mut at = 0;
+        for (i, &take) in takes.iter().enumerate() {
+            let rest = &line[at..];
+            let used = self.cell(rest, self.bytes + at, separator, take);
+            at += used;
+            match i + 1 == takes.len() {
+                true => return (at == line.len()).then_some(()),
+                // Here a separator is due.
+                false if at == line.len() => return None,
+                false => at += 1,
+            }
+        }
+        None
+    }
+
+    /// Reads the cell at the start of `rest`, which begins at byte `at`, and returns its length.
+    #[inline]
+    fn cell(&mut self, rest: &[u8], at: usize, separator: u8, take: Take) -> usize {
+        if let Take::Number { decimal } = take
+            && let Some((value, used)) = number::prefix(rest)
+            && (used == rest.len() || rest[used] == separator)
+            // A point may stand between thousands.
+            && (decimal || value == value as i64 as f64 && memchr::memchr(b'.', &rest[..used]).is_none())
+        {
+            self.numbers.push(value);
+            return used;
+        }
+        let used = memchr::memchr(separator, rest).unwrap_or(rest.len());
+        let place = [at as u32, (at + used) as u32];
+        match take {
+            Take::Skip => {}
+            Take::Text => self.texts.push(place),
+            Take::Number { .. } => {
+                self.others.push(Other { number: self.numbers.len(), place });
+                self.numbers.push(f64::NAN);
+            }
+        }
+        used
+    }
+
+    /// Appends the first rows to the columns. Returns how many, fewer than `rows` if a column of numbers is none any more.
+    fn append(
+        &self,
+        text: &[u8],
+        rows: usize,
+        numbers: usize,
+        takes: &[Take],
+        row_of: impl Fn(usize) -> Row,
+        columns: &mut [ColumnBuilder],
+    ) -> Result<usize> {
+        let texts = self.texts.len() / self.rows.max(1);
+        if texts == 0 && self.others.is_empty() {
+            let values = columns.iter_mut().filter_map(|column| match &mut column.cells {
+                Cells::Number(values) => Some(values),
+                _ => None,
+            });
+            for (i, values) in values.enumerate().filter(|_| rows > 0) {
+                values.extend(self.numbers[i..].iter().step_by(numbers).take(rows));
+            }
+            return Ok(rows);
+        }
+        let cell = |[from, to]: [u32; 2]| &text[from as usize..to as usize];
+        let mut others = self.others.iter().peekable();
+        for row in 0..rows {
+            let (mut number, mut text) = (row * numbers, row * texts);
+            let mut changed = false;
+            for (column, &take) in columns.iter_mut().zip(takes) {
+                match (take, &mut column.cells) {
+                    (Take::Skip, _) => {}
+                    (Take::Text, _) => {
+                        column.push(cell(self.texts[text]), row_of(row))?;
+                        text += 1;
+                    }
+                    (Take::Number { .. }, cells) => {
+                        match (others.next_if(|other| other.number == number), cells) {
+                            (Some(other), _) => {
+                                column.push(cell(other.place), row_of(row))?;
+                                changed |= !matches!(self::take(column), Take::Number { .. });
+                            }
+                            (None, Cells::Number(values)) => values.push(self.numbers[number]),
+                            (None, _) => {}
+                        }
+                        number += 1;
+                    }
+                }
+            }
+            if changed {
+                return Ok(row + 1);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::column::Want;
+    use super::*;
+
+    fn builders(wants: &[Want]) -> Vec<ColumnBuilder> {
+        wants.iter().map(|&want| ColumnBuilder::new("x", want, std::path::Path::new("f").into())).collect()
+    }
+
+    fn numbers(column: &ColumnBuilder) -> &[f64] {
+        match &column.cells {
+            Cells::Number(values) => values,
+            _ => &[],
+        }
+    }
+
+    fn parse(text: &str, max: usize, columns: &mut [ColumnBuilder]) -> Result<[usize; 2]> {
+        let text = Text { text: text.as_bytes(), newline: b'\n', separator: b',', first: [1, 2] };
+        PlainRows::default().parse(text, max, columns)
+    }
+
+    #[test]
+    fn parsing_stops_at_quotes_and_wrong_numbers_of_cells() {
+        for (text, rows) in [
+            ("1,x,2.5\n3,,4\n", 2),
+            ("1,x,2.5\r\n3,,4\r\n", 2),
+            ("1,x,2\n3,y\n4,z,5\n", 1),
+            ("1,x,2\n3,y,4,5\n", 1),
+            ("1,x,2\n\n3,y,4\n", 1),
+            ("1,x,2\n3,\"y\",4\n", 1),
+            ("1,x,2\n3,\"y\n\",4\n", 1),
+            ("1,x,2\nNA,y,4\n", 2),
+            ("1,x, 2\n", 1),
+            ("1,x,\n", 1),
+        ] {
+            let mut columns = builders(&[Want::Number, Want::Skip, Want::Number]);
+            let [found, bytes] = parse(text, 100, &mut columns).unwrap();
+            assert_eq!(found, rows, "{text:?}");
+            assert_eq!(numbers(&columns[0]).len(), rows);
+            assert_eq!(numbers(&columns[2]).len(), rows);
+            assert_eq!(bytes, text.split_inclusive('\n').take(rows).map(str::len).sum::<usize>(), "{text:?}");
+        }
+        // Texts alone are read one by one.
+        assert_eq!(parse("1,2\n", 9, &mut builders(&[Want::Skip, Want::Text])).unwrap(), [0, 0]);
+        // A cell that cannot be used has its row and its line.
+        let e = parse("1,2\n3,oops\n", 9, &mut builders(&[Want::Number, Want::Feature])).unwrap_err();
+        assert!(e.to_string().contains("row 2 (line 3)") && e.to_string().contains("oops"), "{e}");
+    }
+
+    #[test]
+    fn columns_are_those_of_single_rows() {
+        let text = "1,a,2,1.5\n3,b,NA,2\n,q,5,5%\n7,c,8,9\n1.500,d,1,2\n2.5,e,1,3\n";
+        let wants = [Want::Auto, Want::Label, Want::Number, Want::Auto];
+        let (mut all, mut single) = (builders(&wants), builders(&wants));
+        let mut count = 0;
+        let push = |line: &str, count: u64, columns: &mut [ColumnBuilder]| {
+            for (column, cell) in columns.iter_mut().zip(line.split(',')) {
+                column.push(cell.as_bytes(), Row::at_line(count + 1, count + 2)).unwrap();
+            }
+        };
+        let lines: Vec<&str> = text.lines().collect();
+        for (i, line) in lines.iter().enumerate() {
+            push(line, i as u64, &mut single);
+        }
+        while count < lines.len() {
+            let rest: String = lines[count..].iter().map(|l| format!("{l}\n")).collect();
+            let [rows, bytes] = parse(&rest, 100, &mut all).unwrap();
+            assert_eq!(rest[..bytes].lines().count(), rows);
+            count += rows;
+            if rows == 0 {
+                push(lines[count], count as u64, &mut all);
+                count += 1;
+            }
+        }
+        let cells = |column: &ColumnBuilder| match &column.cells {
+            Cells::Text(texts) => format!("{:?} {:?}", texts.codes, texts.names),
+            cells => format!("{cells:?}"),
+        };
+        let show = |columns: &[ColumnBuilder]| -> Vec<String> {
+            columns.iter().map(|column| format!("{} {:?}", cells(column), column.points)).collect()
+        };
+        assert_eq!(show(&all), show(&single));
+    }
+
+    #[test]
+    fn parts_and_limits_give_the_same_rows() {
+        let text: String = (0..30_000).map(|i| format!("{i},{}\n", i as f64 / 4.0)).collect();
+        for max in [1, 7, 9_999, 30_000, 40_000] {
+            let mut at = 0;
+            let mut columns = builders(&[Want::Number, Want::Number]);
+            while at < text.len() {
+                let [rows, bytes] = parse(&text[at..], max, &mut columns).unwrap();
+                assert!(rows > 0 && rows <= max);
+                at += bytes;
+                if max < 100 && numbers(&columns[0]).len() > 500 {
+                    break;
+                }
+            }
+            for (i, (&a, &b)) in numbers(&columns[0]).iter().zip(numbers(&columns[1])).enumerate() {
+                assert_eq!([a, b], [i as f64, i as f64 / 4.0]);
+            }
+            assert!(max < 100 || numbers(&columns[1]).len() == 30_000);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What is fuzzed: each function takes any bytes, and must return.
+
+pub mod targets;
