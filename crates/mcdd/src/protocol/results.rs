@@ -128,8 +128,9 @@ impl Results {
             return Err(Error::setting("is not a folder").at_file(folder).hint("give a folder as `output`"));
         }
         fs::create_dir_all(folder).map_err(|e| Error::io(e, folder))?;
-        let mut files = fs::read_dir(folder).map_err(|e| Error::io(e, folder))?.flatten();
-        if !folder.join(FILE).exists() && files.any(|f| f.file_name() != LOCK) {
+        // Listed first: whatever another run wrote here, its results were there before.
+        let foreign = fs::read_dir(folder).map_err(|e| Error::io(e, folder))?.flatten().any(|f| f.file_name() != LOCK);
+        if foreign && !folder.join(FILE).exists() {
             return Err(Error::setting("has files in it, but no results")
                 .at_file(folder)
                 .hint("give a new folder as `output`"));

@@ -140,6 +140,25 @@ fn failures_are_results() {
 }
 
 #[test]
+fn of_many_that_open_a_new_folder_each_has_it_or_finds_it_in_use() {
+    let table = table();
+    let about = About::new(&table, "digits", None).unwrap();
+    for _ in 0..200 {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("new");
+        let start = std::sync::Barrier::new(4);
+        let open = || {
+            start.wait();
+            Results::open(&folder, &about, 3).map(drop)
+        };
+        let found = std::thread::scope(|s| [(); 4].map(|()| s.spawn(open)).map(|t| t.join().unwrap()));
+        for e in found.into_iter().filter_map(Result::err) {
+            assert!(e.to_string().contains("in use"), "{e}");
+        }
+    }
+}
+
+#[test]
 fn foreign_results_are_refused() {
     let table = table();
     let about = About::new(&table, "digits", None).unwrap();
