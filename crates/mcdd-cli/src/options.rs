@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mcdd::data::sets::{self, Coverage};
-use mcdd::data::{Label, ReadOptions, Table};
+use mcdd::data::{Label, ReadOptions, RowLimit, Table};
 
 use crate::ui;
 
@@ -90,6 +90,26 @@ impl Columns {
             ("min_class", self.min_class.is_some()),
         ];
         all.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+}
+
+/// The sample of a table that is too large to be trained on as a whole.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Reading")]
+pub struct Sampling {
+    /// Use at most N rows of a table: a random sample of a larger one, drawn while it is read, with small classes whole
+    /// [default: 1000000, or fewer if there are more than 100 columns]
+    #[arg(long, value_name = "N")]
+    pub max_rows: Option<std::num::NonZeroUsize>,
+}
+
+impl Sampling {
+    /// The library's limit.
+    pub fn limit(self, seed: u64) -> Option<RowLimit> {
+        Some(match self.max_rows {
+            Some(rows) => RowLimit { rows: rows.get(), cells: usize::MAX, seed },
+            None => RowLimit::for_training(seed),
+        })
     }
 }
 

@@ -167,7 +167,7 @@ fn wrong_images_and_options_are_errors() {
     lab.fails(&["train", "photos", "--net", "cnn", "--preset", "paper"], "resnet34");
     lab.fails(&["train", "photos", "--net", "resnet8", "--init", "none.safetensors"], "none.safetensors");
     lab.fails(&["train", "photos/down/00.bmp"], "00.bmp");
-    lab.fails(&["train", "photos", "--net", "mlp"], "is a folder");
+    lab.fails(&["train", "photos", "--net", "mlp"], "the folder has no files");
     lab.fails(&["train", "photos", "--net", "mlp", "--augment", "off"], "--augment is for images");
     lab.fails(&["train", "photos", "--net", "mlp", "--image-size", "8x8"], "--image-size is for images");
     lab.fails(&["train", "photos", "--net", "resnet8", "--drop", "a"], "--drop is for tables");

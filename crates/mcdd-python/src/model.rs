@@ -6,8 +6,9 @@ use mcdd::compute::pool::Pool;
 use mcdd::data::{
     Batch, ColumnKind, Form, ImageOptions, ImageShape, Images, Label, Labels, ReadOptions, Reader, SchemaColumn, Unseen,
 };
+use mcdd::detector::Detect;
 use mcdd::files::write_beside;
-use mcdd::model;
+use mcdd::model::{self, Refit};
 use mcdd::train::Run;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray4, PyUntypedArrayMethods};
 use pyo3::exceptions::PyTypeError;
@@ -372,6 +373,47 @@ impl Model {
         let threshold = self.0.threshold_at(tpr).map_err(raise)?;
         let known: Vec<bool> = confidence.as_array().iter().map(|&c| threshold.known(c)).collect();
         Ok(PyArray1::from_vec(py, known))
+    }
+
+    /// A model with the same networks and another detector, threshold or calibration by class. `data` is what it was trained on.
+    #[pyo3(signature = (data, detector=None, tpr=None, per_class=None, threads=None))]
+    fn refit(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        detector: Option<&str>,
+        tpr: Option<f64>,
+        per_class: Option<bool>,
+        threads: Option<usize>,
+    ) -> PyResult<Model> {
+        let detector = detector.map(Detect::parse).transpose().map_err(raise)?;
+        let changes = Refit { detector, tpr, per_class };
+        let threads = Threads::new(threads);
+        let pool = threads.pool();
+        let refitted = if let Ok(table) = data.cast::<Table>() {
+            let table = &table.get().0;
+            py.detach(|| self.0.refit_with(table, &changes, pool))
+        } else {
+            let images = &data.cast::<PyImages>()?.get().0;
+            py.detach(|| self.0.refit_images(images, &changes, pool))
+        };
+        refitted.map(Model).map_err(raise)
+    }
+
+    /// A copy whose threshold and p-values come from other known rows.
+    #[pyo3(signature = (data, threads=None))]
+    fn calibrate(&self, py: Python<'_>, data: &Bound<'_, PyAny>, threads: Option<usize>) -> PyResult<Model> {
+        let threads = Threads::new(threads);
+        let pool = threads.pool();
+        let mut copy = py.detach(|| model::Model::from_bytes(&self.0.to_bytes()?)).map_err(raise)?;
+        let calibrated = if let Ok(table) = data.cast::<Table>() {
+            let table = &table.get().0;
+            py.detach(|| copy.calibrate(table, pool))
+        } else {
+            let images = &data.cast::<PyImages>()?.get().0;
+            py.detach(|| copy.calibrate_images(images, pool))
+        };
+        calibrated.map(|()| Model(copy)).map_err(raise)
     }
 
     /// The bytes of the model file.

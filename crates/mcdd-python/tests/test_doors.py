@@ -150,6 +150,11 @@ def test_images_from_arrays_and_folders(images, tmp_path):
     assert np.array_equal(folder.score_samples(X), clf.score_samples(X))
     paths = sorted((tmp_path / "photos" / "dark").iterdir())
     assert np.array_equal(folder.p_values(paths), clf.p_values(X[:60]))
+    other = folder.refit(tmp_path / "photos", detector="msp", tpr=0.9)
+    want = ImageClassifier("resnet8", detector="msp", tpr=0.9, epochs=20).fit(X, y)
+    assert other.model_.to_bytes() == want.model_.to_bytes() == clf.refit(X, y, detector="msp", tpr=0.9).model_.to_bytes()
+    fresh = pictures(40, 0, 90)
+    assert np.array_equal(clf.calibrate(fresh).model_.calibration_scores, np.sort(clf.score_samples(fresh)))
     with pytest.raises(ValueError, match="leave out y"):
         ImageClassifier().fit(tmp_path / "photos", y)
     with pytest.raises(ValueError, match="uint8"):

@@ -237,3 +237,25 @@ def test_the_notebook_view(clf):
     page = clf._repr_mimebundle_()["text/html"]
     assert "Trained on 84 rows of 3 classes" in page and "95%" in page
     assert "<" in McddClassifier()._repr_mimebundle_()["text/html"]
+
+
+def test_refit_is_what_fit_would_have_made(digits, model):
+    X_train, X_test, y_train, y_test, sevens = digits
+    other = model.refit(X_train, y_train, detector="mahalanobis", tpr=0.9)
+    want = McddClassifier(preset="fast", epochs=30, detector="mahalanobis", tpr=0.9).fit(X_train, y_train)
+    assert other.get_params() == want.get_params()
+    assert other.model_.to_bytes() == want.model_.to_bytes() != model.model_.to_bytes()
+    assert np.array_equal(other.is_known(sevens), want.is_known(sevens))
+    with pytest.raises(mcdd.DataError, match="not the rows that the model was trained on"):
+        model.refit(X_test, y_test, detector="mahalanobis")
+    with pytest.raises(mcdd.SettingError):
+        model.refit(X_train, y_train, detector="nonsense")
+
+
+def test_calibration_on_other_rows(digits, model):
+    _, X_test, _, y_test, _ = digits
+    other = model.calibrate(X_test, y_test)
+    assert np.array_equal(np.sort(model.score_samples(X_test)), other.model_.calibration_scores)
+    assert other.model_.validation_accuracy == (model.predict(X_test) == y_test).mean()
+    assert not np.array_equal(model.model_.calibration_scores, other.model_.calibration_scores)
+    assert np.array_equal(other.score_samples(X_test), model.score_samples(X_test))

@@ -44,12 +44,6 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(folder) = args.data.iter().find(|p| p.is_dir()) {
-        return Err(mcdd::Error::data("is a folder, not a table")
-            .at_file(folder)
-            .hint("give the files of a table")
-            .into());
-    }
     let check = Check::files(&args.data, &args.columns.of(&args.reading))?;
     let command = command(&args, &check.settings);
     if args.json {

@@ -9,7 +9,7 @@ use mcdd::detector::Detect;
 use mcdd::error::count;
 use mcdd::model::{Model, Refit};
 
-use crate::options::{Columns, Reading, Running};
+use crate::options::{Columns, Reading, Running, Sampling};
 use crate::places::Places;
 use crate::ui;
 
@@ -65,6 +65,9 @@ pub struct Args {
 
     #[command(flatten)]
     columns: Columns,
+
+    #[command(flatten)]
+    sampling: Sampling,
 
     #[command(flatten)]
     running: Running,
@@ -154,7 +157,7 @@ impl Args {
                 None => model.refit_images(&images, changes, pool),
             };
         }
-        let options: ReadOptions = self.columns.of(&self.reading);
+        let options = ReadOptions { limit: self.sampling.limit(seed), ..self.columns.of(&self.reading) };
         let table = Table::read(&self.data, &options)?;
         match self.test {
             Some(test) => model.refit_with(&table.select(&table.split_rows(test, seed)?.0), changes, pool),

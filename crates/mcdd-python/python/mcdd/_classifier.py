@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from typing import Any
@@ -240,6 +241,81 @@ schedule, select, patience, calibration_fraction : default=None
         if y is None and _mcdd.needs_labels(settings):
             name = type(self).__name__
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
+        data, classes = self._training_data(X, y, groups)
+        threads, bar = _data.threads(self.n_jobs), _progress.bar(self.verbose)
+        try:
+            self.model_, notices = _mcdd.fit(data, settings, threads, bar)
+        finally:
+            _progress.close(bar)
+        self.classes_ = classes if self.model_.classifies else classes[:0]
+        self._n_features_out = len(self.classes_)
+        self.doctor_ = list(dict.fromkeys([*notices, *self.model_.findings]))
+        warn(self.doctor_)
+        return self
+
+    def refit(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        detector: str | None = None,
+        tpr: float | None = None,
+        per_class: bool | None = None,
+    ) -> McddClassifier:
+        """Another detector or threshold on the trained networks, without training them again.
+
+        The result is the classifier that `fit` would have made with these parameters.
+
+        Parameters
+        ----------
+        X, y, groups
+            What `fit` was called with.
+        detector : str, default=None
+            The score; see `mcdd.detectors`. None keeps that of the classifier, and so for the others.
+        tpr : float, default=None
+            The fraction of known rows to keep as known.
+        per_class : bool, default=None
+            Whether one fraction of every predicted class is kept.
+
+        Returns
+        -------
+        clf : McddClassifier
+            A new classifier; this one stays as it is.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from mcdd import McddClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> clf = McddClassifier("fast").fit(X, y)
+        >>> clf.refit(X, y, detector="mahalanobis").detector
+        'mahalanobis'
+        """
+        check_is_fitted(self)
+        data, _ = copy.copy(self)._training_data(X, y, groups)
+        return self._refitted(data, detector, tpr, per_class)
+
+    def calibrate(self, X: Any, y: Any = None) -> McddClassifier:
+        """Set the threshold and the p-values by new known rows, which were not used for training.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+            Their classes, for `predict_set` and the validation accuracy.
+
+        Returns
+        -------
+        clf : McddClassifier
+            A new classifier; this one stays as it is.
+        """
+        check_is_fitted(self)
+        data, _ = copy.copy(self)._training_data(X, y, None)
+        return self._with_model(self.model_.calibrate(data, _data.threads(self.n_jobs)))
+
+    def _training_data(self, X: Any, y: Any, groups: Any) -> tuple[_mcdd.Table, Array]:
+        """The table with its labels and groups, and the classes."""
         data = self._table(self._read(X, reset=True))
         classes = np.array([], dtype=str)
         if y is not None:
@@ -251,16 +327,7 @@ schedule, select, patience, calibration_fraction : default=None
         if groups is not None:
             _, numbers = np.unique(column_or_1d(groups), return_inverse=True)
             data = data.with_groups(numbers.astype(np.uint32))
-        threads, bar = _data.threads(self.n_jobs), _progress.bar(self.verbose)
-        try:
-            self.model_, notices = _mcdd.fit(data, settings, threads, bar)
-        finally:
-            _progress.close(bar)
-        self.classes_ = classes if self.model_.classifies else classes[:0]
-        self._n_features_out = len(self.classes_)
-        self.doctor_ = list(dict.fromkeys([*notices, *self.model_.findings]))
-        warn(self.doctor_)
-        return self
+        return data, classes
 
     @there_if(_has_distances)
     def transform(self, X: Any) -> npt.NDArray[np.float64]:

@@ -168,19 +168,7 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         -------
         self : ImageClassifier
         """
-        notices: list[str] = []
-        if isinstance(X, str | os.PathLike):
-            if y is not None:
-                raise ValueError("the classes of a folder are the names of its folders: leave out y")
-            images, notices = _mcdd.Images.read([os.fspath(X)], True, None, self.skip_bad)
-            self.classes_ = _data.classes_from_names(images.classes)
-        else:
-            if y is None:
-                raise ValueError("This ImageClassifier estimator requires y to be passed, but the target y is None.")
-            pixels = _pixels(X)
-            self.classes_, codes = encode_labels(y)
-            check_consistent_length(pixels, codes)
-            images = _mcdd.Images.from_array(pixels).with_labels(codes, _data.class_names(self.classes_))
+        images, self.classes_, notices = self._training_images(X, y, None)
         settings = {name: getattr(self, name) for name in _SETTINGS}
         settings["seed"] = seed(self.random_state)
         threads, bar = _data.threads(self.n_jobs), _progress.bar(self.verbose)
@@ -192,6 +180,80 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         self.doctor_ = list(dict.fromkeys([*notices, *more, *self.model_.findings]))
         warn(self.doctor_)
         return self
+
+    def refit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        detector: str | None = None,
+        tpr: float | None = None,
+        per_class: bool | None = None,
+    ) -> ImageClassifier:
+        """Another detector or threshold on the trained network, without training it again.
+
+        The result is the classifier that `fit` would have made with these parameters.
+
+        Parameters
+        ----------
+        X, y
+            What `fit` was called with.
+        detector : str, default=None
+            The score; see `mcdd.detectors`. None keeps that of the classifier, and so for the others.
+        tpr : float, default=None
+            The fraction of known images to keep as known.
+        per_class : bool, default=None
+            Whether one fraction of every predicted class is kept.
+
+        Returns
+        -------
+        clf : ImageClassifier
+            A new classifier; this one stays as it is.
+        """
+        check_is_fitted(self)
+        images, _, notices = self._training_images(X, y, self.image_shape_)
+        warn(notices)
+        return self._refitted(images, detector, tpr, per_class)
+
+    def calibrate(self, X: Any, y: Any = None) -> ImageClassifier:
+        """Set the threshold and the p-values by new known images, which were not used for training.
+
+        Parameters
+        ----------
+        X : images, as for `predict`
+        y : array-like of shape (n_images,), default=None
+            Their classes, for `predict_set` and the validation accuracy.
+
+        Returns
+        -------
+        clf : ImageClassifier
+            A new classifier; this one stays as it is.
+        """
+        images = self._read(X, reset=False)
+        if y is not None:
+            classes, codes = encode_labels(y)
+            check_consistent_length(range(len(images)), codes)
+            images = images.with_labels(codes, _data.class_names(classes))
+        return self._with_model(self.model_.calibrate(images, _data.threads(self.n_jobs)))
+
+    def _training_images(
+        self, X: Any, y: Any, shape: tuple[int, int, int] | None
+    ) -> tuple[_mcdd.Images, npt.NDArray[Any], list[str]]:
+        """The images with their labels, the classes, and notices about the files."""
+        notices: list[str] = []
+        if isinstance(X, str | os.PathLike):
+            if y is not None:
+                raise ValueError("the classes of a folder are the names of its folders: leave out y")
+            images, notices = _mcdd.Images.read([os.fspath(X)], True, shape, self.skip_bad)
+            classes = _data.classes_from_names(images.classes)
+        else:
+            if y is None:
+                raise ValueError("This ImageClassifier estimator requires y to be passed, but the target y is None.")
+            pixels = _pixels(X)
+            classes, codes = encode_labels(y)
+            check_consistent_length(pixels, codes)
+            images = _mcdd.Images.from_array(pixels).with_labels(codes, _data.class_names(classes))
+        return images, classes, notices
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ImageClassifier:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import html
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from . import _data, _mcdd
+from ._warnings import warn
 
 if TYPE_CHECKING:
     from ._mcdd import Arrays
@@ -246,6 +248,23 @@ class VerdictMixin:
         check_is_fitted(self)
         file = None if path is None else os.fspath(path)
         return self.model_.to_onnx(file, core, self.tpr if tpr is None else tpr, tpr is not None)
+
+    def _with_model(self, model: _mcdd.Model) -> Self:
+        """A copy of this classifier that predicts with another model of the same classes."""
+        other = copy.copy(self)
+        other.model_ = model
+        other.doctor_ = model.findings
+        warn(other.doctor_)
+        return other
+
+    def _refitted(self, data: Any, detector: str | None, tpr: float | None, per_class: bool | None) -> Self:
+        model = self.model_.refit(data, detector, tpr, per_class, _data.threads(self.n_jobs))
+        other = self._with_model(model)
+        given = {"detector": detector, "tpr": tpr, "per_class": per_class}
+        for name, value in given.items():
+            if value is not None:
+                setattr(other, name, value)
+        return other
 
     def _predict(self, X: Any, *, probabilities: bool = False, distances: bool = False) -> Arrays:
         data = self._read(X, reset=False)

@@ -131,7 +131,7 @@ impl TableBuilder {
         let table = Table::assemble(self.names, self.columns, None, label);
         let table = Table { groups: self.groups, written: self.written, ..table };
         match labels {
-            Some(labels) => table.with_labels(labels, Vec::new(), self.skip_unlabeled),
+            Some(labels) => table.with_labels(labels, Vec::new(), None, self.skip_unlabeled),
             None => Ok(table),
         }
     }

@@ -24,13 +24,19 @@ pub(super) fn some_rows(first: &[(Arc<Path>, Row)], all: usize) -> String {
 
 impl Table {
     /// Sets the labels from a column of texts. Rows without a label are left out if `skip`, else they are an error;
-    /// `first` are the places of the first of them, where they are known.
-    pub(super) fn with_labels(mut self, column: Column, first: Vec<(Arc<Path>, Row)>, skip: bool) -> Result<Table> {
+    /// `first` are the places of the first of them, where they are known, and `unlabeled` is their number if the table is a sample.
+    pub(super) fn with_labels(
+        mut self,
+        column: Column,
+        first: Vec<(Arc<Path>, Row)>,
+        unlabeled: Option<usize>,
+        skip: bool,
+    ) -> Result<Table> {
         let Column::Text { codes, names } = column else {
             return Ok(self);
         };
         let labeled: Vec<usize> = (0..codes.len()).filter(|&row| codes[row] != MISSING).collect();
-        let missing = codes.len() - labeled.len();
+        let missing = unlabeled.unwrap_or(codes.len() - labeled.len());
         let codes: Vec<u32> = labeled.iter().map(|&row| codes[row]).collect();
         if missing > 0 {
             if !skip || labeled.is_empty() {

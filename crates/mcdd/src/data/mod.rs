@@ -142,6 +142,7 @@ mod recognize;
 mod refused;
 mod row;
 mod rows;
+mod sample;
 mod schema;
 mod scores;
 #[cfg(feature = "datasets")]
@@ -178,6 +179,7 @@ pub use pixels::PixelReader;
 pub use reader::{Reader, RowsOrScores};
 pub use row::RowCounts;
 pub use rows::TableReader;
+pub use sample::RowLimit;
 pub use schema::{CLAMP, ColumnKind, Schema, SchemaColumn};
 pub use scores::{ScoreReader, scores};
 pub use source::Source;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::kept::PassThrough;
+use super::sample::RowLimit;
 
 /// What is given about a file; everything else is found from its content.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +36,9 @@ pub struct ReadOptions {
     pub skip_unlabeled: bool,
     /// Classes with fewer rows than this are left out and named; 0 keeps all.
     pub min_class: usize,
+    /// Keeps a random sample of the rows of a larger table, drawn while it is read; small classes are kept whole. `None` keeps all
+    /// rows.
+    pub limit: Option<RowLimit>,
     /// Whether images that cannot be used are left out and reported with their reasons, and not an error.
     pub skip_bad: bool,
     /// Columns that prediction passes through to its output, whether the model uses them or not; for tables.

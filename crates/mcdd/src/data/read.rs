@@ -11,18 +11,21 @@ use super::input::Input;
 use super::libsvm;
 use super::options::{Label, ReadOptions};
 use super::refused::RefusedRows;
+use super::sample::Sampler;
 use super::source::{LabelAt, Side, Source};
 use super::table::{LabelColumn, LeftOut, Table, Written};
-use super::text::{Notices, count, list};
+use super::text::{Notices, count, list, thousands};
 use crate::error::{Error, Result};
 
 impl Table {
-    /// Reads files and appends their rows. Columns are matched by name where the files have names, else by position.
+    /// Reads files and appends their rows. Columns are matched by name where the files have names, else by position. A folder stands
+    /// for its files in the order of their names, without those that begin with a dot or an underscore.
     ///
     /// # Errors
     /// If a file cannot be read or used, or no labels are found, unless [`Label::None`] is given.
     pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Table> {
-        let mut sources = paths.iter().map(|path| Source::open(path, options));
+        let parts = parts(paths)?;
+        let mut sources = parts.iter().map(|path| Source::open(path, options));
         Reading::of(&mut sources, options, false)?.finish(options)
     }
 
@@ -48,8 +51,41 @@ impl Table {
     }
 }
 
+/// The files that paths stand for: a folder stands for the parts of a table in it.
+pub(super) fn parts(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::with_capacity(paths.len());
+    for path in paths {
+        match path.is_dir() {
+            true => all.extend(parts_of(path)?),
+            false => all.push(path.clone()),
+        }
+    }
+    Ok(all)
+}
+
+/// The files of a folder, in the order of their names. Names that begin with a dot or an underscore are marks of the programs that
+/// wrote the folder.
+fn parts_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    let io = |e| Error::io(e, folder);
+    let mut parts = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !name.starts_with(['.', '_']) && path.is_file() {
+            parts.push(path);
+        }
+    }
+    parts.sort();
+    if parts.is_empty() {
+        return Err(Error::data("the folder has no files")
+            .at_file(folder)
+            .hint("give a folder with the parts of a table, or with a folder of images for each class"));
+    }
+    Ok(parts)
+}
+
 /// How many rows are read at a time.
-const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 
 /// The state of [`Table::read`] between files.
 pub(crate) struct Reading {
@@ -64,7 +100,9 @@ pub(crate) struct Reading {
     label_column: Option<LabelColumn>,
     /// The column of groups.
     group: Option<usize>,
+    /// The rows that were read; a sampler may have dropped some of them.
     rows: usize,
+    sampler: Option<Sampler>,
     files: Vec<Arc<Path>>,
     file_rows: Vec<usize>,
     notices: Notices,
@@ -195,6 +233,7 @@ impl Reading {
             label_column,
             group,
             rows: 0,
+            sampler: options.limit.map(|limit| Sampler::new(limit, source.names().len(), options.min_class)),
             files: Vec::new(),
             file_rows: Vec::new(),
             notices: Notices::new(),
@@ -225,6 +264,9 @@ impl Reading {
                 side.fill(count, source.gaps(), &mut self.side)?;
             }
             self.rows += count;
+            if let Some(sampler) = &mut self.sampler {
+                sampler.read(count, &mut columns, label, &mut self.side);
+            }
             if count < BLOCK {
                 break;
             }
@@ -232,6 +274,7 @@ impl Reading {
             if self.rows == before + BLOCK
                 && let Some(rest) = source.remaining()
             {
+                let rest = self.sampler.as_ref().map_or(rest, |sampler| sampler.room().min(rest));
                 for column in &mut columns {
                     column.reserve(rest + rest / 50);
                 }
@@ -327,6 +370,18 @@ impl Reading {
     }
 
     pub(super) fn finish(mut self, options: &ReadOptions) -> Result<Table> {
+        let mut unlabeled = None;
+        let mut sampled = Vec::new();
+        if let Some(mut sampler) = self.sampler.take() {
+            sampler.finish(&mut self.columns, &mut self.side);
+            unlabeled = Some(sampler.unlabeled());
+            if let Some((rows, all)) = sampler.outcome() {
+                let (kept, all) = (thousands(rows.len()), thousands(all));
+                self.notices.push(format!("{kept} of {all} rows are used: a random sample, with small classes whole"));
+                self.rows = rows.len();
+                sampled = rows;
+            }
+        }
         let growing = self.is_growing();
         let file = self.files.first().cloned();
         let place = |error: Error| match &file {
@@ -359,7 +414,7 @@ impl Reading {
             files: self.files,
             file_rows: self.file_rows,
             notices: self.notices,
-            written: Written { separator: self.separator, ..Written::default() },
+            written: Written { separator: self.separator, rows: sampled, ..Written::default() },
         };
         let (mut position, mut labels) = (0, self.side.pop());
         for (at, (name, column)) in self.names.into_iter().zip(self.columns).enumerate() {
@@ -397,7 +452,7 @@ impl Reading {
         if let Some(mut builder) = labels {
             let first = std::mem::take(&mut builder.unlabeled);
             if let Some(column) = builder.finish() {
-                table = table.with_labels(column, first, options.skip_unlabeled)?;
+                table = table.with_labels(column, first, unlabeled, options.skip_unlabeled)?;
             }
         }
         Ok(if options.min_class > 0 { table.without_small_classes(options.min_class) } else { table })

@@ -188,6 +188,7 @@ impl Args {
             ("header", self.reading.header.is_some()),
             ("separator", self.reading.separator.is_some()),
             ("sheet", self.reading.sheet.is_some()),
+            ("max_rows", self.sampling.max_rows.is_some()),
         ];
         let given = self.columns.given().or_else(|| Some(given.iter().find(|(_, given)| *given)?.0));
         if let (true, Some(name)) = (self.of_images(), given) {
@@ -206,11 +207,7 @@ impl Args {
             }
             return Ok(Data::Images(images));
         }
-        if let Some(folder) = self.data.iter().find(|p| p.is_dir()) {
-            return Err(mcdd::Error::data("is a folder, not a table")
-                .at_file(folder)
-                .hint("give its files, or a folder with a folder of images for each class"));
-        }
+        let reading = ReadOptions { limit: self.sampling.limit(self.seed), ..reading };
         Table::read(&self.data, &reading).map(|table| Data::Table(Box::new(table))).map_err(with_check)
     }
 }

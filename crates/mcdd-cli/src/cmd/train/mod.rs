@@ -14,7 +14,7 @@ use mcdd::train::{OrOff, Run};
 
 use self::data::{Data, ImageArgs};
 use crate::cmd::evaluate;
-use crate::options::{Columns, Reading, Running};
+use crate::options::{Columns, Reading, Running, Sampling};
 use crate::places::Places;
 use crate::report::{self, Reporting, file_name};
 use crate::ui;
@@ -58,6 +58,9 @@ pub struct Args {
 
     #[command(flatten)]
     columns: Columns,
+
+    #[command(flatten)]
+    sampling: Sampling,
 
     #[command(flatten)]
     images: ImageArgs,

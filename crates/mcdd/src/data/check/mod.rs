@@ -14,6 +14,7 @@ use super::labels::{MIN_CLASS_ROWS, look_like_numbers};
 use super::left_out::some_rows;
 use super::options::{Label, ReadOptions};
 use super::profile::{Action, Finding, Place, Problem, Profile};
+use super::read::parts;
 use super::refused::Refused;
 use super::schema::Schema;
 use super::source::LabelAt;
@@ -73,7 +74,7 @@ impl Check {
     /// If a file is not there, or an option names no column. Files, headers, rows and cells that cannot be used are findings.
     pub fn files(paths: &[PathBuf], options: &ReadOptions) -> Result<Check> {
         let mut checker = Checker {
-            inputs: Inputs::new(paths)?,
+            inputs: Inputs::new(&parts(paths)?)?,
             options: ReadOptions { skip_unlabeled: true, min_class: 0, ..options.clone() },
             given: options,
             findings: Vec::new(),

@@ -56,6 +56,14 @@ impl AutoTexts {
         }
     }
 
+    /// Only the texts at these places are left, in order.
+    pub(super) fn select(&mut self, kept: &[usize]) {
+        self.rows = kept.iter().map(|&at| self.rows.get(at).copied().unwrap_or(Row::from(0))).collect();
+        for (from, _) in &mut self.files {
+            *from = kept.partition_point(|at| at < from);
+        }
+    }
+
     /// Checks the texts of a column that is read whole.
     ///
     /// # Errors

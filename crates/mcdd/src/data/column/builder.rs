@@ -17,6 +17,16 @@ use super::values::{Column, MISSING};
 use super::want::Want;
 use crate::error::{Error, Result, Row};
 
+/// Of the values from `from` on, keeps those that are marked.
+fn keep_from<T: Copy>(values: &mut Vec<T>, from: usize, keep: &[bool]) {
+    let mut to = from;
+    for (at, _) in (from..values.len()).zip(keep).filter(|(_, keep)| **keep) {
+        values[to] = values[at];
+        to += 1;
+    }
+    values.truncate(to);
+}
+
 /// The cells read so far.
 #[derive(Debug)]
 pub(crate) enum Cells {
@@ -110,6 +120,37 @@ impl ColumnBuilder {
             Cells::Undecided(rows) => *rows = 0,
             Cells::Number(values) => values.clear(),
             Cells::Text(texts) => texts.clear(),
+        }
+    }
+
+    /// Of the rows from `from` on, keeps those that are marked.
+    pub(crate) fn keep_rows(&mut self, from: usize, keep: &[bool]) {
+        match &mut self.cells {
+            Cells::Skip => return,
+            Cells::Undecided(rows) => *rows -= keep.iter().filter(|keep| !**keep).count().min(*rows),
+            Cells::Number(values) => keep_from(values, from, keep),
+            Cells::Text(texts) => {
+                keep_from(&mut texts.codes, from, keep);
+                // Classes keep their numbers.
+                if from == 0
+                    && self.want != Want::OptionalLabel
+                    && let Some(kept) = texts.prune()
+                {
+                    self.auto.select(&kept);
+                }
+            }
+        }
+        if !self.points.grouped.is_empty() || self.points.first.is_some_and(|first| first as usize >= from) {
+            let rows: Vec<usize> = (0..from).chain((from..).zip(keep).filter(|(_, k)| **k).map(|(r, _)| r)).collect();
+            self.points = self.points.select(&rows);
+        }
+    }
+
+    /// The codes of its texts so far, if it has texts.
+    pub(crate) fn codes(&self) -> Option<&[u32]> {
+        match &self.cells {
+            Cells::Text(texts) => Some(&texts.codes),
+            _ => None,
         }
     }
 

@@ -48,6 +48,29 @@ impl Texts {
         code
     }
 
+    /// Forgets texts that no row has any more, if they are many. Returns the places that the others had, in order, if it did.
+    pub(super) fn prune(&mut self) -> Option<Vec<usize>> {
+        let mut used = vec![false; self.names.len()];
+        for &code in &self.codes {
+            if let Some(used) = used.get_mut(code as usize) {
+                *used = true;
+            }
+        }
+        let kept: Vec<usize> = (0..used.len()).filter(|&code| used[code]).collect();
+        if used.len() < 2 * kept.len() + 1000 {
+            return None;
+        }
+        let mut new = vec![u32::MAX; used.len()];
+        kept.iter().zip(0..).for_each(|(&old, code)| new[old] = code);
+        for code in self.codes.iter_mut().filter(|code| (**code as usize) < new.len()) {
+            *code = new[*code as usize];
+        }
+        self.names = kept.iter().map(|&old| std::mem::take(&mut self.names[old])).collect();
+        self.seen = self.names.iter().zip(0..).map(|(name, code)| (name.as_bytes().into(), code)).collect();
+        self.last.0.clear();
+        Some(kept)
+    }
+
     pub(super) fn clear(&mut self) {
         self.codes.clear();
         self.names.clear();

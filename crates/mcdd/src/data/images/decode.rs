@@ -4,9 +4,10 @@ use std::io::Cursor;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use image::{DynamicImage, ImageBuffer, ImageDecoder, ImageFormat, ImageReader, Limits, Luma, Rgb};
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 
 use super::super::guard::guard;
+use super::resize::resize;
 use super::shape::{ImageShape, MAX_SIDE};
 use crate::error::{Error, Result};
 
@@ -151,7 +152,7 @@ fn webp_ends(bytes: &[u8]) -> bool {
 
 impl Raster {
     /// The same image in another shape: gray from color by the weights of ITU-R BT.601 (as PIL), color from gray
-    /// by repeating it, another size by averaging over triangles (as PIL's bilinear), whatever the sides' ratio.
+    /// by repeating it, another size as PIL's bilinear, whatever the sides' ratio.
     pub(super) fn reshaped(self, to: ImageShape) -> Raster {
         self.with_channels(to.channels).resized(to.height, to.width)
     }
@@ -167,22 +168,8 @@ impl Raster {
 
     fn resized(self, height: usize, width: usize) -> Raster {
         let from = self.shape;
-        if (from.height, from.width) == (height, width) {
-            return self;
-        }
-        let (w, h) = (from.width as u32, from.height as u32);
-        let triangle = image::imageops::FilterType::Triangle;
-        let (to_w, to_h) = (width as u32, height as u32);
-        let pixels = if from.channels == 1 {
-            ImageBuffer::<Luma<u8>, _>::from_raw(w, h, self.pixels)
-                .map(|image| image::imageops::resize(&image, to_w, to_h, triangle).into_raw())
-        } else {
-            ImageBuffer::<Rgb<u8>, _>::from_raw(w, h, self.pixels)
-                .map(|image| image::imageops::resize(&image, to_w, to_h, triangle).into_raw())
-        };
-        let shape = ImageShape { height, width, ..from };
-        // A raster always has the pixels of its shape.
-        Raster { shape, pixels: pixels.unwrap_or_else(|| vec![0; shape.values()]) }
+        let pixels = resize(&self.pixels, from.channels, (from.height, from.width), (height, width));
+        Raster { shape: ImageShape { height, width, ..from }, pixels }
     }
 }
 
@@ -193,6 +180,7 @@ fn gray(r: u8, g: u8, b: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use image::{ImageBuffer, Luma, Rgb};
 
     fn encode(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
         let mut out = Cursor::new(Vec::new());

@@ -76,6 +76,8 @@ mod pickle;
 mod read;
 #[cfg(feature = "images")]
 mod reader;
+#[cfg(feature = "images")]
+mod resize;
 mod shape;
 mod spec;
 
