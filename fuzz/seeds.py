@@ -208,8 +208,20 @@ def models():
             ]
         ):
             run("train", "t.csv", "-o", f"{number}.mcdd", *small, *more)
-            put("model", f"{number}", joined(*container(folder / f"{number}.mcdd")))
+            for target in ["model", "report"]:
+                put(target, f"{number}", joined(*container(folder / f"{number}.mcdd")))
+            put("export", f"{number}", bytes([number]) + joined(*container(folder / f"{number}.mcdd")))
         put("model", "whole", (folder / "0.mcdd").read_bytes())
+        categories = "".join(f"{i % 7},{'xyz'[i % 3]},202{i % 5}-03-0{i % 9 + 1},{'ab'[i % 2]}\n" for i in range(60))
+        (folder / "mixed.csv").write_text("p,q,day,label\n" + categories)
+        run("train", "mixed.csv", "-o", "mixed.mcdd", *small, "--preset", "fast")
+        for target in ["model", "report"]:
+            put(target, "mixed", joined(*container(folder / "mixed.mcdd")))
+        put("export", "mixed", b"\2" + joined(*container(folder / "mixed.mcdd")))
+        run("monitor", "0.mcdd", "t.csv", "--state", "state.json", "--quiet")
+        state = json.loads((folder / "state.json").read_text())
+        state["calibration"] = "CALIBRATION"
+        put("monitor", "state", json.dumps(state).encode())
         for detector in ["knn", "gmm", "mahalanobis", "pca"]:
             try:
                 run("fit-detector", "--detector", detector, "--train-features", "f.npy", "-o", f"{detector}.mcdd")
@@ -252,7 +264,83 @@ def rest():
     put("archive_zip", "whole", out.getvalue())
 
 
-for part in [texts, binaries, images, models, rest]:
+def scores():
+    put("scores", "text", ways(0, 0, b"1\n2.5\n-3e-4\n"))
+    put("scores", "column", ways(1, 1, b"label,confidence\na,0.5\nb,nan\n"))
+    put("scores", "second", ways(3, 1, b"a;b\n1;2\n3;4\n"))
+    for kind in ["<f8", "<i4"]:
+        out = io.BytesIO()
+        np.save(out, np.arange(6).astype(kind))
+        put("scores", kind[1:], ways(0, 2, out.getvalue()))
+    out = io.BytesIO()
+    np.save(out, np.arange(6.0).reshape(6, 1))
+    put("scores", "matrix", ways(2, 3, out.getvalue()))
+
+
+def requests():
+    rows = [{"length": 1, "width": 2.5, "color": "red"}, {"length": None, "color": "green"}]
+    cells = [[1, 2.5, "red"], [3, None, "blue"]]
+    csv = b"length,width,color\n1,2.5,red\n,3,\"blue\"\n"
+    table = pa.table({"length": [1.0, None], "width": [2, 3], "color": ["red", "blue"]})
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, table.schema) as stream:
+        stream.write_table(table)
+    dictionary = io.BytesIO()
+    coded = table.set_column(2, "color", table["color"].dictionary_encode())
+    with pa.ipc.new_stream(dictionary, coded.schema) as stream:
+        stream.write_table(coded)
+    bodies = {
+        "objects": (0, json.dumps(rows).encode()),
+        "arrays": (0, json.dumps(cells).encode()),
+        "rows": (0, json.dumps({"rows": cells}).encode()),
+        "lines": (1, b"".join(json.dumps(r).encode() + b"\n" for r in rows)),
+        "csv": (2, csv),
+        "arrow": (3, out.getvalue()),
+        "dictionary": (3, dictionary.getvalue()),
+        "unnamed": (5, json.dumps(rows[0]).encode()),
+        "unnamed-csv": (5, csv),
+    }
+    for number, (name, (form, body)) in enumerate(bodies.items()):
+        put("request_predict", name, ways(number % 4, form, body))
+    put("request_predict", "explained", ways(1, 0, json.dumps(rows).encode()))
+
+    def tensor(name, shape, kind, **more):
+        return {"name": name, "shape": shape, "datatype": kind, **more}
+
+    columns = [
+        tensor("length", [2], "FP64", data=[1.5, None]),
+        tensor("width", [2], "INT32", data=[1, 2]),
+        tensor("color", [2, 1], "BYTES", data=[["red"], ["blue"]]),
+    ]
+    outputs = [{"name": "known"}, {"name": "explanation", "parameters": {"binary_data": True}}]
+    put("request_infer", "columns", json.dumps({"id": "1", "inputs": columns, "outputs": outputs}).encode())
+    texts = b"".join(struct.pack("<I", len(t)) + t for t in [b"1.5", b"2", b"red"])
+    matrix = tensor("x", [1, 3], "BYTES", parameters={"binary_data_size": len(texts)})
+    head = {"inputs": [matrix], "parameters": {"binary_data_output": True, "tpr": 0.9}}
+    put("request_infer", "binary", json.dumps(head).encode() + b"\0" + texts)
+    numbers = struct.pack("<2d2i", 1, 2, 3, 4)
+    coded = [
+        tensor("length", [2], "FP64", parameters={"binary_data_size": 16}),
+        tensor("width", [2], "INT32", parameters={"binary_data_size": 8}),
+        columns[2],
+    ]
+    put("request_infer", "both", json.dumps({"inputs": coded}).encode() + b"\0" + numbers)
+    put("request_infer", "matrix", json.dumps({"inputs": [tensor("x", [2, 3], "BYTES", data=["1", "2", "red"] * 2)]}).encode())
+
+    heads = {
+        "predict": b"POST\n/predict?model=m&tpr=0.9\nContent-Type: text/csv\n\n" + csv,
+        "infer": b"POST\n/v2/models/m/versions/1/infer\nInference-Header-Content-Length:2\n\n{}",
+        "length": b"POST\n/predict\nContent-Length: 99999999999\n\n[]",
+        "encoded": b"POST\n/predict\nContent-Encoding: gzip\n\n\x1f\x8b",
+    }
+    paths = "/ /page.js /status /openapi.json /metrics /v2 /v2/health/ready /v2/models/m /v2/models/m/ready /nothing/%2e%2e".split()
+    heads |= {f"get-{n}": f"GET\n{path}\nX-Request-Id: a-{n}\n".encode() for n, path in enumerate(paths)}
+    heads |= {f"post-{n}": f"POST\n{p}\n\n".encode() for n, p in enumerate(["/models/m/restart", "/v2/repository/index"])}
+    for name, content in heads.items():
+        put("request_any", name, content)
+
+
+for part in [texts, binaries, images, models, rest, scores, requests]:
     part()
 for folder in sorted(CORPUS.iterdir()):
     files = list(folder.iterdir())

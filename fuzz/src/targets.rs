@@ -5,12 +5,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use mcdd::compute::pool::Pool;
 use mcdd::data::{
     Batch, Check, ImageOptions, Images, Label, MatrixReader, PassThrough, ReadOptions, Schema, Table, digits,
 };
-use mcdd::model::{Model, Saved};
+use mcdd::evaluate::{Bootstrap, Evaluator};
+use mcdd::model::{Calibration, Model, OnnxOptions, Predictions, Saved};
+use mcdd::monitor::Monitor;
 use mcdd::report::bench;
-use mcdd::train::{Preset, Run};
+use mcdd::train::{Preset, Run, Settings};
+use mcdd_serve::{Config, Limits, Local};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -21,7 +25,7 @@ mod unpack;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const ALL: [Target; 12] = [
+pub const ALL: [Target; 19] = [
     ("table_text", table_text),
     ("table_binary", table_binary),
     ("predict_table", predict_table),
@@ -34,6 +38,13 @@ pub const ALL: [Target; 12] = [
     ("spec", spec),
     ("archive_zip", archive_zip),
     ("archive_tar", archive_tar),
+    ("scores", scores),
+    ("export", export),
+    ("report", report),
+    ("monitor", monitor),
+    ("request_predict", request_predict),
+    ("request_infer", request_infer),
+    ("request_any", request_any),
 ];
 
 /// A folder of this process.
@@ -206,7 +217,7 @@ pub fn model(bytes: &[u8]) {
     let width = model.schema().width();
     if width > 0 && width < 10_000 {
         let mut predictions = Default::default();
-        let pool = mcdd::compute::pool::Pool::new(1);
+        let pool = Pool::new(1);
         let _ = model.predict_rows(&vec![0.5; 2 * width], &mut predictions, &pool);
     }
     let _ = model.threshold();
@@ -234,14 +245,17 @@ pub fn results(bytes: &[u8]) {
     }
 }
 
+/// The settings of a network that is trained in no time.
+fn small() -> Settings {
+    let mut settings = Preset::Fast.settings();
+    (settings.epochs, settings.members, settings.hidden, settings.latent) = (2, 1, vec![4], 2);
+    settings
+}
+
 /// A checkpoint of a run, with the fingerprint of the run.
 pub fn checkpoint(bytes: &[u8]) {
     static OWN: OnceLock<(Table, String)> = OnceLock::new();
-    let settings = || {
-        let mut settings = Preset::Fast.settings();
-        (settings.epochs, settings.members, settings.hidden, settings.latent) = (2, 1, vec![4], 2);
-        settings
-    };
+    let settings = small;
     let place = folder().join("checkpoint");
     let run = |resume: bool| Run { threads: 1, checkpoint: Some(place.clone()), resume, ..Run::default() };
     let (table, fingerprint) = OWN.get_or_init(|| {
@@ -336,4 +350,191 @@ pub fn archive_tar(bytes: &[u8]) {
         let _ = builder.append(&header, content);
     }
     unpacked("b.tar.gz", &gzip(&builder.into_inner().expect("memory")));
+}
+
+/// Scores and labels, of any format.
+pub fn scores(bytes: &[u8]) {
+    let (way, form, bytes) = ways(bytes);
+    let path = put(["scores.txt", "scores.csv", "scores.npy", "scores"][usize::from(form & 3)], bytes);
+    let _ = mcdd::data::scores(&path, [None, Some("confidence"), Some("1"), Some("2")][usize::from(way & 3)]);
+    let _ = mcdd::data::labels(&path);
+}
+
+/// Whether bytes are fields of a protocol buffer, and those of the number `inner` too.
+fn is_message(mut bytes: &[u8], inner: Option<u64>) -> bool {
+    fn number(bytes: &mut &[u8]) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..70).step_by(7) {
+            let (first, rest) = bytes.split_first()?;
+            *bytes = rest;
+            value |= u64::from(first & 127).checked_shl(shift)?;
+            if first & 128 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+    while !bytes.is_empty() {
+        let Some(tag) = number(&mut bytes) else { return false };
+        let length = match tag & 7 {
+            0 if number(&mut bytes).is_some() => 0,
+            1 => 8,
+            2 => number(&mut bytes).unwrap_or(u64::MAX),
+            5 => 4,
+            _ => return false,
+        };
+        let Some((field, rest)) = usize::try_from(length).ok().and_then(|n| bytes.split_at_checked(n)) else {
+            return false;
+        };
+        if tag & 7 == 2 && inner == Some(tag >> 3) && !is_message(field, None) {
+            return false;
+        }
+        bytes = rest;
+    }
+    true
+}
+
+/// A model with the right checksum, written as ONNX. The first byte chooses the options.
+pub fn export(bytes: &[u8]) {
+    let Some((way, bytes)) = bytes.split_first() else { return };
+    let Some((text, tensors, data)) = parts(bytes) else { return };
+    let Some(file) = container("mcdd model 1", text, tensors, data) else { return };
+    let Ok(model) = Model::from_bytes(&file) else { return };
+    let options =
+        OnnxOptions { core: way & 1 > 0, tpr: (way & 2 > 0).then_some(f64::from(*way) / 255.0), fixed: way & 4 > 0 };
+    if let Ok(file) = model.to_onnx(&options) {
+        // The graph is field 7.
+        assert!(is_message(&file, Some(7)), "not a protocol buffer");
+    }
+}
+
+/// A model with the right checksum: an explanation of a row, and its report with page and figures.
+pub fn report(bytes: &[u8]) {
+    use mcdd::report::model::{About, Gather, Place, Side};
+    let Some((text, tensors, data)) = parts(bytes) else { return };
+    let Some(file) = container("mcdd model 1", text, tensors, data) else { return };
+    let Ok(model) = Model::from_bytes(&file) else { return };
+    let (width, pool) = (model.schema().width(), Pool::new(1));
+    if width == 0 || width > 1000 {
+        return;
+    }
+    let x: Vec<f32> = (0..4 * width).map(|i| (i % 7) as f32 - 2.0).collect();
+    let mut predictions = Predictions::default();
+    if model.predict_rows(&x, &mut predictions, &pool).is_err() {
+        return;
+    }
+    let _ = model.explain(&x[..width], &[], 5, &pool);
+    let make = || {
+        let mut evaluator = Evaluator::new(model.classes(), model.threshold()?);
+        let label = model.classes().first();
+        evaluator.add(&predictions, label.map(|l| [Some(l); 4]).as_ref().map(|l| &l[..]));
+        let set = evaluator.ood_set("a");
+        evaluator.add_ood(set, &predictions.confidence);
+        let found = evaluator.finish(Bootstrap { replicates: 2, seed: 0 })?;
+        let mut gather = Gather::new(&model, 0.9, 1, 1)?;
+        let set = gather.set("a");
+        for (i, row) in x.chunks_exact(width).enumerate() {
+            for side in [Side::Known(label.map(|_| 0)), Side::Unknown(set)] {
+                gather.add(side, Place::row(i as u64 + 1), row, label.map(String::as_str), &predictions, i);
+            }
+        }
+        let report = gather.finish(About::default(), &found, &pool)?;
+        report.page()?;
+        report.figures()
+    };
+    let _: mcdd::Result<_> = make();
+}
+
+/// The state of a monitor, with the name of its calibration rows; and its page.
+pub fn monitor(bytes: &[u8]) {
+    static OWN: OnceLock<(Calibration, String)> = OnceLock::new();
+    let (calibration, name) = OWN.get_or_init(|| {
+        let calibration = Calibration::new((0..40).map(f64::from).collect()).expect("calibration rows");
+        let path = folder().join("state");
+        Monitor::new(&calibration, 0.01).and_then(|m| m.save(&path)).expect("a state");
+        let state: Value = serde_json::from_slice(&std::fs::read(path).expect("a state")).expect("JSON");
+        let name = state["calibration"].as_str().expect("a name").to_owned();
+        (calibration, name)
+    });
+    let text = String::from_utf8_lossy(bytes).replace("CALIBRATION", name);
+    let Ok(mut monitor) = Monitor::load(&put("monitor", text.as_bytes()), calibration) else { return };
+    monitor.save(&folder().join("again")).expect("what was read can be written");
+    assert!(
+        Monitor::load(&folder().join("again"), calibration).is_ok(),
+        "a state that was read and written can be read"
+    );
+    [0.0, f64::NAN, 1e300, -1.0, 20.0].into_iter().for_each(|confidence| monitor.add(confidence));
+    monitor.restart();
+    monitor.add(3.0);
+    let _ = (monitor.evidence(), mcdd::report::monitor::page(&monitor, "a"));
+}
+
+/// A server with a model of numbers and categories. An answer is never a failure of the server.
+fn answered(method: &str, target: &str, headers: &[(&str, &[u8])], body: &[u8]) {
+    static SERVER: OnceLock<Local> = OnceLock::new();
+    let server = SERVER.get_or_init(|| {
+        let mut text = String::from("length,width,color,label\n");
+        for i in 0..60 {
+            let width = if i % 17 == 0 { String::new() } else { (i * 7 % 5).to_string() };
+            text.push_str(&format!("{},{width},{},{}\n", i * i % 17, ["red", "blue"][i % 2], ["a", "b"][i / 2 % 2]));
+        }
+        let table = Table::from_bytes(text.into_bytes(), "a.csv", &ReadOptions::default()).expect("a table");
+        let model = Model::fit(&table, &small()).and_then(|m| m.to_bytes()).expect("a model");
+        let config = Config {
+            models: vec![put("m.mcdd", &model)],
+            listen: ([127, 0, 0, 1], 0).into(),
+            threads: 1,
+            token: None,
+            alpha: 0.01,
+            state: None,
+            log_requests: false,
+            limits: Limits { rows: 10_000, ..Limits::default() },
+        };
+        Local::new(config).expect("a server")
+    });
+    if let Some((status, answer)) = server.answer(method, target, headers, body.to_vec()) {
+        assert!(status < 500, "{status}: {}", String::from_utf8_lossy(&answer));
+        assert!(status < 400 || serde_json::from_slice::<Value>(&answer).is_ok(), "an error is JSON");
+    }
+}
+
+/// Rows for `/predict`, as JSON, JSON Lines, CSV and Arrow, or of a type that is found by the content.
+pub fn request_predict(bytes: &[u8]) {
+    let (way, form, body) = ways(bytes);
+    let target = ["/predict", "/predict?explain=1", "/predict?probs=1", "/predict?tpr=0.9"][usize::from(way & 3)];
+    let kinds: [&[u8]; 6] = [
+        b"application/json",
+        b"application/x-ndjson",
+        b"text/csv",
+        b"application/vnd.apache.arrow.stream",
+        b"image/png",
+        b"",
+    ];
+    answered("POST", target, &[("content-type", kinds[usize::from(form) % kinds.len()])], body);
+}
+
+/// An inference request: JSON, and after a zero byte the bytes of its tensors.
+pub fn request_infer(bytes: &[u8]) {
+    let target = "/v2/models/m/infer";
+    let Some(end) = bytes.iter().position(|b| *b == 0) else { return answered("POST", target, &[], bytes) };
+    let (text, binary) = (&bytes[..end], &bytes[end + 1..]);
+    let length = text.len().to_string();
+    answered("POST", target, &[("inference-header-content-length", length.as_bytes())], &[text, binary].concat());
+}
+
+/// A request: lines with its method, its target and its headers, and after an empty line its body.
+pub fn request_any(bytes: &[u8]) {
+    let end = bytes.windows(2).position(|b| b == b"\n\n");
+    let (head, body) = end.map_or((bytes, &[][..]), |at| (&bytes[..at], &bytes[at + 2..]));
+    let mut lines = head.split(|b| *b == b'\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let (method, target) = (String::from_utf8_lossy(line()), String::from_utf8_lossy(line()));
+    let names: Vec<(String, &[u8])> = lines
+        .map(|line| {
+            let (name, value) = line.split_at(line.iter().position(|b| *b == b':').unwrap_or(line.len()));
+            (String::from_utf8_lossy(name).into_owned(), value.get(1..).unwrap_or_default())
+        })
+        .collect();
+    let headers: Vec<(&str, &[u8])> = names.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    answered(&method, &target, &headers, body);
 }

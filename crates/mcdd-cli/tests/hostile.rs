@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use help::{Lab, class, stderr, stdout, table};
 use mcdd::error::is_harmful;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// A table and a model of it.
 fn model(lab: &Lab) {
@@ -16,13 +18,13 @@ fn model(lab: &Lab) {
     lab.ok(&["train", "t.csv", "--preset", "fast", "--epochs", "2", "--quiet", "-o", "m.mcdd"]);
 }
 
-/// Runs the command, which must end within a minute.
+/// Runs the command, which must end: a machine that is busy gets some minutes.
 fn ends(lab: &Lab, args: &[&str]) -> Output {
     let mut child =
         lab.std_command(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > Duration::from_secs(60) {
+        if start.elapsed() > Duration::from_secs(300) {
             child.kill().unwrap();
             panic!("mcdd {} does not end", args.join(" "));
         }
@@ -132,6 +134,53 @@ fn an_image_without_memory_is_a_bad_image() {
     assert!(text.lines().nth(1).unwrap().contains("known"), "{text}");
 }
 
+/// A model whose text is changed, with the right checksum.
+fn changed(bytes: &[u8], change: impl FnOnce(&str) -> String) -> Vec<u8> {
+    let (length, rest) = bytes.split_first_chunk::<8>().unwrap();
+    let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let mut header: serde_json::Map<String, Value> = serde_json::from_slice(header).unwrap();
+    let mut about = header.remove("__metadata__").unwrap();
+    let text = change(about["mcdd"].as_str().unwrap());
+    let mut hash = Sha256::new();
+    hash.update(&text);
+    for (name, tensor) in &header {
+        let shape: Vec<u64> = serde_json::from_value(tensor["shape"].clone()).unwrap();
+        hash.update(format!("\n{name} {} {shape:?}", tensor["dtype"].as_str().unwrap()));
+    }
+    hash.update("\n");
+    hash.update(data);
+    about["checksum"] = hash.finalize().iter().map(|b| format!("{b:02x}")).collect::<String>().into();
+    about["mcdd"] = text.into();
+    header.insert("__metadata__".into(), about);
+    let header = Value::Object(header).to_string();
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
+}
+
+#[test]
+fn a_model_whose_epochs_are_too_large_has_a_report() {
+    let lab = Lab::new();
+    model(&lab);
+    let bytes = fs::read(lab.path("m.mcdd")).unwrap();
+    assert!(changed(&bytes, str::to_owned).len() == bytes.len(), "the checksum is not computed as the library does");
+    let last = changed(&bytes, |text| {
+        assert!(text.contains("\"epoch\":1,"), "{text}");
+        text.replace("\"epoch\":1,", "\"epoch\":18446744073709551615,")
+    });
+    fs::write(lab.path("last.mcdd"), last).unwrap();
+    for args in [
+        &["evaluate", "last.mcdd", "t.csv", "--report", "r.html"][..],
+        &["inspect", "last.mcdd"],
+        &["inspect", "last.mcdd", "--json"],
+        &["figure", "samples", "last.mcdd", "t.csv", "-o", "f.svg"],
+        &["explain", "last.mcdd", "t.csv", "--row", "1"],
+        &["refit", "last.mcdd", "t.csv", "--detector", "knn", "-o", "again.mcdd"],
+    ] {
+        let out = ends(&lab, args);
+        assert!(matches!(out.status.code(), Some(0 | 2)), "mcdd {args:?}: {:?} {}", out.status, stderr(&out));
+    }
+    assert!(fs::read_to_string(lab.path("r.html")).unwrap().contains("18446744073709551615"));
+}
+
 /// Every message and table, with names and cells that a terminal would obey.
 #[cfg(unix)]
 #[test]
@@ -150,7 +199,7 @@ fn no_message_has_what_a_terminal_obeys() {
     lab.ok(&["train", &csv, "--label", &label, "--preset", "fast", "--epochs", "2", "--quiet", "-o", &trained]);
     fs::create_dir(lab.path(&file("folder"))).unwrap();
     let (bad, short, folder, report) = (file("bad.csv"), file("short.csv"), file("folder"), file(".html"));
-    let none = file("none");
+    let (none, onnx, state, monitored) = (file("none"), file(".onnx"), file(".json"), file("monitor.html"));
     let commands: Vec<Vec<&str>> = vec![
         vec!["train", &bad, "--label", &label],
         vec!["train", &short, "--label", &label],
@@ -173,8 +222,14 @@ fn no_message_has_what_a_terminal_obeys() {
         vec!["explain", &trained, &csv],
         vec!["inspect", &trained],
         vec!["inspect", &trained, "--json"],
-        vec!["metrics", "--id-scores", "scores.csv", "--ood-scores", "scores.csv"],
-        vec!["metrics", "--id-scores", "scores.csv", "--ood-scores", "scores.csv", "--column", nasty],
+        vec!["metrics", "scores.csv", "scores.csv"],
+        vec!["metrics", "scores.csv", &csv, "--column", nasty],
+        vec!["metrics", &csv, &none],
+        vec!["export", &trained, "-o", &onnx],
+        vec!["export", &csv, "-o", "m.onnx"],
+        vec!["monitor", &trained, &csv, "--state", &state, "--report", &monitored],
+        vec!["monitor", &trained, "--state", &csv],
+        vec!["serve", &none],
         vec!["refit", &trained, &csv, "--label", &none, "-o", "r.mcdd"],
         vec!["figure", "samples", &trained, &csv, "-o", "samples.svg"],
         vec!["bench", &csv, "--label", &label, "--methods", "softmax", "--epochs", "1", "--folds", "2", "-o", &folder],

@@ -14,6 +14,7 @@ mod app;
 mod config;
 mod failure;
 mod http;
+mod local;
 mod log;
 mod metrics;
 mod models;
@@ -48,6 +49,8 @@ use crate::log::Log;
 use crate::models::Models;
 
 pub use config::{Config, Limits};
+#[doc(hidden)]
+pub use local::Local;
 
 /// How often files are looked at, and states are written.
 const TICK: Duration = Duration::from_secs(1);

@@ -130,9 +130,12 @@ pub fn remove_unfinished(folder: &Path) -> Result<()> {
         if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
             let path = folder.join(&*name);
             // Opening a pipe of this name would wait.
-            let left = fs::symlink_metadata(&path).is_ok_and(|data| data.is_file())
-                && File::options().write(true).open(&path).is_ok_and(|file| file.try_lock().is_ok());
-            if left {
+            if !fs::symlink_metadata(&path).is_ok_and(|data| data.is_file()) {
+                continue;
+            }
+            let Ok(file) = File::options().write(true).open(&path) else { continue };
+            if file.try_lock().is_ok() {
+                // It stays locked until it is removed: who has just made it waits, and sees that it is gone.
                 let _ = fs::remove_file(path);
             }
         }
@@ -186,6 +189,29 @@ mod tests {
         .unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_file_that_was_just_made_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        remove_unfinished(dir.path()).unwrap();
+                    }
+                });
+            }
+            let lost = (0..3000).filter(|_| {
+                let file = unfinished(dir.path()).unwrap();
+                std::thread::yield_now();
+                !file.path().exists()
+            });
+            let lost = lost.count();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(lost, 0);
+        });
     }
 
     #[test]

@@ -176,7 +176,11 @@ fn full_and_read_only_disks_and_interrupted_calls() {
     for job in &jobs() {
         run(&lab, job);
         let whole = contents(&lab.path(job.output), job.ignored);
-        let size: u64 = contents(&lab.path(job.output), &[]).values().map(|b| b.len() as u64).sum();
+        let mut size: u64 = contents(&lab.path(job.output), &[]).values().map(|b| b.len() as u64).sum();
+        if !job.ignored.is_empty() {
+            // Times have more or fewer digits in another run.
+            size -= size / 5;
+        }
         clean(&lab, job);
         for fault in ["short", "eintr"] {
             let (code, text) = faulty(&lab, job, &library, fault);

@@ -101,6 +101,12 @@ mod tests {
             assert!(good.contains(from), "{from} in {good}");
             assert!(read(&good.replace(from, to), &calibration).is_err(), "{to}");
         }
+        // What is counted does not overflow.
+        let last = good.replace("\"restarts\":0", "\"restarts\":18446744073709551615");
+        assert_ne!(last, good);
+        let mut last = read(&last, &calibration).unwrap();
+        last.restart();
+        assert_eq!(last.about().restarts, u64::MAX);
         for end in (0..good.len() - 1).step_by(17) {
             assert!(Monitor::from_json(&good.as_bytes()[..end], &calibration).is_err(), "{end}");
         }

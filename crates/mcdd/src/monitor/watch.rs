@@ -279,7 +279,7 @@ impl Monitor {
     /// Starts again after an alarm. The evidence is 1, and the probability of a false alarm from here on is at most `alpha`, given
     /// everything before. The rows so far count as reference rows beside the calibration rows.
     pub fn restart(&mut self) {
-        self.restarts += 1;
+        self.restarts = self.restarts.saturating_add(1);
         for watched in self.parts.iter_mut().map(|(_, w)| w).chain([&mut self.score]) {
             watched.alarm = None;
             watched.evidence.restart();
