@@ -81,7 +81,7 @@ def measure(folder, data, options, reading):
     command = [PROGRAM, "evaluate", "m.mcdd", "test.csv", "--ood", "unknown.csv", "--json", "--quiet"]
     found = json.loads(subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout)
     accuracy = 100 * found["accuracy"]["value"]
-    auroc = 100 * found["ood"][0]["detection"]["auroc"]["value"]
+    auroc = 100 * found["ood"][0]["metrics"]["auroc"]["value"]
     shown = f"{read:.1f} s" if reading else ""
     print(f"| {data} {' '.join(options)} | {shown} | {seconds:.1f} s | {memory:.0f} MB | {accuracy:.2f} | {auroc:.2f} |", flush=True)
 
