@@ -2,18 +2,20 @@
 """Calls `mcdd serve` with other people's clients, and compares every answer with `mcdd predict`, bit by bit.
 
     python3 -m venv FOLDER
-    FOLDER/bin/pip install 'tritonclient[http]' schemathesis
+    FOLDER/bin/pip install 'tritonclient[http]' schemathesis mlserver
     FOLDER/bin/python scripts/serve_clients.py target/release/mcdd [--rows 100000] [--clients 32] [--contract]
 
 Trains a small model on generated rows, serves it on a free port, and
 
 - asks for metadata and predictions with tritonclient, with JSON and with binary tensors, unchanged;
+- sends requests with MLServer's client (`mlserver infer`), if it is installed;
 - sends the rows with many clients of mixed sizes at once, as CSV, and compares the bytes;
 - keeps replacing the model file meanwhile: no request may fail;
 - with --contract runs schemathesis against /openapi.json.
 """
 
 import argparse
+import json
 import random
 import shutil
 import signal
@@ -70,6 +72,32 @@ def triton(address, expected, count):
             assert answer.as_numpy("p_value").tolist() == [float(e[3]) for e in expected[:count]]
             assert answer.as_numpy("probabilities").shape == (count, 3)
     print(f"tritonclient: {count} rows in four ways, equal to mcdd predict")
+
+
+def mlserver(address, folder, expected, count):
+    tool = Path(sys.executable).with_name("mlserver")
+    if not tool.exists():
+        print("MLServer's client: skipped, mlserver is not installed")
+        return
+    data = [values for values, _ in rows(count, 2)]
+    requests = []
+    for start in range(0, count, 10):
+        part = data[start : start + 10]
+        tensor = {"name": "rows", "shape": [len(part), 4], "datatype": "FP64", "data": part}
+        requests.append(json.dumps({"id": str(start), "inputs": [tensor]}))
+    (folder / "requests.jsonl").write_text("\n".join(requests) + "\n")
+    words = ["infer", "-u", address, "-m", "m", "-i", "requests.jsonl", "-o", "answers.jsonl", "-w", "4"]
+    subprocess.run([tool, *words], cwd=folder, check=True, capture_output=True)
+    answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
+    found = {}
+    for answer in answers:
+        outputs = {o["name"]: o["data"] for o in answer["outputs"]}
+        for i, row in enumerate(zip(outputs["label"], outputs["known"], outputs["confidence"], outputs["p_value"], strict=True)):
+            found[int(answer["id"]) + i] = row
+    for i in range(count):
+        label, known, confidence, p_value = expected[i]
+        assert found[i] == (label, known == "known", float(confidence), float(p_value)), (i, found[i], expected[i])
+    print(f"MLServer's client: {count} rows in {len(requests)} requests, equal to mcdd predict")
 
 
 def crowd(address, lines, expected, clients, replace):
@@ -141,6 +169,7 @@ def main():
                 (served / "m.part").rename(served / "m.mcdd")
 
             triton(address, expected, min(1000, args.rows))
+            mlserver(address, folder, expected, min(200, args.rows))
             crowd(address, lines, expected, args.clients, replace)
             if args.contract:
                 checks = "not_a_server_error,content_type_conformance,status_code_conformance"

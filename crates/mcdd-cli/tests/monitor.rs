@@ -3,10 +3,15 @@
 mod help;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use help::{Lab, stderr, stdout, table};
 use mcdd::seed::Stream;
+use serde_json::{Value, json};
 
 /// A row of one of two classes.
 fn row(i: usize, shift: f64) -> String {
@@ -123,6 +128,12 @@ fn serve_says_what_it_cannot_do() {
         (&["serve", "m.mcdd", "--token-file", "token.txt"], "16"),
         (&["serve", "m.mcdd", "--alpha", "1"], "--alpha"),
         (&["serve", "m.mcdd", "--listen", "192.0.2.1:1"], "--listen"),
+        (&["serve", "m.mcdd", "--limit", "m:rows=0"], "number from 1"),
+        (&["serve", "m.mcdd", "--limit", "m:speed=3"], "queued-rows"),
+        (&["serve", "m.mcdd", "--limit", "rows=3"], "a model and its limits"),
+        (&["serve", "m.mcdd", "--otlp", "https://collector"], "--otlp"),
+        (&["serve", "m.mcdd", "--tls-certificate", "token.txt", "--tls-key", "token.txt"], "certificate"),
+        (&["serve", "m.mcdd", "--tls-key", "token.txt"], "--tls-certificate"),
     ] {
         let failed = lab.command(args).output().unwrap();
         assert!(failed.status.code() == Some(2) && stderr(&failed).contains(part), "{args:?}: {}", stderr(&failed));
@@ -141,27 +152,177 @@ fn serve_ends_when_it_is_told_to() {
     assert_eq!(server.wait().unwrap().code(), Some(0));
 }
 
-/// The page in Chromium: the form has the model's columns, and the browser has nothing to complain about.
+/// Stands between a browser and the server: adds a script to the page, which its policy would forbid, and shows it in a frame
+/// at `/frame`. Everything else is passed on.
+fn between(address: &str, script: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = listener.local_addr().unwrap().to_string();
+    let (address, script) = (address.to_owned(), script.to_owned());
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (address, script) = (address.clone(), script.clone());
+            thread::spawn(move || pass(stream, &address, &script));
+        }
+    });
+    here
+}
+
+fn pass(mut stream: TcpStream, address: &str, script: &str) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        if !line.to_ascii_lowercase().starts_with("connection:") {
+            head.push_str(&line);
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let path = head.split(' ').nth(1)?.to_owned();
+    let own = match path.as_str() {
+        "/frame" => Some("<!doctype html><iframe width=375 height=900 src=/></iframe>".to_owned()),
+        "/script.js" => Some(script.to_owned()),
+        _ => None,
+    };
+    let answer = match own {
+        Some(text) => {
+            let kind = if path == "/frame" { "text/html" } else { "text/javascript" };
+            format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n{text}").into_bytes()
+        }
+        None => {
+            let mut server = TcpStream::connect(address).ok()?;
+            server.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).ok()?;
+            server.write_all(&body).ok()?;
+            let mut answer = Vec::new();
+            server.read_to_end(&mut answer).ok()?;
+            if path == "/" {
+                let text = String::from_utf8(answer).ok()?;
+                let open = |line: &&str| {
+                    !["content-security-policy", "content-length"]
+                        .iter()
+                        .any(|h| line.to_ascii_lowercase().starts_with(h))
+                };
+                let text: String = text.split_inclusive("\r\n").filter(open).collect();
+                answer = text.replace("</body>", "<script src=/script.js></script></body>").into_bytes();
+            }
+            answer
+        }
+    };
+    stream.write_all(&answer).ok()
+}
+
+/// Opens an address in Chromium; the document at the end, and what the browser complains about.
+fn chromium(browser: &Path, lab: &Lab, url: &str, dark: bool) -> (String, Vec<String>) {
+    let out = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
+        .args(["--enable-logging=stderr", "--virtual-time-budget=8000", "--dump-dom", "--window-size=600,1000"])
+        .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)))
+        .arg(format!("--user-data-dir={}", lab.path("profile").display()))
+        .arg(url)
+        .output()
+        .unwrap();
+    let complaints = stderr(&out).lines().filter(|l| l.contains("CONSOLE")).map(str::to_owned).collect();
+    (stdout(&out), complaints)
+}
+
+/// The page in Chromium as it is, with its policy: the browser has nothing to complain about.
 #[test]
 fn the_page_of_the_server_has_the_columns_of_the_model() {
     let Some(browser) = help::browser() else { return };
     let lab = lab();
     let (mut server, address) = lab.serve("m.mcdd");
-    let out = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
-        .args(["--enable-logging=stderr", "--virtual-time-budget=3000", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", lab.path("profile").display()))
-        .arg(format!("http://{address}/"))
-        .output()
-        .unwrap();
+    let (page, complaints) = chromium(&browser, &lab, &format!("http://{address}/"), false);
     server.kill().unwrap();
     server.wait().unwrap();
-    let (page, log) = (stdout(&out), stderr(&out));
     for part in
         ["It knows 2 classes: even, odd. Trained on 540 rows.", "<input name=\"a\">", "<input name=\"b\">", "No alarm."]
     {
         assert!(page.contains(part), "{part} in {page}");
     }
-    let complaints: Vec<&str> = log.lines().filter(|l| l.contains("CONSOLE")).collect();
     assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+/// Fills the form in and sends it, twice; then measures the page.
+const FILL: &str = "
+  const outer = parent.document, later = (f) => new Promise((done) => { const t = setInterval(() => { if (f()) { clearInterval(t); done(); } }, 20); });
+  const el = (id) => document.getElementById(id), out = {};
+  (async () => {
+    await later(() => el('fields').children.length);
+    out.fields = [...el('fields').querySelectorAll('input, select')].map(f => [f.name, f.tagName, f.value]);
+    const send = async (values) => {
+      el('verdict').replaceChildren();
+      for (const [name, value] of Object.entries(values)) el('fields').querySelector(`[name='${name}']`).value = value;
+      el('form').requestSubmit();
+      await later(() => el('verdict').children.length);
+      return [el('verdict').firstChild.textContent, [...el('verdict').querySelectorAll('tr')].map(r => r.cells[0].textContent)];
+    };
+    out.known = await send({ a: '0.1', b: '0.2', color: 'red' });
+    out.unknown = await send({ a: '0.1', b: '400', color: 'red' });
+    out.wrong = await send({ b: 'long' });
+    await later(() => el('hour').textContent.startsWith('2 '));
+    out.hour = el('hour').textContent;
+    out.bars = el('minutes').querySelectorAll('rect').length;
+    out.inner = innerWidth;
+    out.wide = document.documentElement.scrollWidth <= innerWidth;
+    out.cut = [...document.querySelectorAll('input, select, button, h1, h2, p, td')].filter(e => e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML);
+    out.dark = matchMedia('(prefers-color-scheme: dark)').matches;
+    const light = (color) => { const [r, g, b] = color.match(/[0-9.]+/g).map(Number); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+    const of = (element, what) => light(getComputedStyle(element)[what]);
+    const back = of(document.body, 'backgroundColor');
+    out.back = back;
+    out.contrast = ['known', 'unknown', 'note'].map(name => { const e = document.createElement('p'); e.className = name; document.body.append(e); return Math.abs(of(e, 'color') - back); });
+  })().catch(e => { out.error = String(e.stack); }).then(() => {
+    const result = outer.createElement('pre');
+    result.id = 'result';
+    result.textContent = JSON.stringify(out);
+    outer.body.append(result);
+  });
+";
+
+/// The form is built from the columns and says what the command says; it fits a phone of 375 pixels, light and dark.
+#[test]
+fn the_form_of_the_page_predicts_and_fits_a_phone() {
+    let Some(browser) = help::browser() else { return };
+    let lab = Lab::new();
+    let colored = |i: usize, shift: f64| format!("{},{}", row(i, shift), ["red", "blue"][i % 2]);
+    lab.write("train.csv", &table(600, |i| format!("{},{}", colored(i, 0.0), help::class(i)), "a,b,color,label"));
+    lab.ok(&["train", "train.csv", "--preset", "fast", "--epochs", "5", "-q", "-o", "m.mcdd"]);
+    for dark in [false, true] {
+        let (mut server, address) = lab.serve("m.mcdd");
+        let here = between(&address, FILL);
+        let (page, complaints) = chromium(&browser, &lab, &format!("http://{here}/frame"), dark);
+        server.kill().unwrap();
+        server.wait().unwrap();
+        // The wrong row is a 400, which the browser notes.
+        assert!(complaints.iter().all(|c| c.contains("400")), "{complaints:?}");
+        let result = page.split_once("<pre id=\"result\">").unwrap_or_else(|| panic!("{page}")).1;
+        let text =
+            result.split_once("</pre>").unwrap().0.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+        let out: Value = serde_json::from_str(&text).unwrap();
+        assert!(out["error"].is_null(), "{out}");
+        let fields: Vec<(String, String, String)> = serde_json::from_value(out["fields"].clone()).unwrap();
+        let kinds: Vec<(&str, &str)> = fields.iter().map(|(name, kind, _)| (&name[..], &kind[..])).collect();
+        assert_eq!(kinds, [("a", "INPUT"), ("b", "INPUT"), ("color", "SELECT")]);
+        // Each begins with a value of the training rows.
+        assert!(
+            fields[..2].iter().all(|f| f.2.parse::<f64>().is_ok()) && ["red", "blue"].contains(&&fields[2].2[..]),
+            "{out}"
+        );
+        assert!(out["known"][0].as_str().unwrap().starts_with("even."), "{out}");
+        assert!(out["unknown"][0].as_str().unwrap().starts_with("unknown, nearest to "), "{out}");
+        assert!(out["unknown"][1].to_string().contains("\"b\""), "{out}");
+        assert!(out["wrong"][0].as_str().unwrap().contains("long"), "{out}");
+        assert_eq!((&out["hour"], &out["bars"]), (&json!("2 rows, 50% unknown"), &json!(1)));
+        assert_eq!((&out["inner"], &out["wide"], &out["dark"]), (&json!(375), &json!(true), &json!(dark)), "{out}");
+        assert!(out["cut"].as_array().unwrap().is_empty(), "{out}");
+        assert!((out["back"].as_f64().unwrap() < 60.0) == dark, "{out}");
+        assert!(out["contrast"].as_array().unwrap().iter().all(|c| c.as_f64().unwrap() > 80.0), "{out}");
+    }
 }

@@ -7,6 +7,7 @@ mod bench;
 mod error;
 mod metrics;
 mod model;
+mod monitor;
 mod progress;
 mod report;
 mod scorer;
@@ -26,6 +27,8 @@ mod _mcdd {
     use super::metrics::detection;
     #[pymodule_export]
     use super::model::{Model, PyImages, fit};
+    #[pymodule_export]
+    use super::monitor::Monitor;
     #[pymodule_export]
     use super::report::report;
     #[pymodule_export]

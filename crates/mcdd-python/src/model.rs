@@ -258,6 +258,26 @@ impl Model {
         self.0.schema().reader_from_record_batches(&record_batches(frame.py(), frame)?, &options).map_err(raise)
     }
 
+    /// Predictions of what is in `data`, with the network's inputs; those of images are left out.
+    pub(crate) fn predictions_and_inputs(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        threads: Option<usize>,
+    ) -> PyResult<(model::Predictions, Vec<f32>)> {
+        let threads = Threads::new(threads);
+        let pool = threads.pool();
+        if data.cast::<PyImages>().is_ok() {
+            return Ok((self.predict_with(py, data, Wanted::NOTHING, pool)?, Vec::new()));
+        }
+        let (x, _) = self.inputs(py, data, pool)?;
+        let found = self.in_parts(py, &x, self.0.graph().input, Wanted::NOTHING, |x| {
+            let mut out = model::Predictions::default();
+            self.0.predict_rows(x, &mut out, pool).map(|()| out)
+        })?;
+        Ok((found, x))
+    }
+
     /// The network's inputs of what is in `data`, and the categories that training did not have.
     fn inputs(&self, py: Python<'_>, data: &Bound<'_, PyAny>, pool: &Pool) -> PyResult<(Vec<f32>, Vec<Unseen>)> {
         if let Ok(table) = data.cast::<Table>() {

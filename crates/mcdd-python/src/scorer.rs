@@ -15,7 +15,7 @@ use crate::model::{Threads, arrays};
 
 /// A fitted detector with its calibration.
 #[pyclass(frozen, module = "mcdd._mcdd")]
-pub(crate) struct Scorer(model::Scorer);
+pub(crate) struct Scorer(pub(crate) model::Scorer);
 
 /// The rows of features and logits, of which one may be missing.
 struct Rows<'py> {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import warnings
 from datetime import datetime, timedelta
 
@@ -14,6 +16,14 @@ import mcdd
 
 # Findings about small tables are expected here; tests of warnings turn them on again.
 warnings.simplefilter("ignore", mcdd.McddWarning)
+
+
+@pytest.fixture(scope="session")
+def command():
+    found = os.environ.get("MCDD_COMMAND") or shutil.which("mcdd")
+    if not found:
+        pytest.skip("the command is not there: set MCDD_COMMAND to its path")
+    return found
 
 
 @pytest.fixture(scope="session")

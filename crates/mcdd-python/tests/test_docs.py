@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 import mcdd
 
 ROOT = Path(__file__).parents[3]
-PAGES = ["README.md", "docs/python.md", "docs/guide/onnx.md", "crates/mcdd-python/README.md"]
+PAGES = ["README.md", "docs/python.md", "docs/monitoring.md", "docs/guide/onnx.md", "crates/mcdd-python/README.md"]
 
 
 def blocks():
@@ -46,6 +46,9 @@ def test_block(page, i, code, tmp_path, monkeypatch):
         code = code.replace("ImageClassifier()", "ImageClassifier(epochs=1)")
         names["table_clf"] = mcdd.McddClassifier(preset="fast", epochs=5).fit(X, y)
         names["known"] = names["unknown"] = random.integers(0, 255, (5, 8, 8, 3), dtype=np.uint8)
+    if "Monitor" in code:
+        names |= {"X_reference": X, "X_today": X[:50], "X_tomorrow": X[50:]}
+        names["clf"] = mcdd.McddClassifier(preset="fast", epochs=5).fit(X, y)
     if "lightgbm" in code:
         names["lightgbm"] = sys.modules["lightgbm"]
     if "network" in code:

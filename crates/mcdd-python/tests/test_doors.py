@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,14 +20,6 @@ from mcdd import ImageClassifier, McddClassifier, report
 from conftest import customers
 
 pandas = pytest.importorskip("pandas")
-
-
-@pytest.fixture(scope="session")
-def command():
-    found = os.environ.get("MCDD_COMMAND") or shutil.which("mcdd")
-    if not found:
-        pytest.skip("the command is not there: set MCDD_COMMAND to its path")
-    return found
 
 
 def run(*args):
@@ -208,7 +198,7 @@ def test_importing_is_fast_and_lean():
     code = "import sys, mcdd; assert 'sklearn' not in sys.modules and 'pandas' not in sys.modules; print(mcdd.__version__)"
     assert run(sys.executable, "-c", code).strip() == mcdd.__version__
     names = set(dir(mcdd))
-    assert {"McddClassifier", "Guard", "Detector", "ImageClassifier", "report", "metrics"} <= names
+    assert {"McddClassifier", "Guard", "Detector", "ImageClassifier", "Monitor", "report", "metrics"} <= names
     with pytest.raises(AttributeError):
         mcdd.nothing
 

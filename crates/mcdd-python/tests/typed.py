@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import mcdd
-from mcdd import Detector, Guard, McddClassifier, metrics
+from mcdd import Detector, Guard, McddClassifier, Monitor, metrics
 
 
 def check(X: npt.NDArray[np.float64], y: npt.NDArray[np.int64]) -> None:
@@ -20,5 +20,6 @@ def check(X: npt.NDArray[np.float64], y: npt.NDArray[np.int64]) -> None:
     assert_type(McddClassifier.load("m.mcdd"), McddClassifier)
     assert_type(Guard(clf).fit(X, y), Guard)
     assert_type(Detector("vim").fit(X, y).score_samples(X), npt.NDArray[np.float64])
+    assert_type(Monitor(clf, alpha=0.05).add(X).alarm, int | None)
     assert_type(metrics.detection([1.0], [0.0]).auroc.value, float)
     assert_type(mcdd.detectors(), dict[str, str])

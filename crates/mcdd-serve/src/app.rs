@@ -1,14 +1,15 @@
 //! What all requests share: models, queue, limits, and how a body is read.
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use axum::body::Body;
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use axum::http::{HeaderMap, StatusCode};
+use flate2::bufread::MultiGzDecoder;
 use http_body_util::BodyExt as _;
 use mcdd::model::Predictions;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
@@ -16,7 +17,9 @@ use crate::failure::{Answer, Failure};
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::models::{Models, Served};
+use crate::otlp::Spans;
 use crate::queue::Queue;
+use crate::room::{Memory, Room};
 
 /// The state of the server.
 pub(crate) struct App {
@@ -25,29 +28,40 @@ pub(crate) struct App {
     pub queue: Queue,
     pub metrics: Metrics,
     pub log: Log,
+    /// Where spans go, if anywhere.
+    pub spans: Option<Spans>,
     /// Whether requests are welcome: not while the server stops.
     pub ready: AtomicBool,
-    /// Kilobytes of bodies that may still be read.
-    room: Arc<Semaphore>,
+    memory: Memory,
     pub next_id: AtomicU64,
 }
 
-/// A body, and its part of the memory for bodies.
+/// A body, and its part of the memory for requests.
 pub(crate) struct Received {
     pub bytes: Vec<u8>,
-    _room: OwnedSemaphorePermit,
+    pub room: Room,
 }
 
-fn kilobytes(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(1024).max(1)).unwrap_or(u32::MAX)
+/// What a request was about, for its span.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    pub model: String,
+    pub rows: usize,
 }
 
 impl App {
-    pub(crate) fn new(config: Config, models: Models, log: Log) -> App {
-        let room = Arc::new(Semaphore::new(kilobytes(config.limits.total_bytes) as usize));
-        let queue = Queue::new(config.limits.queued_rows.max(config.limits.rows));
-        let ready = AtomicBool::new(true);
-        App { config, models, queue, metrics: Metrics::default(), log, ready, room, next_id: AtomicU64::new(1) }
+    pub(crate) fn new(config: Config, models: Models, spans: Option<Spans>, log: Log) -> App {
+        App {
+            memory: Memory::new(config.limits.total_bytes),
+            queue: Queue::new(config.limits.queued_rows.max(config.limits.rows)),
+            config,
+            models,
+            metrics: Metrics::default(),
+            log,
+            spans,
+            ready: AtomicBool::new(true),
+            next_id: AtomicU64::new(1),
+        }
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -71,25 +85,26 @@ impl App {
         })
     }
 
-    /// Reads a body within its limits of size and time.
-    pub(crate) async fn body(&self, headers: &HeaderMap, body: Body) -> Answer<Received> {
-        let limit = self.config.limits.body_bytes;
-        let too_large = || {
-            Failure::too_large(format!("the request has more than {limit} bytes; send its rows in several requests"))
+    /// Reads a body for a model within its limits of size and time. While the queue of the model is full, nothing is read.
+    pub(crate) async fn body(&self, served: &Served, headers: &HeaderMap, body: Body) -> Answer<Received> {
+        self.queue.check(served)?;
+        let limit = served.limits.body_bytes;
+        let gzip = match headers.get(CONTENT_ENCODING).map(|v| v.as_bytes().to_ascii_lowercase()).as_deref() {
+            None | Some(b"" | b"identity") => false,
+            Some(b"gzip" | b"x-gzip") => true,
+            Some(_) => {
+                return Err(Failure::new(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "the request has another Content-Encoding than gzip; send it with gzip, or without",
+                ));
+            }
         };
-        if headers.contains_key("content-encoding") {
-            return Err(Failure::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "compressed requests are not read; send it without Content-Encoding",
-            ));
-        }
         let stated = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
         if stated.is_some_and(|length| length > limit) {
-            return Err(too_large());
+            return Err(too_large(limit));
         }
         // Memory is taken as bytes arrive, so that a client that sends nothing holds a kilobyte.
-        let take = |size: u32| Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| Failure::busy());
-        let mut room = take(1)?;
+        let mut room = self.memory.room()?;
         let deadline = Instant::now() + self.config.limits.read_time;
         let (mut body, mut bytes) = (body, Vec::new());
         loop {
@@ -97,30 +112,55 @@ impl App {
                 Failure::new(StatusCode::REQUEST_TIMEOUT, "the body of the request did not arrive in time")
             })?;
             match frame {
-                None => return Ok(Received { bytes, _room: room }),
+                None => break,
                 Some(Err(_)) => return Err(Failure::bad("the body of the request ended early")),
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
                         if bytes.len() + data.len() > limit {
-                            return Err(too_large());
+                            return Err(too_large(limit));
                         }
-                        let more = kilobytes(bytes.len() + data.len()).saturating_sub(room.num_permits() as u32);
-                        if more > 0 {
-                            room.merge(take(more)?);
-                        }
+                        room.reach(bytes.len() + data.len())?;
                         bytes.extend_from_slice(data);
                     }
                 }
             }
         }
+        let received = Received { bytes, room };
+        if gzip { aside(true, move || decompressed(received, limit)).await } else { Ok(received) }
     }
 
     /// Predicts rows, after those that wait before them.
-    pub(crate) async fn predict(&self, served: &Arc<Served>, x: Vec<f32>) -> Answer<Predictions> {
+    pub(crate) async fn predict(&self, served: &Arc<Served>, x: Vec<f32>, room: &mut Room) -> Answer<Predictions> {
+        let rows = x.len() / served.model.schema().width().max(1);
+        room.take_for_answer(rows, served.model.classes().len())?;
         let answer = self.queue.add(Arc::clone(served), x)?;
         let predictions = answer.await.map_err(|_| Failure::internal())??;
         self.metrics.predicted(served, &predictions);
         Ok(predictions)
+    }
+}
+
+fn too_large(limit: usize) -> Failure {
+    Failure::too_large(format!("the request has more than {limit} bytes; send its rows in several requests"))
+}
+
+/// The content of a compressed body, up to a limit.
+fn decompressed(body: Received, limit: usize) -> Answer<Received> {
+    let Received { bytes, mut room } = body;
+    let (mut source, mut out) = (MultiGzDecoder::new(&bytes[..]), Vec::new());
+    let mut part = vec![0; 1 << 16];
+    loop {
+        let count = source
+            .read(&mut part)
+            .map_err(|_| Failure::bad("the body of the request is not valid gzip, or ended early"))?;
+        if count == 0 {
+            return Ok(Received { bytes: out, room });
+        }
+        if out.len() + count > limit {
+            return Err(too_large(limit));
+        }
+        room.reach(bytes.len() + out.len() + count)?;
+        out.extend_from_slice(&part[..count]);
     }
 }
 
@@ -137,3 +177,5 @@ pub(crate) async fn aside<T: Send + 'static>(
 
 /// From here on a body is read aside.
 pub(crate) const LARGE: usize = 1 << 15;
+/// From here on an answer is written aside.
+pub(crate) const MANY: usize = 100;

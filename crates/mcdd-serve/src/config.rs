@@ -21,16 +21,64 @@ pub struct Config {
     pub state: Option<PathBuf>,
     /// Whether a line is logged for each request.
     pub log_requests: bool,
+    /// HTTPS instead of HTTP.
+    pub tls: Option<TlsFiles>,
+    /// Where spans are sent: a collector of OpenTelemetry, as `http://host:port`.
+    pub otlp: Option<String>,
     /// What a client may ask for.
     pub limits: Limits,
+    /// What a client may ask of a model, by the name of the model; only lower limits have an effect.
+    pub model_limits: Vec<(String, ModelLimits)>,
+}
+
+/// The files of HTTPS. They are read again when they change.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificates in PEM, the server's first.
+    pub certificates: PathBuf,
+    /// Its private key in PEM.
+    pub key: PathBuf,
+}
+
+/// Limits of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Bytes of a request.
+    pub body_bytes: usize,
+    /// Rows of a request.
+    pub rows: usize,
+    /// Rows that wait for a prediction.
+    pub queued_rows: usize,
+}
+
+impl Default for ModelLimits {
+    fn default() -> ModelLimits {
+        ModelLimits { body_bytes: usize::MAX, rows: usize::MAX, queued_rows: usize::MAX }
+    }
+}
+
+impl Config {
+    /// The limits of a model: its own, and those of the server.
+    pub(crate) fn limits_of(&self, model: &str) -> ModelLimits {
+        let whole = ModelLimits {
+            body_bytes: self.limits.body_bytes,
+            rows: self.limits.rows,
+            queued_rows: self.limits.queued_rows,
+        };
+        self.model_limits.iter().filter(|(name, _)| name == model).fold(whole, |a, (_, b)| ModelLimits {
+            body_bytes: a.body_bytes.min(b.body_bytes),
+            rows: a.rows.min(b.rows),
+            queued_rows: a.queued_rows.min(b.queued_rows),
+        })
+    }
 }
 
 /// Limits, so that no client can take all memory or time.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes of a request.
+    /// Bytes of a request, also after decompression.
     pub body_bytes: usize,
-    /// Bytes of all requests that are being read or answered.
+    /// Bytes of all requests under way: their bodies, their rows and their answers.
     pub total_bytes: usize,
     /// Rows of a request.
     pub rows: usize,
@@ -40,7 +88,7 @@ pub struct Limits {
     pub queued_rows: usize,
     /// Connections.
     pub connections: usize,
-    /// For the header, and again for the body of a request.
+    /// For the header, and again for the body of a request; and for a client to take the next part of an answer.
     pub read_time: Duration,
     /// For requests under way when the server stops.
     pub drain_time: Duration,
@@ -50,7 +98,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             body_bytes: 16 << 20,
-            total_bytes: 64 << 20,
+            total_bytes: 1 << 30,
             rows: 1_000_000,
             explained_rows: 100,
             queued_rows: 1_000_000,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
@@ -15,8 +15,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::app::App;
+use crate::app::{App, Subject};
 use crate::failure::Failure;
+use crate::otlp::{Parent, Span, Spans};
 use crate::{openapi, page, plain, protocol};
 
 const REQUEST_ID: &str = "x-request-id";
@@ -63,7 +64,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let models = app.models.all();
-    let text = app.metrics.text(app.queue.rows(), models.values().map(|m| &**m));
+    let dropped = app.spans.as_ref().map_or(0, Spans::dropped);
+    let text = app.metrics.text(app.queue.rows(), dropped, models.values().map(|m| &**m));
     ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
 }
 
@@ -87,10 +89,11 @@ fn request_id(app: &App, request: &Request) -> String {
 }
 
 async fn around(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let began = Instant::now();
+    let (began, at) = (Instant::now(), SystemTime::now());
     let id = request_id(&app, &request);
     let path = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
+    let parent = request.headers().get("traceparent").and_then(|v| Parent::parse(v.to_str().ok()?));
     let allowed = match &app.config.token {
         Some(token) => OPEN.contains(&path.as_str()) || authorized(request.headers().get(AUTHORIZATION), token),
         None => true,
@@ -113,6 +116,18 @@ async fn around(State(app): State<Arc<App>>, request: Request, next: Next) -> Re
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let (status, time) = (response.status().as_u16(), began.elapsed());
     app.metrics.answered(&path, status, time);
+    if let Some(spans) = &app.spans {
+        spans.add(Span {
+            method: method.to_string(),
+            path: path.clone(),
+            status,
+            began: at,
+            took: time,
+            request_id: id.clone(),
+            parent,
+            subject: response.extensions().get::<Subject>().cloned(),
+        });
+    }
     // Refusals are counted, not logged: an overload must not fill the log.
     let failed = status >= 500 && status != 503;
     if app.config.log_requests || failed {

@@ -19,13 +19,17 @@ mod log;
 mod metrics;
 mod models;
 mod openapi;
+mod otlp;
 mod page;
 mod plain;
 mod protocol;
 mod queue;
 mod recent;
+mod room;
 mod rows;
 mod tensor;
+mod timed;
+mod tls;
 
 use std::future::Future;
 use std::io;
@@ -36,10 +40,11 @@ use std::thread;
 use std::time::Duration;
 
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use mcdd::compute::pool::Pool;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -47,8 +52,11 @@ use tokio::time::{sleep, timeout};
 use crate::app::App;
 use crate::log::Log;
 use crate::models::Models;
+use crate::otlp::Spans;
+use crate::timed::Timed;
+use crate::tls::Tls;
 
-pub use config::{Config, Limits};
+pub use config::{Config, Limits, ModelLimits, TlsFiles};
 #[doc(hidden)]
 pub use local::Local;
 
@@ -60,10 +68,27 @@ pub struct Server {
     app: Arc<App>,
     runtime: Runtime,
     listener: TcpListener,
+    tls: Option<Arc<Tls>>,
 }
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
+
+/// Files that are open beside connections.
+const OTHER_FILES: usize = 100;
+
+/// Raises the number of files that may be open to what the system allows, and returns it.
+fn most_files() -> usize {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let before = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
+        getrlimit(Resource::Nofile).current.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX))
+    }
+    #[cfg(not(unix))]
+    usize::MAX
+}
 
 /// Opens the port.
 async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -90,7 +115,9 @@ impl Server {
             std::fs::create_dir_all(folder).map_err(|e| mcdd::Error::io(e, folder))?;
             mcdd::files::check_folder(folder)?;
         }
-        let models = Models::open(config.models.clone(), config.alpha, config.state.clone(), Log)?;
+        let tls = config.tls.clone().map(|files| Tls::open(files).map(Arc::new)).transpose()?;
+        let spans = config.otlp.as_deref().map(|url| Spans::start(url, Log)).transpose()?;
+        let models = Models::open(config.clone(), Log)?;
         let address = config.listen;
         let open = || {
             let runtime =
@@ -101,7 +128,7 @@ impl Server {
         let (runtime, listener) = open().map_err(|e| {
             mcdd::Error::setting(format!("cannot listen on {address}: {e}")).hint("give another address with `listen`")
         })?;
-        Ok(Server { app: Arc::new(App::new(config, models, Log)), runtime, listener })
+        Ok(Server { app: Arc::new(App::new(config, models, spans, Log)), runtime, listener, tls })
     }
 
     /// The address, with the port that was chosen.
@@ -125,7 +152,7 @@ impl Server {
     /// # Errors
     /// As [`Server::run`].
     pub fn run_until(self, stop: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-        let Server { app, runtime, listener } = self;
+        let Server { app, runtime, listener, tls } = self;
         let working = {
             let app = Arc::clone(&app);
             thread::Builder::new().name("predict".into()).spawn(move || {
@@ -136,7 +163,7 @@ impl Server {
                 });
             })?
         };
-        let result = runtime.block_on(serve(Arc::clone(&app), listener, stop));
+        let result = runtime.block_on(serve(Arc::clone(&app), listener, tls, stop));
         app.queue.close();
         // Work that nobody waits for any more does not hold the process.
         runtime.shutdown_timeout(Duration::from_millis(200));
@@ -168,7 +195,7 @@ async fn stop_signal() -> io::Result<()> {
 }
 
 /// Looks at the files every second, and at once after `SIGHUP`.
-async fn keep_up(app: Arc<App>) {
+async fn keep_up(app: Arc<App>, tls: Option<Arc<Tls>>) {
     #[cfg(unix)]
     let mut hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok();
     loop {
@@ -179,21 +206,66 @@ async fn keep_up(app: Arc<App>) {
         }
         #[cfg(not(unix))]
         sleep(TICK).await;
-        let app = Arc::clone(&app);
+        let (app, tls) = (Arc::clone(&app), tls.clone());
         let look = move || {
             app.models.refresh();
             app.models.save();
+            if let Some(tls) = tls {
+                tls.refresh(app.log);
+            }
         };
         let _ = tokio::task::spawn_blocking(look).await;
     }
 }
 
-async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+/// Answers the requests of a connection.
+async fn answer<S>(stream: S, router: axum::Router, read_time: Duration, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(read_time)
+        // A client that has sent its request may close its side.
+        .half_close(true)
+        .max_buf_size(1 << 16)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    // It ends with the client, or with a timeout.
+    let _ = watcher.watch(connection).await;
+}
+
+/// Makes a connection secret if that is asked for, and answers its requests.
+async fn connect(
+    stream: TcpStream,
+    router: axum::Router,
+    tls: Option<Arc<Tls>>,
+    read_time: Duration,
+    watcher: Watcher,
+) {
+    let _ = stream.set_nodelay(true);
+    let stream = Timed::new(stream, read_time);
+    match tls {
+        None => answer(stream, router, read_time, watcher).await,
+        Some(tls) => {
+            if let Ok(Ok(stream)) = timeout(read_time, tls.acceptor().accept(stream)).await {
+                answer(stream, router, read_time, watcher).await;
+            }
+        }
+    }
+}
+
+async fn serve(
+    app: Arc<App>,
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    stop: impl Future<Output = io::Result<()>>,
+) -> io::Result<()> {
     let limits = app.config.limits.clone();
     let graceful = Arc::new(GracefulShutdown::new());
-    let connections = Arc::new(Semaphore::new(limits.connections));
+    let most = limits.connections.min(most_files().saturating_sub(OTHER_FILES).max(1));
+    let connections = Arc::new(Semaphore::new(most));
     let router = http::router(Arc::clone(&app));
-    let keeping = tokio::spawn(keep_up(Arc::clone(&app)));
+    let keeping = tokio::spawn(keep_up(Arc::clone(&app), tls.clone()));
     let accepting = {
         let graceful = Arc::clone(&graceful);
         tokio::spawn(async move {
@@ -207,15 +279,9 @@ async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Output = 
                         continue;
                     }
                 };
-                let _ = stream.set_nodelay(true);
-                let connection = hyper::server::conn::http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(limits.read_time)
-                    .max_buf_size(1 << 16)
-                    .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
-                let connection = graceful.watch(connection);
+                let connection = connect(stream, router.clone(), tls.clone(), limits.read_time, graceful.watcher());
                 tokio::spawn(async move {
-                    let _ = connection.await;
+                    connection.await;
                     drop(place);
                 });
             }

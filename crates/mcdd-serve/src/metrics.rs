@@ -38,6 +38,7 @@ pub(crate) struct Metrics {
     p_values: Histograms,
     queued: Gauge,
     panics: Counter,
+    spans_dropped: Gauge,
     alarm: Family<Labels, Gauge>,
     evidence: Family<Labels, Gauge<f64, AtomicU64>>,
 }
@@ -56,6 +57,7 @@ impl Default for Metrics {
             p_values: Family::new_with_constructor(p_values),
             queued: Gauge::default(),
             panics: Counter::default(),
+            spans_dropped: Gauge::default(),
             alarm: Family::default(),
             evidence: Family::default(),
         };
@@ -67,6 +69,7 @@ impl Default for Metrics {
         r.register("p_value", "P-values of rows", m.p_values.clone());
         r.register("queued_rows", "Rows that wait for a prediction", m.queued.clone());
         r.register("panics", "Requests that failed inside the server", m.panics.clone());
+        r.register("spans_dropped", "Spans that the collector did not get", m.spans_dropped.clone());
         r.register("alarm", "1 if rows are no longer like the calibration rows", m.alarm.clone());
         r.register("evidence", "Evidence that rows changed; the alarm is raised at 1/alpha", m.evidence.clone());
         m
@@ -95,8 +98,14 @@ impl Metrics {
     }
 
     /// The text, with the state of the models.
-    pub(crate) fn text<'a>(&self, queued: usize, models: impl IntoIterator<Item = &'a Served>) -> String {
+    pub(crate) fn text<'a>(
+        &self,
+        queued: usize,
+        spans_dropped: u64,
+        models: impl IntoIterator<Item = &'a Served>,
+    ) -> String {
         self.queued.set(queued as i64);
+        self.spans_dropped.set(spans_dropped as i64);
         for served in models {
             let labels = Labels(vec![("model", served.name.clone())]);
             if let Some(monitor) = &served.watch().monitor {

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use mcdd::model::Model;
 use mcdd::monitor::Monitor;
 
+use crate::config::{Config, ModelLimits};
 use crate::log::Log;
 use crate::recent::Recent;
 
@@ -20,15 +21,22 @@ pub(crate) struct Served {
     /// Counts how often the file was read.
     pub version: u64,
     pub model: Model,
-    /// What was seen of its rows.
-    pub watch: Mutex<Watch>,
+    pub limits: ModelLimits,
+    /// What was seen of its rows. A new version with the same calibration shares it.
+    watch: Arc<Mutex<Watch>>,
 }
 
 /// The rows that a model has predicted.
 pub(crate) struct Watch {
     pub monitor: Option<Monitor>,
     pub recent: Recent,
-    saved: u64,
+    /// Rows and restarts of the state that was written last.
+    saved: (u64, u64),
+}
+
+/// What changes with every change of a monitor.
+fn progress(monitor: &Monitor) -> (u64, u64) {
+    (monitor.rows(), monitor.restarts())
 }
 
 impl Served {
@@ -49,7 +57,7 @@ impl Served {
 }
 
 /// What tells that a file has changed.
-type Stamp = (Option<SystemTime>, u64);
+pub(crate) type Stamp = (Option<SystemTime>, u64);
 
 /// A file, and what was last read from it.
 struct Entry {
@@ -63,15 +71,13 @@ struct Entry {
 
 /// All models, by name.
 pub(crate) struct Models {
-    paths: Vec<PathBuf>,
-    alpha: f64,
-    state: Option<PathBuf>,
+    config: Config,
     log: Log,
     entries: Mutex<BTreeMap<String, Entry>>,
     served: RwLock<Arc<BTreeMap<String, Arc<Served>>>>,
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     std::fs::metadata(path).ok().filter(|m| m.is_file()).map(|m| (m.modified().ok(), m.len()))
 }
 
@@ -84,9 +90,9 @@ impl Models {
     ///
     /// # Errors
     /// If a file that was named cannot be read, two have one name, or there is no model.
-    pub(crate) fn open(paths: Vec<PathBuf>, alpha: f64, state: Option<PathBuf>, log: Log) -> mcdd::Result<Models> {
-        let models = Models { paths, alpha, state, log, entries: Mutex::default(), served: RwLock::default() };
-        for path in models.paths.iter().filter(|path| !path.is_dir()) {
+    pub(crate) fn open(config: Config, log: Log) -> mcdd::Result<Models> {
+        let models = Models { config, log, entries: Mutex::default(), served: RwLock::default() };
+        for path in models.config.models.iter().filter(|path| !path.is_dir()) {
             // An error of a file that was named is one of the command.
             Model::load(path)?;
         }
@@ -100,10 +106,13 @@ impl Models {
         }
         models.refresh();
         if models.all().is_empty() {
-            let at = models.paths.first().cloned().unwrap_or_default();
+            let at = models.config.models.first().cloned().unwrap_or_default();
             return Err(mcdd::Error::setting("there is no model")
                 .at_file(&at)
                 .hint("give a file of `train`, or a folder of .mcdd files"));
+        }
+        for (name, _) in models.config.model_limits.iter().filter(|(name, _)| !models.all().contains_key(name)) {
+            log.line("warning", &[("event", "limits of a model that is not there"), ("model", name)]);
         }
         Ok(models)
     }
@@ -111,7 +120,7 @@ impl Models {
     /// The files that are to be served now.
     fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
-        for path in &self.paths {
+        for path in &self.config.models {
             if path.is_dir() {
                 let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path());
                 let mut found: Vec<PathBuf> = entries.filter(|p| p.extension().is_some_and(|e| e == "mcdd")).collect();
@@ -159,9 +168,10 @@ impl Models {
                     entry.problem = None;
                     // The same calibration: the monitor goes on.
                     let before = entry.served.as_ref().filter(|old| old.model.calibration() == model.calibration());
-                    let monitor = before.and_then(|old| old.watch().monitor.clone());
-                    let watch = Mutex::new(self.watch(&name, &model, monitor));
-                    let served = Arc::new(Served { name: name.clone(), version: entry.version, model, watch });
+                    let watch = before
+                        .map_or_else(|| Arc::new(Mutex::new(self.watch(&name, &model))), |old| Arc::clone(&old.watch));
+                    let limits = self.config.limits_of(&name);
+                    let served = Arc::new(Served { name: name.clone(), version: entry.version, model, limits, watch });
                     self.log.line(
                         "info",
                         &[("event", "loaded"), ("model", &name), ("version", &served.version.to_string())],
@@ -195,11 +205,11 @@ impl Models {
     }
 
     fn state_file(&self, name: &str) -> Option<PathBuf> {
-        self.state.as_ref().map(|folder| folder.join(format!("{name}.json")))
+        self.config.state.as_ref().map(|folder| folder.join(format!("{name}.json")))
     }
 
-    /// The monitor of a model: the one before, from its state, or a new one.
-    fn watch(&self, name: &str, model: &Model, before: Option<Monitor>) -> Watch {
+    /// The monitor of a model: from its state, or a new one.
+    fn watch(&self, name: &str, model: &Model) -> Watch {
         let calibration = model.calibration();
         let stored = || {
             self.state_file(name).filter(|path| path.exists()).and_then(|path| {
@@ -213,29 +223,34 @@ impl Models {
                     .ok()
             })
         };
-        let monitor = before.or_else(stored).or_else(|| {
-            Monitor::new(calibration, self.alpha)
+        let monitor = stored().or_else(|| {
+            Monitor::new(calibration, self.config.alpha)
                 .map_err(|e| {
                     self.log.line("warning", &[("event", "no monitor"), ("model", name), ("error", &e.to_string())])
                 })
                 .ok()
         });
-        let saved = monitor.as_ref().map_or(0, Monitor::rows);
+        let saved = monitor.as_ref().map_or((0, 0), progress);
         Watch { monitor, recent: Recent::default(), saved }
     }
 
-    /// Writes the states of the monitors that have seen rows since the last time.
+    /// Writes the states of the monitors that have changed since the last time.
     pub(crate) fn save(&self) {
         for (name, served) in self.all().iter() {
             let Some(path) = self.state_file(name) else { continue };
             // Written from a copy, so that predictions do not wait for the disk.
             let copy = {
                 let mut watch = served.watch();
-                let copy = watch.monitor.clone().filter(|m| m.rows() != watch.saved);
-                watch.saved = copy.as_ref().map_or(watch.saved, Monitor::rows);
-                copy
+                watch
+                    .monitor
+                    .as_ref()
+                    .filter(|m| progress(m) != watch.saved)
+                    .cloned()
+                    .inspect(|m| watch.saved = progress(m))
             };
             if let Some(Err(e)) = copy.map(|monitor| monitor.save(&path)) {
+                // Tried again the next time.
+                served.watch().saved = (u64::MAX, 0);
                 self.log.line("error", &[("event", "state not written"), ("model", name), ("error", &e.to_string())]);
             }
         }

@@ -10,6 +10,29 @@ const make = (tag, text, name) => {
 const number = (value) => Number(value.toPrecision(4)).toLocaleString('en');
 let models = [], shown = '';
 
+// A bar for each minute: the fraction of unknown rows.
+function minutes(counts) {
+  const place = $('minutes'), drawn = (tag, attributes) => {
+    const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    return element;
+  };
+  place.hidden = !counts.some(([rows]) => rows);
+  const plot = drawn('svg', { viewBox: '0 0 300 50', role: 'img', 'aria-label': 'Unknown rows by minute' });
+  plot.append(drawn('line', { x1: 0, x2: 300, y1: 49.5, y2: 49.5 }));
+  counts.forEach(([rows, unknown], i) => {
+    if (!rows) return;
+    const height = Math.max(1, 48 * unknown / rows);
+    const bar = drawn('rect', { x: 5 * i + 0.5, width: 4, y: 49 - height, height }), title = drawn('title', {});
+    title.textContent = (59 - i) + ' minutes ago: ' + unknown + ' of ' + rows + ' rows unknown';
+    bar.append(title);
+    plot.append(bar);
+  });
+  const caption = make('p', undefined, 'axis');
+  caption.append(make('span', 'an hour ago'), make('span', 'unknown, 0 to 100%'), make('span', 'now'));
+  place.replaceChildren(plot, caption);
+}
+
 async function ask(path, options = {}) {
   const headers = { ...options.headers };
   if ($('token').value) headers.Authorization = 'Bearer ' + $('token').value;
@@ -31,7 +54,8 @@ function fields(model) {
     const field = make(column.categories ? 'select' : 'input');
     field.name = column.name;
     if (column.categories) {
-      for (const category of ['', ...column.categories]) field.append(make('option', category));
+      // The last one is a missing cell.
+      for (const category of [...column.categories, '']) field.append(make('option', category));
     } else {
       field.value = column.example || '';
     }
@@ -47,6 +71,7 @@ function show() {
   $('about').textContent = 'It knows ' + known + '. Trained on ' + model.training_rows.toLocaleString('en') + ' rows.';
   const { rows, unknown } = model.last_hour;
   $('hour').textContent = rows ? rows.toLocaleString('en') + ' rows, ' + number(100 * unknown / rows) + '% unknown' : 'No rows.';
+  minutes(model.last_hour.minutes);
   const monitor = model.monitor, alarm = $('alarm');
   alarm.className = monitor && monitor.alarm ? 'alarm' : 'note';
   alarm.textContent = !monitor ? 'Too few calibration rows for a monitor.'
@@ -84,6 +109,7 @@ function verdict(row) {
   const nearest = row.verdict === 'known' || !row.label ? '' : ', nearest to ' + row.label;
   line.append(nearest + '. ' + number(100 * row.p_value) + '% of known rows have a confidence as low or lower.');
   place.replaceChildren(line);
+  if (row.areas) place.append(make('p', 'Areas of the image that lower the confidence most are listed by mcdd explain, with a picture.', 'note'));
   if (!row.columns || !row.columns.length) return;
   const table = make('table'), head = make('tr');
   for (const name of ['column', 'value', 'expected', 'gain']) head.append(make('th', name));

@@ -43,6 +43,7 @@ fn about(served: &Served) -> Value {
     let model = &served.model;
     let mut watch = served.watch();
     let (rows, unknown) = watch.recent.sums();
+    let minutes = watch.recent.minutes();
     json!({
         "name": served.name,
         "version": served.version,
@@ -50,7 +51,7 @@ fn about(served: &Served) -> Value {
         "images": model.schema().image.is_some(),
         "columns": model.schema().columns.iter().filter(|c| c.kind.width() > 0).map(column).collect::<Vec<_>>(),
         "training_rows": model.training_rows(),
-        "last_hour": { "rows": rows, "unknown": unknown },
+        "last_hour": { "rows": rows, "unknown": unknown, "minutes": minutes },
         "monitor": watch.monitor.as_ref().map(|m| json!({
             "rows": m.rows(), "evidence": m.evidence(), "limit": m.limit(), "alarm": m.alarm(),
         })),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -17,7 +18,7 @@ use mcdd::stream::{Block, Columns, Csv, Json, Layout, Writer, verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::{App, LARGE, aside};
+use crate::app::{App, LARGE, MANY, Received, Subject, aside};
 use crate::failure::{Answer, Failure};
 use crate::rows::{Kind, Rows, read};
 
@@ -47,13 +48,13 @@ pub(crate) async fn predict(
     let served = app.model(options.model.as_deref())?;
     let threshold = served.model.threshold_at(options.tpr)?;
     let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok().map(str::to_owned));
-    let body = app.body(&headers, body).await?;
-    let (model, most) = (Arc::clone(&served), app.config.limits.rows);
-    let (kind, rows, _body) = aside(body.bytes.len() > LARGE, move || {
-        let mut body = body;
-        let kind = Kind::of(content_type.as_deref(), &body.bytes)?;
-        let rows = read(&model.model, kind, std::mem::take(&mut body.bytes), most)?;
-        Ok((kind, rows, body))
+    let body = app.body(&served, &headers, body).await?;
+    let model = Arc::clone(&served);
+    let (kind, rows, mut room) = aside(body.bytes.len() > LARGE, move || {
+        let Received { bytes, mut room } = body;
+        let kind = Kind::of(content_type.as_deref(), &bytes)?;
+        let rows = read(&model.model, kind, bytes, model.limits.rows, &mut room)?;
+        Ok((kind, rows, room))
     })
     .await?;
     let explain = on(options.explain.as_ref());
@@ -69,13 +70,14 @@ pub(crate) async fn predict(
     }
     let Rows { x, unseen, names } = rows;
     let copy = if explain { x.clone() } else { Vec::new() };
-    let predictions = app.predict(&served, x).await?;
+    let predictions = app.predict(&served, x, &mut room).await?;
+    let subject = Subject { model: served.name.clone(), rows: count };
     let columns = Columns {
         probs: on(options.probs.as_ref()) && served.model.classifies(),
         names: !names.is_empty(),
         ..Columns::default()
     };
-    aside(count > 100 || explain, move || {
+    aside(count > MANY || explain, move || {
         let (text, bytes) = match kind {
             _ if explain => {
                 let rows = Rows { x: copy, unseen, names };
@@ -90,7 +92,7 @@ pub(crate) async fn predict(
             }
             Kind::Arrow => ("application/vnd.apache.arrow.stream", arrow(&served.model, threshold, &predictions)?),
         };
-        Ok(([(CONTENT_TYPE, text)], bytes).into_response())
+        Ok(([(CONTENT_TYPE, text)], Extension(subject), room.hold(bytes)).into_response())
     })
     .await
 }

@@ -2,23 +2,24 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use mcdd::data::{Cell, ColumnKind, ImageSpec, Schema};
-use mcdd::model::{Model, Predictions};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use mcdd::model::{Model, Predictions, Threshold};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use crate::app::{App, LARGE, aside};
+use crate::app::{App, LARGE, MANY, Received, Subject, aside};
 use crate::failure::{Answer, Failure};
 use crate::models::Served;
 use crate::plain::explanations;
-use crate::rows::{Own, Rows, ordered};
-use crate::tensor::{Datatype, Input, Output, Values};
+use crate::room::Room;
+use crate::rows::{Encoder, Own, Rows};
+use crate::tensor::{Datatype, Input, Output, Parameters, Values};
 
 type Server = State<Arc<App>>;
 const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -103,21 +104,73 @@ fn used(schema: &Schema) -> impl Iterator<Item = &mcdd::data::SchemaColumn> {
 
 /// An inference request.
 #[derive(Debug, Deserialize)]
-struct Request {
+struct Request<'a> {
     #[serde(default)]
     id: Option<String>,
     #[serde(default)]
-    parameters: Map<String, Value>,
-    inputs: Vec<Input>,
+    parameters: Settings,
+    #[serde(borrow)]
+    inputs: Vec<Input<'a>>,
     #[serde(default)]
     outputs: Option<Vec<Wanted>>,
+}
+
+/// The parameters of a request that mean something here; others are not read.
+#[derive(Debug, Default, Deserialize)]
+struct Settings {
+    #[serde(default)]
+    tpr: Option<f64>,
+    /// Whether all outputs have bytes after the JSON.
+    #[serde(default)]
+    binary_data_output: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Wanted {
     name: String,
     #[serde(default)]
-    parameters: Map<String, Value>,
+    parameters: Parameters,
+}
+
+/// What is asked about the rows of a request.
+struct Question {
+    id: Option<String>,
+    threshold: Threshold,
+    wanted: Vec<(&'static str, bool)>,
+}
+
+/// An answer.
+#[derive(Serialize)]
+struct Inferred<'a> {
+    model_name: &'a str,
+    model_version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    outputs: Vec<Output>,
+}
+
+/// Reads a request.
+fn parse(
+    model: &Model,
+    body: &[u8],
+    split: Option<Option<usize>>,
+    most: usize,
+    room: &mut Room,
+) -> Answer<(Question, Rows)> {
+    let (text, binary) = match split {
+        None => (body, &[][..]),
+        Some(at) => at.and_then(|at| body.split_at_checked(at)).ok_or_else(|| {
+            Failure::bad("Inference-Header-Content-Length is not the length of the JSON at the start of the request")
+        })?,
+    };
+    // Names and shapes of many small tensors.
+    room.take(4 * text.len())?;
+    let request: Request<'_> =
+        serde_json::from_slice(text).map_err(|e| Failure::bad(format!("not an inference request: {e}")))?;
+    let wanted = wanted(model, &request)?;
+    let threshold = model.threshold_at(request.parameters.tpr)?;
+    let rows = rows(model.schema(), &request, binary, most, room)?;
+    Ok((Question { id: request.id, threshold, wanted }, rows))
 }
 
 pub(crate) async fn infer(
@@ -127,66 +180,65 @@ pub(crate) async fn infer(
     body: Body,
 ) -> Answer<Response> {
     let served = find(&app, &path)?;
-    let body = app.body(&headers, body).await?;
+    let body = app.body(&served, &headers, body).await?;
     let split = headers.get(HEADER_LENGTH).map(|v| v.to_str().ok().and_then(|v| v.parse::<usize>().ok()));
-    let (most, model) = (app.config.limits.rows, Arc::clone(&served));
-    let (request, rows) = aside(body.bytes.len() > LARGE, move || {
-        let (text, binary) = match split {
-            None => (&body.bytes[..], &[][..]),
-            Some(at) => at.and_then(|at| body.bytes.split_at_checked(at)).ok_or_else(|| {
-                Failure::bad(
-                    "Inference-Header-Content-Length is not the length of the JSON at the start of the request",
-                )
-            })?,
-        };
-        let request: Request =
-            serde_json::from_slice(text).map_err(|e| Failure::bad(format!("not an inference request: {e}")))?;
-        let rows = rows(model.model.schema(), &request, binary, most)?;
-        Ok((request, rows))
+    let model = Arc::clone(&served);
+    let (question, rows, mut room) = aside(body.bytes.len() > LARGE, move || {
+        let Received { bytes, mut room } = body;
+        let (question, rows) = parse(&model.model, &bytes, split, model.limits.rows, &mut room)?;
+        Ok((question, rows, room))
     })
     .await?;
-    let wanted = wanted(&served.model, &request)?;
-    let threshold = served.model.threshold_at(request.parameters.get("tpr").and_then(Value::as_f64))?;
-    let explain = wanted.iter().any(|(name, _)| *name == "explanation");
-    let width = served.model.schema().width().max(1);
-    if explain && rows.x.len() / width > app.config.limits.explained_rows {
+    let explain = question.wanted.iter().any(|(name, _)| *name == "explanation");
+    let count = rows.x.len() / served.model.schema().width().max(1);
+    if explain && count > app.config.limits.explained_rows {
         return Err(Failure::too_large(format!(
             "explanations are for at most {} rows",
             app.config.limits.explained_rows
         )));
     }
     let copy = if explain { rows.x.clone() } else { Vec::new() };
-    let predictions = app.predict(&served, rows.x).await?;
-    let reasons = if explain {
-        let (served, rows) = (Arc::clone(&served), Rows { x: copy, ..Rows::default() });
-        aside(true, move || explanations(&served.model, &rows)).await?
-    } else {
-        Vec::new()
-    };
-    let known: Vec<bool> = predictions.confidence.iter().map(|&c| threshold.known(c)).collect();
+    let predictions = app.predict(&served, rows.x, &mut room).await?;
+    let subject = Subject { model: served.name.clone(), rows: count };
+    aside(count > MANY || explain, move || {
+        let reasons =
+            if explain { explanations(&served.model, &Rows { x: copy, ..Rows::default() })? } else { Vec::new() };
+        let (bytes, length) = answer(&served, question, &predictions, &reasons)?;
+        let mut response = (Extension(subject), room.hold(bytes)).into_response();
+        let text = if length.is_some() { "application/octet-stream" } else { "application/json" };
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(text));
+        if let Some(length) = length {
+            response.headers_mut().insert(HEADER_LENGTH, length.into());
+        }
+        Ok(response)
+    })
+    .await
+}
+
+/// The bytes of an answer, and the length of its JSON if there are other bytes.
+fn answer(
+    served: &Served,
+    question: Question,
+    predictions: &Predictions,
+    reasons: &[Value],
+) -> Answer<(Vec<u8>, Option<usize>)> {
+    let known: Vec<bool> = predictions.confidence.iter().map(|&c| question.threshold.known(c)).collect();
     let mut binary = Vec::new();
-    let outputs: Vec<Value> = wanted
+    let outputs = question
+        .wanted
         .into_iter()
-        .map(|(name, bytes)| output(&served.model, name, &predictions, &known, &reasons, bytes).write(&mut binary))
+        .map(|(name, bytes)| output(&served.model, name, predictions, &known, reasons, bytes.then_some(&mut binary)))
         .collect();
-    let mut answer =
-        json!({ "model_name": served.name, "model_version": served.version.to_string(), "outputs": outputs });
-    if let Some(id) = request.id {
-        answer["id"] = id.into();
-    }
-    let text = answer.to_string();
-    if binary.is_empty() {
-        return Ok(([(CONTENT_TYPE, "application/json")], text).into_response());
-    }
-    let length = HeaderValue::from(text.len());
-    let mut response = [text.into_bytes(), binary].concat().into_response();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    response.headers_mut().insert(HEADER_LENGTH, length);
-    Ok(response)
+    let whole =
+        Inferred { model_name: &served.name, model_version: served.version.to_string(), id: question.id, outputs };
+    let mut text = serde_json::to_vec(&whole).map_err(|_| Failure::internal())?;
+    let length = (!binary.is_empty()).then_some(text.len());
+    text.append(&mut binary);
+    Ok((text, length))
 }
 
 /// Images of the model's size as one tensor of bytes: images, rows of pixels, pixels, channels.
-fn pixels(image: &ImageSpec, request: &Request, mut binary: &[u8], most: usize) -> Answer<Rows> {
+fn pixels(image: &ImageSpec, request: &Request<'_>, mut binary: &[u8], most: usize, room: &mut Room) -> Answer<Rows> {
     let size = [image.height, image.width, image.channels];
     let wrong = || {
         Failure::bad(format!(
@@ -207,17 +259,18 @@ fn pixels(image: &ImageSpec, request: &Request, mut binary: &[u8], most: usize) 
         Cell::Uint(v) => u8::try_from(v).ok(),
         _ => None,
     };
-    let bytes: Option<Vec<u8>> = input.cells(&mut binary)?.iter().map(byte).collect();
+    let bytes: Option<Vec<u8>> = input.cells(&mut binary, room)?.iter().map(byte).collect();
     let bytes = bytes.ok_or_else(wrong)?;
+    room.take(5 * bytes.len())?;
     let mut x = vec![0.0; bytes.len()];
     image.transform_into(&bytes, &mut x);
     Ok(Rows { x, ..Rows::default() })
 }
 
 /// The rows of a request: one tensor a column, or one matrix with all columns.
-fn rows(schema: &Schema, request: &Request, mut binary: &[u8], most: usize) -> Answer<Rows> {
+fn rows(schema: &Schema, request: &Request<'_>, mut binary: &[u8], most: usize, room: &mut Room) -> Answer<Rows> {
     if let Some(image) = &schema.image {
-        return pixels(image, request, binary, most);
+        return pixels(image, request, binary, most, room);
     }
     let used: Vec<&str> = used(schema).map(|c| c.name.as_str()).collect();
     let mut tensors: Vec<(&str, usize, usize, Vec<Own>)> = Vec::new();
@@ -226,7 +279,7 @@ fn rows(schema: &Schema, request: &Request, mut binary: &[u8], most: usize) -> A
         if rows > most {
             return Err(Failure::too_large(format!("more than {most} rows; send them in several requests")));
         }
-        tensors.push((&input.name, rows, columns, input.cells(&mut binary)?));
+        tensors.push((&input.name, rows, columns, input.cells(&mut binary, room)?));
     }
     if !binary.is_empty() {
         return Err(Failure::bad(format!("{} bytes after the tensors belong to none", binary.len())));
@@ -242,8 +295,11 @@ fn rows(schema: &Schema, request: &Request, mut binary: &[u8], most: usize) -> A
                     used.join(", ")
                 )));
             }
-            let matrix: Vec<&[Own]> = if *rows == 0 { Vec::new() } else { cells.chunks((*columns).max(1)).collect() };
-            ordered(schema, &matrix, most)
+            let mut encoder = Encoder::new(schema, *rows, most, room)?;
+            for row in cells.chunks((*columns).max(1)).take(*rows) {
+                encoder.row(row.iter().map(Own::cell).collect())?;
+            }
+            Ok(encoder.rows())
         }
         _ => {
             let rows = tensors[0].1;
@@ -259,30 +315,36 @@ fn rows(schema: &Schema, request: &Request, mut binary: &[u8], most: usize) -> A
                 Ok(&found.3)
             };
             let columns = used.iter().map(|name| column(name)).collect::<Answer<Vec<_>>>()?;
-            let row = |i: usize| columns.iter().map(|c| c[i].clone()).collect::<Vec<Own>>();
-            ordered(schema, &(0..rows).map(row).collect::<Vec<_>>(), most)
+            let mut encoder = Encoder::new(schema, rows, most, room)?;
+            for i in 0..rows {
+                encoder.row(columns.iter().map(|c| c.get(i).map_or(Cell::Missing, Own::cell)).collect())?;
+            }
+            Ok(encoder.rows())
         }
     }
 }
 
 /// The outputs that are asked for, and whether they are binary.
-fn wanted(model: &Model, request: &Request) -> Answer<Vec<(&'static str, bool)>> {
-    let flag = |parameters: &Map<String, Value>, key: &str| parameters.get(key).and_then(Value::as_bool);
-    let all = flag(&request.parameters, "binary_data_output").unwrap_or(false);
+fn wanted(model: &Model, request: &Request<'_>) -> Answer<Vec<(&'static str, bool)>> {
+    let all = request.parameters.binary_data_output.unwrap_or(false);
     let names: &[&'static str] = if model.classifies() {
         &["label", "known", "confidence", "p_value", "probabilities"]
     } else {
         &["known", "confidence", "p_value"]
     };
     let Some(wanted) = &request.outputs else { return Ok(names.iter().map(|n| (*n, all)).collect()) };
-    let one = |w: &Wanted| {
+    let mut found: Vec<(&'static str, bool)> = Vec::new();
+    for w in wanted {
         let name = names.iter().chain(&["explanation"]).find(|n| **n == w.name);
         let name = name.ok_or_else(|| {
             Failure::bad(format!("there is no output {:?}; the outputs are {}, explanation", w.name, names.join(", ")))
         })?;
-        Ok((*name, flag(&w.parameters, "binary_data").unwrap_or(all)))
-    };
-    wanted.iter().map(one).collect()
+        if found.iter().any(|(other, _)| other == name) {
+            return Err(Failure::bad(format!("the output {name} is asked for twice")));
+        }
+        found.push((name, w.parameters.binary_data.unwrap_or(all)));
+    }
+    Ok(found)
 }
 
 fn output(
@@ -291,7 +353,7 @@ fn output(
     predictions: &Predictions,
     known: &[bool],
     reasons: &[Value],
-    binary: bool,
+    binary: Option<&mut Vec<u8>>,
 ) -> Output {
     let rows = predictions.rows();
     let class = |c: &u32| model.classes().get(*c as usize).cloned().unwrap_or_default();
@@ -303,5 +365,5 @@ fn output(
         "probabilities" => (vec![rows, model.classes().len()], Values::Numbers(predictions.posterior.clone())),
         _ => (vec![rows], Values::Texts(reasons.iter().map(Value::to_string).collect())),
     };
-    Output { name, shape, values, binary }
+    Output::new(name, shape, values, binary)
 }

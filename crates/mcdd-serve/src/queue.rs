@@ -4,7 +4,7 @@
 //! busy server predicts many small requests at once and an idle one waits for nothing. A large request gets a block at a
 //! time and goes to the end of the queue, so that others come between. A row's prediction does not depend on the other rows of its block.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -44,7 +44,36 @@ struct Waiting {
     jobs: VecDeque<Job>,
     /// Rows of these jobs, and of the block that is being predicted.
     rows: usize,
+    /// The same by model.
+    by_model: BTreeMap<String, usize>,
     closed: bool,
+}
+
+impl Waiting {
+    /// Whether so many rows of a model find room. A request of any size does if nothing waits before it.
+    fn has_room(&self, served: &Served, rows: usize, most: usize) -> bool {
+        let own = self.by_model.get(&served.name).copied().unwrap_or(0);
+        let fits = |waiting: usize, most: usize| waiting == 0 || waiting + rows <= most;
+        !self.closed && fits(self.rows, most) && fits(own, served.limits.queued_rows)
+    }
+
+    fn add(&mut self, served: &Served, rows: usize) {
+        self.rows += rows;
+        match self.by_model.get_mut(&served.name) {
+            Some(own) => *own += rows,
+            None => drop(self.by_model.insert(served.name.clone(), rows)),
+        }
+    }
+
+    fn remove(&mut self, served: &Served, rows: usize) {
+        self.rows -= rows;
+        if let Some(own) = self.by_model.get_mut(&served.name) {
+            *own -= rows;
+            if *own == 0 {
+                self.by_model.remove(&served.name);
+            }
+        }
+    }
 }
 
 /// The queue of rows to predict.
@@ -68,6 +97,11 @@ impl Queue {
         self.lock().rows
     }
 
+    /// An error if the queue has no room for a row of this model.
+    pub(crate) fn check(&self, served: &Served) -> Answer<()> {
+        if self.lock().has_room(served, 1, self.most_rows) { Ok(()) } else { Err(Failure::busy()) }
+    }
+
     /// Puts rows into the queue, if it has room for them.
     pub(crate) fn add(&self, served: Arc<Served>, x: Vec<f32>) -> Answer<oneshot::Receiver<Answer<Predictions>>> {
         let (reply, answer) = oneshot::channel();
@@ -79,10 +113,10 @@ impl Queue {
             return Ok(answer);
         }
         let mut waiting = self.lock();
-        if waiting.closed || (waiting.rows > 0 && waiting.rows + rows > self.most_rows) {
+        if !waiting.has_room(&job.served, rows, self.most_rows) {
             return Err(Failure::busy());
         }
-        waiting.rows += rows;
+        waiting.add(&job.served, rows);
         waiting.jobs.push_back(job);
         drop(waiting);
         self.more.notify_one();
@@ -101,7 +135,7 @@ impl Queue {
         let first = loop {
             match waiting.jobs.pop_front() {
                 // Nobody waits for the answer any more.
-                Some(job) if job.reply.is_closed() => waiting.rows -= job.left(),
+                Some(job) if job.reply.is_closed() => waiting.remove(&job.served, job.left()),
                 Some(job) => break job,
                 None if waiting.closed => return None,
                 None => waiting = self.more.wait(waiting).unwrap_or_else(PoisonError::into_inner),
@@ -158,9 +192,7 @@ impl Queue {
                         }
                     }
                     failed => {
-                        let mut waiting = self.lock();
-                        waiting.rows -= job.left() - rows;
-                        drop(waiting);
+                        self.lock().remove(&served, job.left() - rows);
                         let failure = match failed {
                             Ok(Err(e)) => Failure::bad(e.to_string()),
                             _ => Failure::internal(),
@@ -170,7 +202,7 @@ impl Queue {
                 }
             }
             let mut waiting = self.lock();
-            waiting.rows -= rows;
+            waiting.remove(&served, rows);
             waiting.jobs.extend(again);
         }
     }

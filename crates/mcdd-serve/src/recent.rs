@@ -29,6 +29,13 @@ impl Recent {
         self.counts.iter().fold((0, 0), |(a, b), (rows, unknown)| (a + rows, b + unknown))
     }
 
+    /// Rows and unknown rows of each of the last 60 minutes, the current one last.
+    pub(crate) fn minutes(&mut self) -> Vec<(u64, u64)> {
+        self.forget(self.began.elapsed());
+        let last = self.minute as usize % MINUTES;
+        (1..=MINUTES).map(|i| self.counts[(last + i) % MINUTES]).collect()
+    }
+
     fn add_at(&mut self, now: Duration, rows: u64, unknown: u64) {
         self.forget(now);
         let at = &mut self.counts[self.minute as usize % MINUTES];
@@ -58,7 +65,11 @@ mod tests {
         assert_eq!(sum(&recent), 12);
         recent.add_at(minute(60), 1, 0);
         assert_eq!(sum(&recent), 8);
+        assert_eq!(recent.counts[60 % MINUTES], (1, 0));
         recent.add_at(minute(500), 2, 2);
         assert_eq!(sum(&recent), 2);
+        let mut recent = Recent::default();
+        recent.add(5, 1);
+        assert_eq!((recent.minutes().len(), recent.minutes()[59], recent.sums()), (60, (5, 1), (5, 1)));
     }
 }

@@ -2,10 +2,12 @@
 
 use mcdd::data::Cell;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::failure::{Answer, Failure};
-use crate::rows::{Own, cell};
+use crate::room::Room;
+use crate::rows::{Elements, Own};
 
 /// The type of the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,19 +38,30 @@ pub(crate) enum Datatype {
     Bytes,
 }
 
-/// A tensor of a request.
+/// The parameters of a tensor that mean something here; others are not read.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Parameters {
+    /// Its bytes after the JSON.
+    #[serde(default)]
+    pub binary_data_size: Option<u64>,
+    /// Whether an answer has bytes after the JSON.
+    #[serde(default)]
+    pub binary_data: Option<bool>,
+}
+
+/// A tensor of a request. Its data stays text until its size is known to fit.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Input {
+pub(crate) struct Input<'a> {
     pub name: String,
     pub shape: Vec<u64>,
     pub datatype: Datatype,
     #[serde(default)]
-    pub parameters: Map<String, Value>,
-    #[serde(default)]
-    pub data: Option<Value>,
+    pub parameters: Parameters,
+    #[serde(default, borrow)]
+    pub data: Option<&'a RawValue>,
 }
 
-impl Input {
+impl Input<'_> {
     /// The number of rows, and of elements in each.
     pub(crate) fn rows(&self) -> Answer<(usize, usize)> {
         let wrong = || Failure::bad(format!("input {}: the shape {:?} is not that of rows", self.name, self.shape));
@@ -64,21 +77,25 @@ impl Input {
     }
 
     /// The elements, in row-major order; takes bytes from the front of `binary` where the data is there.
-    pub(crate) fn cells(&self, binary: &mut &[u8]) -> Answer<Vec<Own>> {
+    pub(crate) fn cells(&self, binary: &mut &[u8], room: &mut Room) -> Answer<Vec<Own>> {
         let (rows, columns) = self.rows()?;
         let count = rows * columns;
         let wrong =
             |found: String| Failure::bad(format!("input {}: {found}, and the shape needs {count} elements", self.name));
-        let size = self.parameters.get("binary_data_size");
-        match (&self.data, size) {
+        match (self.data, self.parameters.binary_data_size) {
             (Some(data), None) => {
-                let mut out = Vec::new();
-                flatten(data, self.datatype, &mut out)
-                    .map_err(|e| Failure::bad(format!("input {}: {}", self.name, e.message)))?;
+                // An element has a character and a comma.
+                let likely = count.min(data.get().len() / 2);
+                room.take(likely * size_of::<Own>())?;
+                let mut out = Vec::with_capacity(likely);
+                let fits = |cell: Cell<'_>| fitting(cell, self.datatype);
+                Elements { out: &mut out, fits: &fits, most: count, nested: true, depth: 0 }
+                    .read(data)
+                    .map_err(|e| wrong(format!("the data: {}", e.message)))?;
                 if out.len() == count { Ok(out) } else { Err(wrong(format!("the data has {} elements", out.len()))) }
             }
             (None, Some(size)) => {
-                let bytes = size.as_u64().and_then(|s| binary.split_at_checked(usize::try_from(s).ok()?));
+                let bytes = usize::try_from(size).ok().and_then(|size| binary.split_at_checked(size));
                 let Some((own, rest)) = bytes else {
                     return Err(wrong(format!(
                         "binary_data_size is {size}, and the request has {} bytes left",
@@ -86,6 +103,7 @@ impl Input {
                     )));
                 };
                 *binary = rest;
+                room.take(count.min(own.len()) * size_of::<Own>())?;
                 self.decode(own, count).ok_or_else(|| wrong(format!("the data has {} bytes", own.len())))
             }
             _ => Err(Failure::bad(format!("input {}: give data, or the parameter binary_data_size", self.name))),
@@ -128,12 +146,8 @@ impl Input {
     }
 }
 
-/// The elements of nested or flat arrays.
-fn flatten(data: &Value, datatype: Datatype, out: &mut Vec<Own>) -> Answer<()> {
-    if let Value::Array(items) = data {
-        return items.iter().try_for_each(|item| flatten(item, datatype, out));
-    }
-    let found = cell(data)?;
+/// An element of JSON as one of a datatype.
+fn fitting(found: Cell<'_>, datatype: Datatype) -> Result<Own, String> {
     let fits = match (datatype, found) {
         (_, Cell::Missing) => Some(found),
         // Single precision, as the client has it.
@@ -148,17 +162,23 @@ fn flatten(data: &Value, datatype: Datatype, out: &mut Vec<Own>) -> Answer<()> {
         (_, Cell::Int(_) | Cell::Uint(_)) => Some(found),
         _ => None,
     };
-    let Some(fits) = fits else {
-        return Err(Failure::bad(format!(
-            "{data} is not of the datatype {}",
-            json!(datatype).as_str().unwrap_or_default()
-        )));
-    };
-    out.push(fits.into());
-    Ok(())
+    fits.map(Own::from).ok_or_else(|| {
+        let shown = match found {
+            Cell::Text(text) => format!("{:?}", text.chars().take(100).collect::<String>()),
+            Cell::Bool(v) => v.to_string(),
+            Cell::Int(v) => v.to_string(),
+            Cell::Uint(v) => v.to_string(),
+            Cell::F32(v) => v.to_string(),
+            Cell::F64(v) => v.to_string(),
+            Cell::Missing => "null".into(),
+        };
+        format!("{shown} is not of the datatype {}", json!(datatype).as_str().unwrap_or_default())
+    })
 }
 
 /// The values of a tensor of an answer.
+#[derive(Serialize)]
+#[serde(untagged)]
 pub(crate) enum Values {
     Bools(Vec<bool>),
     Numbers(Vec<f64>),
@@ -166,33 +186,35 @@ pub(crate) enum Values {
 }
 
 /// A tensor of an answer.
+#[derive(Serialize)]
 pub(crate) struct Output {
-    pub name: &'static str,
-    pub shape: Vec<usize>,
-    pub values: Values,
-    /// Whether it is written as bytes.
-    pub binary: bool,
+    name: &'static str,
+    datatype: Datatype,
+    shape: Vec<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Values>,
+}
+
+#[derive(Serialize)]
+struct Size {
+    binary_data_size: usize,
 }
 
 impl Output {
-    /// Its JSON; its bytes are appended where it is binary.
-    pub(crate) fn write(self, binary: &mut Vec<u8>) -> Value {
-        let datatype = match &self.values {
+    /// With its values, or with their bytes appended to `binary`.
+    pub(crate) fn new(name: &'static str, shape: Vec<usize>, values: Values, binary: Option<&mut Vec<u8>>) -> Output {
+        let datatype = match &values {
             Values::Bools(_) => Datatype::Bool,
             Values::Numbers(_) => Datatype::F64,
             Values::Texts(_) => Datatype::Bytes,
         };
-        let mut tensor = json!({ "name": self.name, "datatype": datatype, "shape": self.shape });
-        if !self.binary {
-            tensor["data"] = match self.values {
-                Values::Bools(values) => json!(values),
-                Values::Numbers(values) => json!(values),
-                Values::Texts(values) => json!(values),
-            };
-            return tensor;
-        }
+        let Some(binary) = binary else {
+            return Output { name, datatype, shape, parameters: None, data: Some(values) };
+        };
         let before = binary.len();
-        match self.values {
+        match values {
             Values::Bools(values) => binary.extend(values.into_iter().map(u8::from)),
             Values::Numbers(values) => binary.extend(values.iter().flat_map(|v| v.to_le_bytes())),
             Values::Texts(values) => {
@@ -202,8 +224,8 @@ impl Output {
                 }
             }
         }
-        tensor["parameters"] = json!({ "binary_data_size": binary.len() - before });
-        tensor
+        let size = Size { binary_data_size: binary.len() - before };
+        Output { name, datatype, shape, parameters: Some(size), data: None }
     }
 }
 
@@ -211,13 +233,11 @@ impl Output {
 mod tests {
     use super::*;
 
-    fn input(text: &str) -> Input {
-        serde_json::from_str(text).unwrap()
-    }
-
     fn shown(text: &str, mut binary: &[u8]) -> Result<String, String> {
-        input(text)
-            .cells(&mut binary)
+        let input: Input<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let mut room = crate::room::Memory::new(1 << 20).room().unwrap();
+        input
+            .cells(&mut binary, &mut room)
             .map(|cells| format!("{:?} {}", cells.iter().map(Own::cell).collect::<Vec<_>>(), binary.len()))
             .map_err(|e| e.message)
     }
@@ -240,13 +260,9 @@ mod tests {
         let texts = r#"{"name":"a","shape":[2,1],"datatype":"BYTES","parameters":{"binary_data_size":10}}"#;
         assert_eq!(shown(texts, b"\x02\0\0\0hi\0\0\0\0").unwrap(), "[Text(\"hi\"), Text(\"\")] 0");
         let mut out = Vec::new();
-        let output = Output {
-            name: "label",
-            shape: vec![2],
-            values: Values::Texts(vec!["hi".into(), String::new()]),
-            binary: true,
-        };
-        assert_eq!(output.write(&mut out)["parameters"]["binary_data_size"], 10);
+        let texts = Values::Texts(vec!["hi".into(), String::new()]);
+        let output = json!(Output::new("label", vec![2], texts, Some(&mut out)));
+        assert_eq!(output["parameters"]["binary_data_size"], 10);
         assert_eq!(out, b"\x02\0\0\0hi\0\0\0\0");
     }
 
@@ -257,6 +273,12 @@ mod tests {
             (r#"{"name":"a","shape":[1],"datatype":"INT64","data":[1.5]}"#, b""),
             (r#"{"name":"a","shape":[1],"datatype":"BYTES","data":[1]}"#, b""),
             (r#"{"name":"a","shape":[1],"datatype":"FP64","data":[{}]}"#, b""),
+            (r#"{"name":"a","shape":[1],"datatype":"FP64","data":1}"#, b""),
+            (r#"{"name":"a","shape":[1],"datatype":"FP64","data":[1,2,3]}"#, b""),
+            (
+                r#"{"name":"a","shape":[1],"datatype":"FP64","data":[1],"parameters":{"binary_data_size":8}}"#,
+                b"12345678",
+            ),
             (r#"{"name":"a","shape":[],"datatype":"FP64","data":[1]}"#, b""),
             (r#"{"name":"a","shape":[18446744073709551615,2],"datatype":"FP64","data":[1]}"#, b""),
             (r#"{"name":"a","shape":[1099511627775,1099511627775],"datatype":"FP64","data":[1]}"#, b""),

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mcdd::seed::Stream;
-use mcdd_serve::Limits;
+use mcdd_serve::{Limits, ModelLimits};
 use running::{answer, objects, start, unlabeled};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn requests_past_the_limits_are_refused_and_hurt_no_others() {
     assert_eq!(server.post("/predict", "text/csv", "x".repeat(50_001)).status, 413);
     assert_eq!(server.post("/predict?explain=1", "application/json", json!(objects(&rows(3))).to_string()).status, 413);
     assert_eq!(server.post("/predict", "text/csv", b"\x1f\x8b\x08").status, 415);
-    assert_eq!(server.send("POST", "/predict", &[("Content-Encoding", "gzip")], b"x").status, 415);
+    assert_eq!(server.send("POST", "/predict", &[("Content-Encoding", "br")], b"x").status, 415);
     // A body that does not end, a head that does not end, and a body in pieces that grows too large.
     let mut slow = TcpStream::connect(server.address).unwrap();
     slow.write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\nlength")
@@ -51,10 +51,11 @@ fn requests_past_the_limits_are_refused_and_hurt_no_others() {
 
 #[test]
 fn a_full_queue_is_503_with_the_time_to_wait() {
-    let server = start(|config| config.limits = Limits { total_bytes: 1024, ..Limits::default() });
-    // Its body takes all of the memory for bodies, and does not end.
+    let server = start(|config| config.limits = Limits { total_bytes: 4096, ..Limits::default() });
+    // Its body takes all of the memory for requests, and does not end.
     let mut first = TcpStream::connect(server.address).unwrap();
-    first.write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\nlength").unwrap();
+    first.write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\n").unwrap();
+    first.write_all(&[b'x'; 3500]).unwrap();
     thread::sleep(Duration::from_millis(200));
     let refused = server.post("/predict", "text/csv", unlabeled(1, 0));
     assert_eq!(refused.status, 503);
@@ -64,6 +65,139 @@ fn a_full_queue_is_503_with_the_time_to_wait() {
     while server.post("/predict", "text/csv", unlabeled(1, 0)).status != 200 {
         assert!(Instant::now() < until, "the memory was not given back");
         thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    out.write_all(bytes).unwrap();
+    out.finish().unwrap()
+}
+
+#[test]
+fn compressed_requests_are_read_up_to_the_limit() {
+    let server = start(|config| config.limits.body_bytes = 100_000);
+    let rows = unlabeled(200, 0);
+    let plain = server.post("/predict", "text/csv", &rows);
+    let send = |body: &[u8]| {
+        server.send("POST", "/predict", &[("Content-Type", "text/csv"), ("Content-Encoding", "gzip")], body)
+    };
+    let packed = gzip(rows.as_bytes());
+    assert_eq!((send(&packed).status, send(&packed).body), (200, plain.body.clone()));
+    // Two members that follow each other are one text.
+    let (first, second) = rows.as_bytes().split_at(1000);
+    assert_eq!(send(&[gzip(first), gzip(second)].concat()).body, plain.body);
+    // A small body that becomes large, bodies that are cut or no gzip.
+    let bomb = gzip(&vec![b'\n'; 30_000_000]);
+    assert!(bomb.len() < 100_000);
+    assert_eq!(send(&bomb).status, 413);
+    for bad in [&packed[..packed.len() / 2], &packed[..5], b"length,width,color\n1,2,red\n", b""] {
+        let got = send(bad);
+        assert!(got.status == 400, "{} {}", got.status, got.text());
+    }
+    let infer = json!({ "inputs": [{ "name": "x", "shape": [1, 3], "datatype": "BYTES", "data": ["1", "2", "red"] }] });
+    let got = server.send(
+        "POST",
+        "/v2/models/flowers/infer",
+        &[("Content-Encoding", "gzip")],
+        &gzip(infer.to_string().as_bytes()),
+    );
+    assert_eq!(got.status, 200, "{}", got.text());
+}
+
+#[test]
+fn a_model_has_limits_of_its_own() {
+    let server = start(|config| {
+        running::model_file(config.models[0].parent().unwrap(), "roses.mcdd", 2);
+        config.models = vec![config.models[0].parent().unwrap().to_owned()];
+        let roses = ModelLimits { rows: 10, body_bytes: 2000, ..ModelLimits::default() };
+        config.model_limits = vec![("roses".into(), roses), ("tulips".into(), roses)];
+    });
+    let send = |model: &str, rows: &str| server.post(&format!("/predict?model={model}"), "text/csv", rows).status;
+    assert_eq!((send("roses", &unlabeled(10, 0)), send("roses", &unlabeled(11, 0))), (200, 413));
+    assert_eq!((send("roses", &"x".repeat(2001)), send("flowers", &unlabeled(500, 0))), (413, 200));
+    // They hold for the protocol, too.
+    let infer = |model: &str| {
+        let data: Vec<String> = (0..33).map(|i| if i % 3 == 2 { "red".to_owned() } else { i.to_string() }).collect();
+        let request = json!({ "inputs": [{ "name": "x", "shape": [11, 3], "datatype": "BYTES", "data": data }] });
+        server.post(&format!("/v2/models/{model}/infer"), "application/json", request.to_string()).status
+    };
+    assert_eq!((infer("roses"), infer("flowers")), (413, 200));
+}
+
+/// Requests that would need much more memory than they have bytes.
+#[test]
+fn memory_is_counted_before_it_is_taken() {
+    let server = start(|config| config.limits = Limits { total_bytes: 2 << 20, ..Limits::default() });
+    let rows = unlabeled(40_000, 0);
+    let got = server.post("/predict", "text/csv", &rows);
+    assert!(got.status == 413 && got.text().contains("2 MB of memory"), "{}", got.text());
+    let many = format!("[{}]", vec!["[1]"; 200_000].join(","));
+    assert_eq!(server.post("/predict", "application/json", &many).status, 413);
+    let outputs = vec![json!({ "name": "probabilities" }); 2];
+    let twice = json!({ "outputs": outputs, "inputs": [{ "name": "x", "shape": [1, 3], "datatype": "BYTES", "data": ["1", "2", "red"] }] });
+    let got = server.post("/v2/models/flowers/infer", "application/json", twice.to_string());
+    assert!(got.status == 400 && got.text().contains("twice"), "{}", got.text());
+    assert_eq!(server.post("/predict", "text/csv", unlabeled(1000, 0)).status, 200);
+}
+
+/// Clients that send a request and do not read its answer lose their connection, and their memory is given back.
+#[test]
+fn answers_that_nobody_reads_are_given_up() {
+    let server = start(|config| {
+        config.limits = Limits { total_bytes: 40 << 20, read_time: Duration::from_millis(500), ..Limits::default() };
+    });
+    let (rows, fewer) = (unlabeled(120_000, 0), unlabeled(60_000, 0));
+    let head = format!(
+        "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nContent-Length: {}\r\n\r\n",
+        rows.len()
+    );
+    let clients: Vec<TcpStream> = (0..3)
+        .map(|_| {
+            let mut client = TcpStream::connect(server.address).unwrap();
+            client.write_all(head.as_bytes()).unwrap();
+            let _ = client.write_all(rows.as_bytes());
+            client
+        })
+        .collect();
+    let until = Instant::now() + Duration::from_secs(120);
+    while server.get("/status").json()["queued_rows"] == 0 {
+        assert!(Instant::now() < until, "no request is under way");
+        thread::sleep(Duration::from_millis(2));
+    }
+    // First there is no room for another request, then there is.
+    for (status, what) in [(503, "no memory was taken"), (200, "the memory was not given back")] {
+        let until = Instant::now() + Duration::from_secs(120);
+        while server.post("/predict", "text/csv", &fewer).status != status {
+            assert!(Instant::now() < until, "{what}");
+            thread::sleep(Duration::from_millis(30));
+        }
+    }
+    drop(clients);
+}
+
+/// A client that has sent everything and closes its side still gets its answer; many that send nothing hinder no one.
+#[test]
+fn half_closed_and_idle_connections_hinder_no_others() {
+    let server = start(|config| config.limits.read_time = Duration::from_secs(2));
+    let idle: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    let rows = unlabeled(5, 0);
+    for _ in 0..20 {
+        let mut client = TcpStream::connect(server.address).unwrap();
+        let head = format!(
+            "POST /predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: text/csv\r\nContent-Length: {}\r\n\r\n",
+            rows.len()
+        );
+        client.write_all(head.as_bytes()).unwrap();
+        client.write_all(rows.as_bytes()).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(answer(&mut client).status, 200);
+    }
+    // They are closed when their time is over.
+    for mut client in idle {
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).expect("the server closes the connection");
     }
 }
 

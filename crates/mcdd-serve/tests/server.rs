@@ -2,13 +2,15 @@
 
 mod running;
 
-use std::io::Write;
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mcdd::stream::Format;
+use mcdd_serve::{Config, Server, TlsFiles};
 use running::{answer, model_file, objects, predicted, start, unlabeled};
 use serde_json::{Value, json};
 
@@ -202,6 +204,123 @@ fn the_monitor_raises_an_alarm_and_keeps_its_state() {
     assert_eq!((monitor()["rows"].as_u64(), monitor()["alarm"].is_u64()), (Some(400), true));
     assert_eq!(server.post("/models/flowers/restart", "", "").json()["alarm"], Value::Null);
     assert!(monitor()["alarm"].is_null());
+    drop(server);
+    // The restart is kept, too.
+    let server = start(|config| config.state = Some(state.clone()));
+    let monitor = &server.get("/status").json()["models"][0]["monitor"];
+    assert_eq!((monitor["rows"].as_u64(), monitor["alarm"].is_null()), (Some(400), true), "{monitor}");
+}
+
+/// Spans of requests arrive at a collector, with the trace of the client.
+#[test]
+fn spans_are_sent_to_a_collector() {
+    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", collector.local_addr().unwrap());
+    let server = start(|config| config.otlp = Some(url));
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let rows = unlabeled(7, 0);
+    for (parent, path) in [(trace, "/predict"), (&trace.replace("-01", "-00"), "/status"), ("", "/nothing")] {
+        let method = if path == "/predict" { "POST" } else { "GET" };
+        server.send(method, path, &[("traceparent", parent), ("Content-Type", "text/csv")], rows.as_bytes());
+    }
+    let mut spans = Vec::new();
+    while spans.len() < 2 {
+        let (mut stream, _) = collector.accept().unwrap();
+        let mut bytes = Vec::new();
+        let body = loop {
+            let mut part = [0; 4096];
+            let count = stream.read(&mut part).unwrap();
+            bytes.extend_from_slice(&part[..count]);
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let length =
+                text.split("Content-Length: ").nth(1).and_then(|t| t.split("\r\n").next()?.parse::<usize>().ok());
+            if let (Some((head, body)), Some(length)) = (text.split_once("\r\n\r\n"), length)
+                && body.len() == length
+            {
+                assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
+                break body.to_owned();
+            }
+        };
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        let message: Value = serde_json::from_str(&body).unwrap();
+        spans.extend(message["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone());
+    }
+    assert_eq!(spans.len(), 2, "{spans:?}");
+    let predict = &spans[0];
+    assert_eq!((&predict["name"], &predict["kind"]), (&json!("POST /predict"), &json!(2)));
+    assert_eq!(predict["traceId"], "4bf92f3577b34da6a3ce929d0e0e4736");
+    assert_eq!(predict["parentSpanId"], "00f067aa0ba902b7");
+    let text = predict["attributes"].to_string();
+    for part in ["\"flowers\"", "\"intValue\":\"7\"", "\"intValue\":\"200\""] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let times = ["startTimeUnixNano", "endTimeUnixNano"].map(|t| predict[t].as_str().unwrap().parse::<u128>().unwrap());
+    assert!(times[0] < times[1]);
+    assert!(spans[1]["name"] == "GET other" && spans[1]["parentSpanId"].is_null(), "{}", spans[1]);
+}
+
+/// HTTPS by the files of the tests, which are valid for a hundred years.
+#[test]
+fn connections_are_secret_and_certificates_are_renewed() {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, ServerName};
+    use tokio_rustls::rustls;
+
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
+    let folder = tempfile::tempdir().unwrap();
+    let [certificates, key] = ["certificate.pem", "key.pem"].map(|name| {
+        std::fs::copy(files.join(name), folder.path().join(name)).unwrap();
+        folder.path().join(name)
+    });
+    let server = start(|config| config.tls = Some(TlsFiles { certificates: certificates.clone(), key: key.clone() }));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(&certificates).unwrap()).unwrap();
+    let client = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client = Arc::new(client);
+    let rows = unlabeled(3000, 0);
+    let ask = || {
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut connection = rustls::ClientConnection::new(Arc::clone(&client), name).unwrap();
+        let mut socket = TcpStream::connect(server.address).unwrap();
+        let mut stream = rustls::Stream::new(&mut connection, &mut socket);
+        let head = format!(
+            "POST /predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: text/csv\r\nContent-Length: {}\r\n\r\n",
+            rows.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(rows.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        answer
+    };
+    let good = predicted(&server.model(), &rows, Format::Csv);
+    assert!(ask().ends_with(&good));
+    // Without TLS there is no answer, and a damaged renewal leaves the former certificate.
+    let mut plain = TcpStream::connect(server.address).unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"));
+    std::fs::write(&certificates, "damaged").unwrap();
+    thread::sleep(Duration::from_millis(2500));
+    assert!(ask().ends_with(&good));
+    let config = |certificates: &Path, key: &Path| Config {
+        tls: Some(TlsFiles { certificates: certificates.to_owned(), key: key.to_owned() }),
+        models: vec![server.folder.path().join("flowers.mcdd")],
+        ..running::config()
+    };
+    for (certificates, key, part) in [
+        (&certificates, &key, "no certificate"),
+        (&files.join("certificate.pem"), &certificates, "no private key"),
+        (&files.join("nothing.pem"), &key, "nothing.pem"),
+    ] {
+        let e = Server::new(config(certificates, key)).err().unwrap().to_string();
+        assert!(e.contains(part), "{e}");
+    }
 }
 
 #[test]

@@ -82,3 +82,46 @@ fn false_alarms_are_rare_with_few_calibration_rows() {
     assert!(rate(ours) <= alpha + 0.016, "{}", rate(ours));
     assert!(rate(naive) > 1.5 * alpha, "{}", rate(naive));
 }
+
+/// Ten columns that depend on each other and four classes, watched against few reference rows: over all of them together, one that
+/// did not change is named as rarely as was asked for.
+#[test]
+fn parts_that_did_not_change_are_seldom_named() {
+    let mut random = Stream::new(12, "parts");
+    let (streams, alpha, columns) = (400, 0.1, 10);
+    let classes: Vec<String> = (0..4).map(|c| c.to_string()).collect();
+    let calibration = Calibration::new((0..100).map(|_| random.normal()).collect()).unwrap();
+    let mut draw = |n: usize, shift: f64| {
+        let mut x = Vec::new();
+        for _ in 0..n {
+            let common = random.normal();
+            x.extend((0..columns).map(|c| random.normal() + common + if c == 0 { shift } else { 0.0 }));
+        }
+        let class: Vec<u32> = (0..n).map(|_| random.below(4) as u32).collect();
+        let confidence = (0..n).map(|_| random.normal()).collect();
+        let table = Table::from_rows::<f64, &str>(&x, columns, None).unwrap();
+        (table, Predictions { classes: 4, class, confidence, ..Predictions::default() })
+    };
+    let (first, _) = draw(1000, 0.0);
+    let (schema, _) = Schema::fit(&first, &(0..1000).collect::<Vec<_>>()).unwrap();
+    let (mut wrong, mut right) = (0, 0);
+    for stream in 0..streams {
+        // Every other stream has a change, of the first column.
+        let shift = if stream % 2 == 0 { 0.0 } else { 1.5 };
+        let mut monitor = Monitor::new(&calibration, alpha).unwrap();
+        let (reference, predictions) = draw(80, 0.0);
+        let x = schema.transform(&reference, None).unwrap();
+        monitor.watch_parts(&schema, &classes, &x, &predictions).unwrap();
+        let (table, predictions) = draw(300, shift);
+        let x = schema.transform(&table, None).unwrap();
+        monitor.add_rows(&schema, &classes, &x, &predictions);
+        let about = monitor.about();
+        let first = Part::Column(schema.columns[0].name.clone());
+        let named = |other: bool| about.parts.iter().any(|p| p.changed.is_some() && (*p.part != first) == other);
+        wrong += usize::from(named(true) || (shift == 0.0 && named(false)));
+        right += usize::from(shift > 0.0 && named(false));
+    }
+    // A standard error of 400 streams is 0.015.
+    assert!(wrong as f64 / streams as f64 <= alpha + 0.03, "{wrong} of {streams}");
+    assert!(right * 10 > streams * 4, "{right} of {}", streams / 2);
+}

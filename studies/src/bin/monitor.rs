@@ -3,15 +3,16 @@
 //!
 //! ```text
 //! monitor alarms [streams=10000 rows=1000]    false alarms, beside a product of bets that takes p-values for independent
+//! monitor parts [streams=5000 rows=500]       classes and columns that are named although they did not change
 //! monitor batches [batches=1000]              false discoveries and intervals
 //! monitor delay LABEL FILE...                 rows until the alarm when a left-out class appears, on a table
 //! ```
 
 use std::path::PathBuf;
 
-use mcdd::data::{ReadOptions, Table};
-use mcdd::model::{Calibration, Model};
-use mcdd::monitor::{Monitor, PValues};
+use mcdd::data::{ReadOptions, Schema, Table};
+use mcdd::model::{Calibration, Model, Predictions};
+use mcdd::monitor::{Monitor, PValues, Part};
 use mcdd::seed::Stream;
 use mcdd::train::{Preset, Settings};
 
@@ -25,9 +26,10 @@ fn main() -> Result<(), Anything> {
     };
     match args.first().map(String::as_str) {
         Some("alarms") => alarms(number("streams", 10_000)?, number("rows", 1000)?),
+        Some("parts") => parts(number("streams", 5000)?, number("rows", 500)?),
         Some("batches") => batches(number("batches", 1000)?),
         Some("delay") if args.len() > 2 => delay(&args[1], &args[2..]),
-        _ => Err("usage: monitor alarms | batches | delay LABEL FILE...".into()),
+        _ => Err("usage: monitor alarms | parts | batches | delay LABEL FILE...".into()),
     }
 }
 
@@ -61,6 +63,74 @@ fn alarms(streams: usize, rows: usize) -> Result<(), Anything> {
         let percent = |k: usize| 100.0 * k as f64 / streams as f64;
         let ties = if ties { "many" } else { "none" };
         println!("| {n} | {ties} | {:.2}% | {:.2}% |", percent(ours), percent(naive));
+    }
+    Ok(())
+}
+
+/// Rows with columns that share a common part, a predicted class and a confidence.
+struct Source {
+    random: Stream,
+    columns: usize,
+    classes: usize,
+}
+
+impl Source {
+    /// Rows; the first column is shifted.
+    fn draw(&mut self, n: usize, shift: f64) -> Result<(Table, Predictions), Anything> {
+        let mut x = Vec::with_capacity(n * self.columns);
+        for _ in 0..n {
+            let common = self.random.normal();
+            for c in 0..self.columns {
+                x.push(self.random.normal() + common + if c == 0 { shift } else { 0.0 });
+            }
+        }
+        let class = (0..n).map(|_| self.random.below(self.classes) as u32).collect();
+        let confidence = (0..n).map(|_| self.random.normal()).collect();
+        let table = Table::from_rows::<f64, &str>(&x, self.columns, None)?;
+        Ok((table, Predictions { classes: self.classes, class, confidence, ..Predictions::default() }))
+    }
+}
+
+/// 20 columns with a correlation of one half, 5 classes: 26 parts. The change is a shift of the first column by a standard deviation.
+fn parts(streams: usize, rows: usize) -> Result<(), Anything> {
+    println!("{streams} streams of {rows} rows; 26 parts; alpha 0.05");
+    println!(
+        "| reference rows | change | one named that did not change | without correction | the changed one named, median row |"
+    );
+    println!("|---|---|---|---|---|");
+    for (n, shift) in [(100, 0.0), (1000, 0.0), (100, 1.0), (1000, 1.0)] {
+        let mut source = Source { random: Stream::new(4, &format!("parts/{n}/{shift}")), columns: 20, classes: 5 };
+        let classes: Vec<String> = (0..5).map(|c| c.to_string()).collect();
+        let (first, _) = source.draw(2000, 0.0)?;
+        let (schema, _) = Schema::fit(&first, &(0..2000).collect::<Vec<_>>())?;
+        let changed = (shift > 0.0).then(|| Part::Column(schema.columns[0].name.clone()));
+        let (mut wrong, mut naive, mut found) = (0, 0, Vec::new());
+        for _ in 0..streams {
+            let calibration = Calibration::new((0..200).map(|_| source.random.normal()).collect())?;
+            let mut monitor = Monitor::new(&calibration, 0.05)?;
+            let (reference, predictions) = source.draw(n, 0.0)?;
+            let x = schema.transform(&reference, None)?;
+            monitor.watch_parts(&schema, &classes, &x, &predictions)?;
+            let mut crossed = false;
+            for _ in 0..rows / 20 {
+                let (table, predictions) = source.draw(20, shift * std::f64::consts::SQRT_2)?;
+                let x = schema.transform(&table, None)?;
+                monitor.add_rows(&schema, &classes, &x, &predictions);
+                crossed |= monitor.about().parts.iter().any(|p| Some(p.part) != changed.as_ref() && p.evidence >= 20.0);
+            }
+            let about = monitor.about();
+            wrong += usize::from(about.parts.iter().any(|p| Some(p.part) != changed.as_ref() && p.changed.is_some()));
+            naive += usize::from(crossed);
+            found.extend(about.parts.iter().filter(|p| Some(p.part) == changed.as_ref()).filter_map(|p| p.changed));
+        }
+        found.sort_unstable();
+        let percent = |k: usize| 100.0 * k as f64 / streams as f64;
+        let power = match &changed {
+            None => String::new(),
+            Some(_) => format!("{:.1}%, {}", percent(found.len()), found.get(found.len() / 2).copied().unwrap_or(0)),
+        };
+        let change = if shift > 0.0 { "first column" } else { "none" };
+        println!("| {n} | {change} | {:.2}% | {:.2}% | {power} |", percent(wrong), percent(naive));
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ._detector import Detector
     from ._guard import Guard
     from ._images import ImageClassifier
+    from ._monitor import Monitor
     from ._report import Report, report
 
 # scikit-learn is imported with the first name that needs it, so that `import mcdd` is fast.
@@ -42,6 +43,7 @@ _LAZY = {
     "Guard": "_guard",
     "ImageClassifier": "_images",
     "McddClassifier": "_classifier",
+    "Monitor": "_monitor",
     "Report": "_report",
     "bench": "_bench",
     "detectors": "_catalog",
@@ -61,6 +63,7 @@ __all__ = [
     "McddClassifier",
     "McddError",
     "McddWarning",
+    "Monitor",
     "Report",
     "SettingError",
     "__version__",

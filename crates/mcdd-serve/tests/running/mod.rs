@@ -64,19 +64,26 @@ pub struct Running {
     pub folder: tempfile::TempDir,
 }
 
-pub fn start(change: impl FnOnce(&mut Config)) -> Running {
-    let folder = tempfile::tempdir().unwrap();
-    let path = model_file(folder.path(), "flowers.mcdd", 1);
-    let mut config = Config {
-        models: vec![path],
+pub fn config() -> Config {
+    Config {
+        models: Vec::new(),
         listen: "127.0.0.1:0".parse().unwrap(),
         threads: 2,
         token: None,
         alpha: 0.01,
         state: None,
         log_requests: false,
+        tls: None,
+        otlp: None,
         limits: Limits::default(),
-    };
+        model_limits: Vec::new(),
+    }
+}
+
+pub fn start(change: impl FnOnce(&mut Config)) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let path = model_file(folder.path(), "flowers.mcdd", 1);
+    let mut config = Config { models: vec![path], ..config() };
     change(&mut config);
     let server = Server::new(config).unwrap();
     let address = server.address().unwrap();

@@ -66,6 +66,20 @@ impl Calibration {
         (1 + below) as f64 / (self.scores.len() + 1) as f64
     }
 
+    /// A confidence with this p-value: the lowest one that is not the confidence of a calibration row. P-values of
+    /// another calibration are rounded to those of this one.
+    ///
+    /// # Errors
+    /// If it is not between 0 and 1.
+    pub fn confidence_at(&self, p_value: f64) -> Result<f64> {
+        if !(p_value > 0.0 && p_value <= 1.0) {
+            return Err(Error::data(format!("a p-value is {p_value}")).hint("p-values are above 0, and at most 1"));
+        }
+        let n = self.scores.len();
+        let below = ((p_value * (n + 1) as f64).round() as usize).clamp(1, n + 1) - 1;
+        Ok(below.checked_sub(1).map_or_else(|| self.scores[0].next_down(), |last| self.scores[last].next_up()))
+    }
+
     /// The warning of [`Threshold::shortfall`] for a threshold of this calibration.
     pub fn warning(&self, threshold: &Threshold) -> Option<String> {
         threshold.shortfall(self.scores.len())
@@ -121,6 +135,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_p_value_is_that_of_its_confidence(
+            scores in proptest::collection::vec(-5i32..5, 1..60), at in -6i32..6,
+        ) {
+            let c = Calibration::new(scores.iter().map(|&s| f64::from(s)).collect()).unwrap();
+            let p = c.p_value(f64::from(at));
+            prop_assert_eq!(c.p_value(c.confidence_at(p).unwrap()), p);
+            prop_assert!(c.confidence_at(0.0).is_err() && c.confidence_at(1.1).is_err() && c.confidence_at(f64::NAN).is_err());
+        }
+
         #[test]
         fn the_threshold_agrees_with_the_p_value(
             scores in proptest::collection::vec(-5i32..5, 1..60), at in -6i32..6, tpr in 0.01f64..0.99,

@@ -251,6 +251,11 @@ impl Monitor {
         self.rows
     }
 
+    /// How often it was started again.
+    pub fn restarts(&self) -> u64 {
+        self.restarts
+    }
+
     /// The highest evidence over time.
     pub fn history(&self) -> &[Point] {
         self.history.points()
