@@ -9,6 +9,8 @@ use super::time::Cycle;
 
 /// The longest unseen text that is kept, in characters.
 const LONGEST: usize = 80;
+/// Unseen texts of a column that are named in a notice.
+const EXAMPLES: usize = 3;
 
 /// A number as a network input.
 #[inline]
@@ -33,6 +35,19 @@ pub(crate) struct Tally {
     pub examples: Vec<String>,
     /// The unseen cells of the rows that were written last: the place of the row among them, and the text.
     pub cells: Vec<(usize, String)>,
+}
+
+impl Tally {
+    /// Adds the counts of rows that follow.
+    pub(super) fn add(&mut self, other: &mut Tally) {
+        self.missing += other.missing;
+        self.unseen += other.unseen;
+        for text in other.examples.drain(..) {
+            if self.examples.len() < EXAMPLES && !self.examples.contains(&text) {
+                self.examples.push(text);
+            }
+        }
+    }
 }
 
 /// Writes one column's inputs into row-major rows.
@@ -144,7 +159,7 @@ impl<'a> Encoder<'a> {
             None => {
                 tally.unseen += 1;
                 tally.cells.push((at, text.chars().take(LONGEST).collect()));
-                if tally.examples.len() < 3 && !tally.examples.iter().any(|e| e == text) {
+                if tally.examples.len() < EXAMPLES && !tally.examples.iter().any(|e| e == text) {
                     tally.examples.push(text.to_owned());
                 }
             }

@@ -4,14 +4,14 @@
 //! bytes stand for many. So that memory is bounded by bytes and not by rows, the headers of a row group are read first.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::column::page::PageReader;
-use parquet::errors::Result as ParquetResult;
+use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
@@ -41,17 +41,17 @@ const MAX_LISTS: u64 = 256 << 20;
 /// A compressed page of this length or shorter cannot become large, whatever its header announces.
 const SHORT: usize = 64 << 10;
 
-/// The bytes of a Parquet file.
+/// The bytes of a Parquet file. Clones may be read at the same time.
 #[derive(Clone)]
 pub(crate) enum Handle {
-    File(Arc<File>),
+    File { file: Arc<Mutex<File>>, length: u64 },
     Bytes(Bytes),
 }
 
 impl Length for Handle {
     fn len(&self) -> u64 {
         match self {
-            Handle::File(file) => Length::len(file.as_ref()),
+            Handle::File { length, .. } => *length,
             Handle::Bytes(bytes) => Length::len(bytes),
         }
     }
@@ -62,14 +62,21 @@ impl ChunkReader for Handle {
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
         Ok(match self {
-            Handle::File(file) => Box::new(file.get_read(start)?),
+            Handle::File { file, .. } => Box::new(BufReader::new(At { file: Arc::clone(file), at: start })),
             Handle::Bytes(bytes) => Box::new(bytes.get_read(start)?),
         })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
         match self {
-            Handle::File(file) => file.get_bytes(start, length),
+            Handle::File { file, length: end } => {
+                if start.checked_add(length as u64).is_none_or(|to| to > *end) {
+                    return Err(ParquetError::EOF(format!("{length} bytes at {start} lie beyond its end")));
+                }
+                let mut bytes = vec![0; length];
+                At { file: Arc::clone(file), at: start }.read_exact(&mut bytes)?;
+                Ok(bytes.into())
+            }
             Handle::Bytes(bytes) => ChunkReader::get_bytes(bytes, start, length),
         }
     }
@@ -77,7 +84,25 @@ impl ChunkReader for Handle {
 
 impl Handle {
     pub(crate) fn open(path: &Path) -> Result<Handle> {
-        File::open(path).map(|file| Handle::File(Arc::new(file))).map_err(|e| Error::io(e, path))
+        let opened = File::open(path).and_then(|file| file.metadata().map(|about| (file, about.len())));
+        let (file, length) = opened.map_err(|e| Error::io(e, path))?;
+        Ok(Handle::File { file: Arc::new(Mutex::new(file)), length })
+    }
+}
+
+/// A file from some byte on. Its place is its own: several may read one file at the same time.
+struct At {
+    file: Arc<Mutex<File>>,
+    at: u64,
+}
+
+impl Read for At {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(self.at))?;
+        let count = file.read(to)?;
+        self.at += count as u64;
+        Ok(count)
     }
 }
 

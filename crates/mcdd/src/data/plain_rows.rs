@@ -99,9 +99,19 @@ impl PlainRows {
         let parts = &mut self.parts[..pieces.len()];
         Pool::shared().split(chunks(parts, 1), |i, part| part[0].parse(pieces[i], from, max, &takes));
         let mut done = [0; 2];
+        // Parts whose numbers are still to be appended.
+        let mut waiting: Vec<(&Part, usize)> = Vec::with_capacity(parts.len());
         for (part, piece) in parts.iter().zip(&pieces) {
             let wanted = part.rows.min(max - done[0]);
-            let rows = part.append(piece, wanted, numbers, &takes, |row| from.row(done[0] + row), columns)?;
+            let row_of = |row| from.row(done[0] + row);
+            let rows = if part.others.is_empty() {
+                part.append_texts(piece, wanted, &takes, row_of, columns)?;
+                waiting.push((part, wanted));
+                wanted
+            } else {
+                append_numbers(&mut waiting, numbers, &takes, columns);
+                part.append(piece, wanted, numbers, &takes, row_of, columns)?
+            };
             done[0] += rows;
             if rows < part.rows {
                 // The bytes of these rows.
@@ -113,8 +123,32 @@ impl PlainRows {
                 break;
             }
         }
+        append_numbers(&mut waiting, numbers, &takes, columns);
         Ok(done)
     }
+}
+
+/// Appends the numbers of the first rows of some parts to the columns of numbers, on all threads. `numbers` is their count.
+fn append_numbers(parts: &mut Vec<(&Part, usize)>, numbers: usize, takes: &[Take], columns: &mut [ColumnBuilder]) {
+    /// Columns of a task: what lies together in memory.
+    const TOGETHER: usize = 8;
+    let mut values: Vec<&mut Vec<f64>> = Vec::with_capacity(numbers);
+    for (column, take) in columns.iter_mut().zip(takes) {
+        if let (Cells::Number(to), Take::Number { .. }) = (&mut column.cells, take) {
+            values.push(to);
+        }
+    }
+    // A column that is none of numbers any more has ended the rows before this.
+    if values.len() == numbers {
+        Pool::shared().split(chunks(&mut values, TOGETHER), |group, values| {
+            for &(part, rows) in parts.iter().filter(|(_, rows)| *rows > 0) {
+                for (i, values) in (group * TOGETHER..).zip(values.iter_mut()) {
+                    values.extend(part.numbers[i..].iter().step_by(numbers).take(rows));
+                }
+            }
+        });
+    }
+    parts.clear();
 }
 
 /// What to do with a column.
@@ -200,6 +234,27 @@ impl Part {
         used
     }
 
+    /// Appends the cells of the first rows that are none of columns of numbers.
+    fn append_texts(
+        &self,
+        text: &[u8],
+        rows: usize,
+        takes: &[Take],
+        row_of: impl Fn(usize) -> Row,
+        columns: &mut [ColumnBuilder],
+    ) -> Result<()> {
+        let places: Vec<usize> = (0..takes.len()).filter(|&i| matches!(takes[i], Take::Text)).collect();
+        if places.is_empty() {
+            return Ok(());
+        }
+        for (row, cells) in self.texts.chunks_exact(places.len()).take(rows).enumerate() {
+            for (&at, &[from, to]) in places.iter().zip(cells) {
+                columns[at].push(&text[from as usize..to as usize], row_of(row))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Appends the first rows to the columns. Returns how many, fewer than `rows` if a column of numbers is none any more.
     fn append(
         &self,
@@ -211,16 +266,6 @@ impl Part {
         columns: &mut [ColumnBuilder],
     ) -> Result<usize> {
         let texts = self.texts.len() / self.rows.max(1);
-        if texts == 0 && self.others.is_empty() {
-            let values = columns.iter_mut().filter_map(|column| match &mut column.cells {
-                Cells::Number(values) => Some(values),
-                _ => None,
-            });
-            for (i, values) in values.enumerate().filter(|_| rows > 0) {
-                values.extend(self.numbers[i..].iter().step_by(numbers).take(rows));
-            }
-            return Ok(rows);
-        }
         let cell = |[from, to]: [u32; 2]| &text[from as usize..to as usize];
         let mut others = self.others.iter().peekable();
         for row in 0..rows {

@@ -13,7 +13,11 @@ use super::options::{Label, ReadOptions};
 use super::schema::{ColumnKind, Schema, no_names};
 use super::source::{LabelAt, Side, Source};
 use super::text::{Notices, count, list, quoted, shown};
+use crate::compute::pool::{Pool, chunks};
 use crate::error::{Error, Result, Row};
+
+/// Rows that are encoded together, so that they stay in the cache.
+const CHUNK: usize = 256;
 
 /// A file bound to a model's columns.
 pub struct TableReader {
@@ -248,25 +252,37 @@ impl TableReader {
         let width = self.schema.width();
         out.rows = rows;
         out.x.resize(rows * width, 0.0);
+        let mut encoders = Vec::with_capacity(self.schema.columns.len());
         let mut offset = 0;
-        for (index, ((column, at), total)) in
-            self.schema.columns.iter().zip(&self.bound).zip(&mut self.tallies).enumerate()
-        {
-            let cells = at.map(|at| &self.columns[at].cells);
-            let encoder = Encoder::new(&column.kind, offset, width);
-            let before = (total.missing, total.unseen);
-            match cells {
-                Some(Cells::Number(values)) => encoder.write_numbers(values, 0..rows, &mut out.x, total),
-                Some(Cells::Text(texts)) => {
-                    encoder.write_texts(&texts.codes, &texts.names, 0..rows, &mut out.x, total);
-                }
-                _ => {}
+        for (index, (column, at)) in self.schema.columns.iter().zip(&self.bound).enumerate() {
+            if let Some(at) = *at {
+                encoders.push((index, Encoder::new(&column.kind, offset, width), &self.columns[at].cells));
             }
-            out.missing += total.missing - before.0;
-            out.unseen += total.unseen - before.1;
-            let cells = total.cells.drain(..);
-            out.unseen_cells.extend(cells.map(|(row, text)| Unseen { row, column: index, text }));
             offset += column.kind.width();
+        }
+        // For each chunk of rows the counts of all columns.
+        let mut tallies = vec![Tally::default(); rows.div_ceil(CHUNK) * encoders.len()];
+        let parts = (chunks(&mut out.x, CHUNK * width), chunks(&mut tallies, encoders.len()));
+        Pool::shared().split(parts, |chunk, (x, tallies)| {
+            let range = chunk * CHUNK..rows.min((chunk + 1) * CHUNK);
+            for ((_, encoder, cells), tally) in encoders.iter().zip(tallies) {
+                match cells {
+                    Cells::Number(values) => encoder.write_numbers(values, range.clone(), x, tally),
+                    Cells::Text(texts) => {
+                        encoder.write_texts(&texts.codes, &texts.names, range.clone(), x, tally);
+                    }
+                    Cells::Skip | Cells::Undecided(_) => {}
+                }
+            }
+        });
+        for (chunk, tallies) in tallies.chunks_mut(encoders.len().max(1)).enumerate() {
+            for (&(column, ..), tally) in encoders.iter().zip(tallies) {
+                out.missing += tally.missing;
+                out.unseen += tally.unseen;
+                let cells = tally.cells.drain(..).map(|(row, text)| Unseen { row: chunk * CHUNK + row, column, text });
+                out.unseen_cells.extend(cells);
+                self.tallies[column].add(tally);
+            }
         }
         out.unseen_cells.sort_by_key(|cell| (cell.row, cell.column));
         let labels = match (self.label, self.side_column.first()) {

@@ -2,34 +2,43 @@
 
 use crate::onnx::{Builder, Scores, Value, wide};
 
-/// The posterior of each class from its logit, in place; returns the log of the sum of their exponentials.
-pub fn posterior(logits: &mut [f64]) -> f64 {
+/// The posterior of each class from its logit, in place.
+pub fn posterior(logits: &mut [f64]) {
     let largest = logits.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
     let mut sum = 0.0;
     for v in logits.iter_mut() {
-        *v = libm::exp(*v - largest);
+        // The exponential of 0 is 1, without a call.
+        *v = if *v == largest && largest.is_finite() { 1.0 } else { libm::exp(*v - largest) };
         sum += *v;
     }
     if !(sum.is_finite() && sum > 0.0) {
         // Logits that overflowed carry no information.
         let n = logits.len() as f64;
         logits.iter_mut().for_each(|v| *v = 1.0 / n);
-        return largest;
+        return;
     }
     for v in logits.iter_mut() {
         *v /= sum;
     }
-    largest + libm::log(sum)
 }
 
 /// `|a - b|^2` in f64, which keeps distances distinct far away and close to a mean.
+#[inline]
 pub(super) fn square_f64(a: &[f32], b: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 8];
-    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+    let add = |l: &mut f64, a: f32, b: f32| {
+        let d = f64::from(a) - f64::from(b);
+        *l += d * d;
+    };
+    let (a, rest_a) = a.as_chunks::<8>();
+    let (b, rest_b) = b.as_chunks::<8>();
+    for (a, b) in a.iter().zip(b) {
         for ((l, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
-            let d = f64::from(a) - f64::from(b);
-            *l += d * d;
+            add(l, a, b);
         }
+    }
+    for ((l, &a), &b) in lanes.iter_mut().zip(rest_a).zip(rest_b) {
+        add(l, a, b);
     }
     lanes.iter().sum()
 }

@@ -185,8 +185,11 @@ impl Probe {
         let rows = out.len();
         b.features.resize(rows * self.width, 0.0);
         collect(&self.views, x, z, rows, &mut b.features, &mut b.net);
-        host.logits(z, rows, &mut b.logits);
-        if self.fitted.detector().epsilon() > 0.0 {
+        let perturbs = self.fitted.detector().epsilon() > 0.0;
+        if perturbs || self.fitted.logit_classes() > 0 {
+            host.logits(z, rows, &mut b.logits);
+        }
+        if perturbs {
             self.perturb(host, x, rows, b);
         }
         clamp_features(&mut b.features);

@@ -195,6 +195,13 @@ impl Index {
         let block = (MAX_NEIGHBORS / k.max(1)).clamp(MR, BLOCK) / MR * MR;
         for (b, queries) in queries.chunks(block * self.width).enumerate() {
             let from = b * block;
+            if k == 1 && self.metric == Metric::Distance && self.tree.is_none() {
+                let nearest = self.compare_for_nearest(queries, self.unknown(queries, own.map(|o| o + from)));
+                for (i, nearest) in nearest.iter().enumerate() {
+                    found(from + i, nearest.as_slice());
+                }
+                continue;
+            }
             for (i, best) in self.search(queries, k, own.map(|o| o + from)).iter().enumerate() {
                 found(from + i, best);
             }
@@ -206,8 +213,7 @@ impl Index {
         let width = self.width;
         let walked = self.tree.as_ref().filter(|_| Tree::supports(k)).map(|tree| tree.walk(self, queries, k, own));
         let Some(walked) = walked else {
-            let known = (0..queries.len() / width).map(|q| Known { own: own.map(|o| o + q), worst: f64::INFINITY });
-            return self.compare_all(queries, k, known.collect());
+            return self.compare_all(queries, k, self.unknown(queries, own));
         };
         // Walks that did not end: their neighbors are not farther than the worst row found.
         let open: Vec<usize> = (0..walked.len()).filter(|&q| !walked[q].complete).collect();
@@ -223,36 +229,59 @@ impl Index {
         out
     }
 
+    /// What is known before the search about queries, of which the first is the stored row `own`, if any.
+    fn unknown(&self, queries: &[f32], own: Option<usize>) -> Vec<Known> {
+        let count = queries.len() / self.width;
+        (0..count).map(|q| Known { own: own.map(|o| o + q), worst: f64::INFINITY }).collect()
+    }
+
     /// The `k` nearest rows of each query, nearest first, by brute force.
     fn compare_all(&self, queries: &[f32], k: usize, known: Vec<Known>) -> Vec<Vec<Neighbor>> {
         if k == 0 {
             return vec![Vec::new(); known.len()];
         }
-        let mut centered = Vec::with_capacity(queries.len());
-        for query in queries.chunks_exact(self.width) {
-            centered.extend(query.iter().zip(&self.center).map(|(v, c)| v - c));
-        }
-        let squares: Vec<f64> = centered.chunks_exact(self.width).map(|a| inner_product(a, a)).collect();
-        let limit = |(a, &squares): (&Known, &f64)| {
-            if a.worst < f64::INFINITY { self.limit(a.worst, squares) } else { f32::INFINITY }
-        };
-        let limits = known.iter().zip(&squares).map(limit).collect();
-        let panels = Panels::new(&self.lines, self.width, self.count());
         if k == 1 && self.metric == Metric::Distance {
-            let mut search = nearest::Search::new(self, queries, known, squares, limits);
-            gemm::look(&centered, panels, &self.starts, &mut search);
-            return search.finish();
+            let nearest = self.compare_for_nearest(queries, known);
+            return nearest.into_iter().map(|nearest| nearest.into_iter().collect()).collect();
         }
+        let Centered { rows, squares, limits } = self.center(queries, &known);
         let room = (2 * k).min(self.count());
         let best = known.iter().map(|a| Candidates { found: Vec::with_capacity(room), worst: a.worst }).collect();
         let mut search = Search { index: self, queries, k, known, squares, best, limits };
-        gemm::look(&centered, panels, &self.starts, &mut search);
+        gemm::look(&rows, self.panels(), &self.starts, &mut search);
         let sorted = |mut best: Candidates| {
             best.found.sort_unstable();
             best.found.truncate(k);
             best.found
         };
         search.best.into_iter().map(sorted).collect()
+    }
+
+    /// The nearest row of each query, by brute force.
+    fn compare_for_nearest(&self, queries: &[f32], known: Vec<Known>) -> Vec<Option<Neighbor>> {
+        let Centered { rows, squares, limits } = self.center(queries, &known);
+        let mut search = nearest::Search::new(self, queries, known, squares, limits);
+        gemm::look(&rows, self.panels(), &self.starts, &mut search);
+        search.finish()
+    }
+
+    /// The negated centered rows.
+    fn panels(&self) -> Panels<'_> {
+        Panels::new(&self.lines, self.width, self.count())
+    }
+
+    /// Centers queries.
+    fn center(&self, queries: &[f32], known: &[Known]) -> Centered {
+        let mut rows = Vec::with_capacity(queries.len());
+        for query in queries.chunks_exact(self.width) {
+            rows.extend(query.iter().zip(&self.center).map(|(v, c)| v - c));
+        }
+        let squares: Vec<f64> = rows.chunks_exact(self.width).map(|a| inner_product(a, a)).collect();
+        let limit = |(a, &squares): (&Known, &f64)| {
+            if a.worst < f64::INFINITY { self.limit(a.worst, squares) } else { f32::INFINITY }
+        };
+        let limits = known.iter().zip(&squares).map(limit).collect();
+        Centered { rows, squares, limits }
     }
 
     /// The exact value of a pair.
@@ -400,6 +429,15 @@ struct Search<'a> {
     /// The candidates of each query.
     best: Vec<Candidates>,
     /// For each query, the sum above which a row is not among the nearest.
+    limits: Vec<f32>,
+}
+
+/// Queries around the mean of the rows.
+struct Centered {
+    rows: Vec<f32>,
+    /// The squared norm of each.
+    squares: Vec<f64>,
+    /// For each, the sum above which a row is not among the nearest.
     limits: Vec<f32>,
 }
 

@@ -57,7 +57,7 @@ impl<'a> Search<'a> {
     }
 
     /// The nearest row of each query.
-    pub(super) fn finish(self) -> Vec<Vec<Neighbor>> {
+    pub(super) fn finish(self) -> Vec<Option<Neighbor>> {
         let width = self.index.width;
         let mut best: Vec<Option<Neighbor>> = vec![None; self.known.len()];
         for &Candidate { query, row, sum } in &self.found {
@@ -68,7 +68,7 @@ impl<'a> Search<'a> {
                 best[query] = Some(best[query].map_or(new, |b| b.min(new)));
             }
         }
-        best.into_iter().map(|b| b.into_iter().collect()).collect()
+        best
     }
 }
 
