@@ -488,7 +488,10 @@ fn answered(method: &str, target: &str, headers: &[(&str, &[u8])], body: &[u8]) 
             alpha: 0.01,
             state: None,
             log_requests: false,
+            tls: None,
+            otlp: None,
             limits: Limits { rows: 10_000, ..Limits::default() },
+            model_limits: Vec::new(),
         };
         Local::new(config).expect("a server")
     });

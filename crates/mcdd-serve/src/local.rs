@@ -33,8 +33,8 @@ impl Local {
     /// If a model cannot be read, or the system refuses threads.
     pub fn new(config: Config) -> mcdd::Result<Local> {
         let system = |e: std::io::Error| mcdd::Error::setting(format!("cannot start: {e}"));
-        let models = Models::open(config.models.clone(), config.alpha, config.state.clone(), Log)?;
-        let app = Arc::new(App::new(config, models, Log));
+        let models = Models::open(config.clone(), Log)?;
+        let app = Arc::new(App::new(config, models, None, Log));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(system)?;
         let service = TowerToHyperService::new(http::router(Arc::clone(&app)));
         let working = {
