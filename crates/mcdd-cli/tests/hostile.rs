@@ -161,7 +161,9 @@ fn a_model_whose_epochs_are_too_large_has_a_report() {
     let lab = Lab::new();
     model(&lab);
     let bytes = fs::read(lab.path("m.mcdd")).unwrap();
-    assert!(changed(&bytes, str::to_owned).len() == bytes.len(), "the checksum is not computed as the library does");
+    // Its checksum is the library's.
+    fs::write(lab.path("same.mcdd"), changed(&bytes, str::to_owned)).unwrap();
+    lab.ok(&["inspect", "same.mcdd"]);
     let last = changed(&bytes, |text| {
         assert!(text.contains("\"epoch\":1,"), "{text}");
         text.replace("\"epoch\":1,", "\"epoch\":18446744073709551615,")

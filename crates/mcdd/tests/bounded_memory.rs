@@ -101,6 +101,12 @@ fn small_files_that_stand_for_large_data() {
     refused(&path, "would take 48 MiB in memory", 8);
     drop(long);
 
+    // A page that its bytes can hold, with a cell that is too long.
+    let long = "e".repeat(80 << 20);
+    let path = parquet(folder, vec![("t", texts(&long, 1))], plain().set_compression(Compression::SNAPPY));
+    refused(&path, "a text of 80 MiB", 300);
+    drop(long);
+
     // A page that announces a hundred megabytes, and one that is longer than it announces.
     let page = "b".repeat(2 << 20);
     let snappy = || plain().set_compression(Compression::SNAPPY);

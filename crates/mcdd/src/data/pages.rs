@@ -27,7 +27,7 @@ const BLOCK: u64 = 64 << 20;
 const FREE_PAGE: u64 = 32 << 20;
 
 /// What a page may take at most.
-const MAX_PAGE: u64 = 1 << 30;
+const MAX_PAGE: u64 = 256 << 20;
 
 /// How many times its length in the file a larger page may take.
 pub(super) const MAX_RATIO: u64 = 32;

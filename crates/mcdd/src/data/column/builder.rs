@@ -56,6 +56,9 @@ pub(crate) struct ColumnBuilder {
     pub kept: Option<Kept>,
 }
 
+/// The longest text of a cell, as that of a row in a text file: it is copied several times.
+const MAX_TEXT: usize = 64 << 20;
+
 impl ColumnBuilder {
     pub(crate) fn new(name: &str, want: Want, file: Arc<Path>) -> Self {
         let cells = match want {
@@ -422,6 +425,9 @@ impl ColumnBuilder {
                 texts.codes.push(MISSING);
             }
             return Ok(());
+        }
+        if trimmed.len() > MAX_TEXT {
+            return Err(self.place.too_long(trimmed.len(), MAX_TEXT, row));
         }
         let text = self.place.utf8(trimmed, row)?.to_owned();
         let auto = self.want == Want::Auto;

@@ -49,6 +49,14 @@ impl Place {
             .hint("replace it by a finite number, or leave the cell empty if it is missing")
     }
 
+    /// The error for a text that takes too much memory.
+    #[cold]
+    pub(super) fn too_long(&self, length: usize, most: usize, row: Row) -> Error {
+        let (length, most) = (length >> 20, most >> 20);
+        self.at(Error::data(format!("the cell has a text of {length} MiB, and {most} MiB is the most")), row)
+            .hint("leave the column out, or make the text shorter")
+    }
+
     /// The error for a date outside of the calendar.
     #[cold]
     pub(super) fn no_date(&self, row: Row) -> Error {
