@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Rows a second of `mcdd predict` with the default, beside other classifiers and detectors.
 
-    python3 benches/peers/scoring.py --data DIR [--rounds 3] [--rows 290000] [--detector SPEC ...]
+    python3 benches/peers/scoring.py --data DIR [--rounds 3] [--rows 290000] [--detector SPEC ...] [--mcdd PROGRAM]
 
 DIR has Shuttle as published (`shuttle/shuttle.trn` and `.tst`). The first run creates benches/peers/.venv-scoring with the packages of
 requirements-scoring.txt. The default is trained on `shuttle.trn`; the rows of both files, repeated, are scored as they are, and with
-normal noise of each column's standard deviation. A `--detector` is put on the same networks by `mcdd refit`. `mcdd predict` reads
-CSV and writes CSV; the others have arrays in memory, and return one number a row. Neighbors of scikit-learn and PyOD are searched for
-in the raw rows, for a tenth of the rows. Rounds are interleaved, and medians are printed as Markdown.
+normal noise of a tenth of each column's standard deviation and of all of it. A `--detector` is put on the same networks by `mcdd
+refit`. `mcdd predict` reads CSV and writes CSV; the others have arrays in memory, and return one number a row. Neighbors of
+scikit-learn and PyOD are searched for in the raw rows, for a tenth of the rows. Rounds are interleaved, and medians are printed as
+Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import statistics
 import subprocess
@@ -53,8 +55,8 @@ def seconds(call) -> float:
     return time.perf_counter() - start
 
 
-def mcdd(*args: object) -> None:
-    subprocess.run([MCDD, *map(str, args), "--quiet"], check=True, stdout=subprocess.DEVNULL)
+def run(program: Path, *args: object) -> None:
+    subprocess.run([program, *map(str, args), "--quiet"], check=True, stdout=subprocess.DEVNULL)
 
 
 def main() -> None:
@@ -63,6 +65,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=290_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--detector", nargs="*", default=[])
+    parser.add_argument("--mcdd", type=Path, help="a built program; by default it is built first")
     args = parser.parse_args()
     environment()
 
@@ -73,12 +76,14 @@ def main() -> None:
     from sklearn.neighbors import NearestNeighbors
 
     warnings.simplefilter("ignore")
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "mcdd-cli"], cwd=ROOT, check=True)
+    if args.mcdd is None:
+        subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "mcdd-cli"], cwd=ROOT, check=True)
+    mcdd = functools.partial(run, args.mcdd or MCDD)
     train = np.loadtxt(args.data / "shuttle" / "shuttle.trn")
     both = np.concatenate([train, np.loadtxt(args.data / "shuttle" / "shuttle.tst")])
     X, y = train[:, :-1], train[:, -1].astype(int)
     plain = np.tile(both[:, :-1], (args.rows // len(both) + 1, 1))[: args.rows]
-    noisy = plain + np.random.default_rng(0).normal(size=plain.shape) * plain.std(axis=0)
+    noise = np.random.default_rng(0).normal(size=plain.shape) * plain.std(axis=0)
 
     booster = LGBMClassifier(verbose=-1).fit(X, y)
     forest = IsolationForest(random_state=0, n_jobs=-1).fit(X)
@@ -90,7 +95,8 @@ def main() -> None:
         table = np.column_stack([X, y])
         np.savetxt(folder / "train.csv", table, delimiter=",", header=header + ",label", comments="", fmt="%g")
         files = {}
-        for kind, rows in (("as they are", plain), ("with noise", noisy)):
+        kinds = {"as they are": plain, "noise of a tenth": plain + 0.1 * noise, "noise of one": plain + noise}
+        for kind, rows in kinds.items():
             files[kind] = (folder / f"{kind}.csv", rows)
             np.savetxt(files[kind][0], rows, delimiter=",", header=header, comments="", fmt="%.6g")
         mcdd("train", folder / "train.csv", "--label", "label", "-o", folder / "default.mcdd")
@@ -117,7 +123,7 @@ def main() -> None:
                     rates.setdefault((label, kind), []).append(count / seconds(lambda: call(file, rows)))
 
     print(f"{processor()}; {args.rows} rows, {args.rounds} rounds\n")
-    print("| rows a second | as they are | with noise |\n|---|---:|---:|")
+    print(f"| rows a second | {' | '.join(files)} |\n|---|{'---:|' * len(files)}")
     for label in contenders:
         cells = [f"{statistics.median(rates[label, kind]):,.0f}" for kind in files]
         print(f"| {label} | {' | '.join(cells)} |")
