@@ -63,6 +63,7 @@ struct Shared {
 // SAFETY: the pointer in `body` is used only between the opening of a loop and the moment when its caller has seen
 // every worker leave, and it points to a `Sync` closure that lives on the caller's stack for that long.
 unsafe impl Send for Shared {}
+// SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
