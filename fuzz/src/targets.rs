@@ -21,7 +21,7 @@ mod unpack;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const ALL: [Target; 12] = [
+pub const ALL: [Target; 13] = [
     ("table_text", table_text),
     ("table_binary", table_binary),
     ("predict_table", predict_table),
@@ -34,6 +34,7 @@ pub const ALL: [Target; 12] = [
     ("spec", spec),
     ("archive_zip", archive_zip),
     ("archive_tar", archive_tar),
+    ("onnx", onnx),
 ];
 
 /// A folder of this process.
@@ -288,6 +289,14 @@ fn zip(files: &[(&str, &[u8])]) -> Vec<u8> {
         let _ = writer.write_all(content);
     }
     writer.finish().expect("memory").into_inner()
+}
+
+/// An ONNX network: its layers are listed, which runs it.
+pub fn onnx(bytes: &[u8]) {
+    let Ok(network) = mcdd::backbone::NetworkFile::from_bytes(bytes, "a.onnx") else { return };
+    if let Ok(layers) = network.layers(Some((8, 8))) {
+        assert!(layers.iter().all(|layer| layer.features > 0 && layer.features <= layer.shape.iter().product()));
+    }
 }
 
 /// Unpacks an archive, and checks that nothing is outside of its folder.
