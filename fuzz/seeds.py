@@ -22,7 +22,7 @@ ENV = ROOT / "target" / "fuzz-seeds"
 if Path(sys.prefix) != ENV:
     if not (ENV / "bin" / "python").exists():
         subprocess.run([sys.executable, "-m", "venv", ENV], check=True)
-        packages = ["numpy", "pyarrow", "pillow", "openpyxl", "scipy"]
+        packages = ["numpy", "pyarrow", "pillow", "openpyxl", "scipy", "onnx"]
         subprocess.run([ENV / "bin" / "pip", "install", "--quiet", *packages], check=True)
     python = str(ENV / "bin" / "python")
     os.execv(python, [python, *sys.argv])
@@ -238,6 +238,43 @@ def models():
         put("results", "study", (folder / "study" / "results.jsonl").read_bytes())
 
 
+def networks():
+    """ONNX networks: rows, images, other ways to store constants, and operators that compute sizes."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    def network(nodes, shape, constants, output="y"):
+        port = helper.make_tensor_value_info
+        graph = helper.make_graph(
+            nodes, "g", [port("x", TensorProto.FLOAT, shape)], [port(output, TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()],
+        )  # fmt: skip
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        model.metadata_props.add(key="mean", value="0.5,0.5,0.5")
+        return model.SerializeToString()
+
+    node, f32 = helper.make_node, np.float32
+    rows = [node("Gemm", ["x", "w", "b"], ["h"], transB=1), node("Relu", ["h"], ["r"]), node("MatMul", ["r", "v"], ["y"])]
+    put("onnx", "rows", network(rows, ["n", 3], {"w": np.ones((4, 3), f32), "b": np.ones(4, f32), "v": np.ones((4, 2), f32)}))
+    conv = [
+        node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]), node("Clip", ["c", "zero", "six"], ["r"]),
+        node("GlobalAveragePool", ["r"], ["p"]), node("Flatten", ["p"], ["f"]), node("Gemm", ["f", "v"], ["y"]),
+    ]  # fmt: skip
+    constants = {"w": np.ones((4, 3, 3, 3), f32), "zero": f32(0), "six": f32(6), "v": np.ones((4, 2), f32)}
+    put("onnx", "images", network(conv, ["n", 3, 8, 8], constants))
+    put("onnx", "images-any-size", network(conv, ["n", 3, "h", "w"], constants))
+    shapes = [
+        node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["n"]), node("Concat", ["n", "minus"], ["to"], axis=0),
+        node("Reshape", ["x", "to"], ["r"]), node("Expand", ["r", "big"], ["e"]), node("Tile", ["e", "twice"], ["t"]),
+        node("Pad", ["t", "pads"], ["p"]), node("Slice", ["p", "zero", "two", "one"], ["y"]),
+    ]  # fmt: skip
+    integers = {"zero": [0], "one": [1], "two": [2], "minus": [-1], "big": [2, 4], "twice": [1, 2], "pads": [0, 1, 0, 1]}
+    put("onnx", "shapes", network(shapes, ["n", 4], {n: np.array(v, np.int64) for n, v in integers.items()}))
+    constant = [node("Constant", [], ["c"], value_floats=[1.0, 2.0, 3.0]), node("Add", ["x", "c"], ["y"])]
+    put("onnx", "constant", network(constant, [1, 3], {}))
+    resize = [node("Resize", ["x", "", "s"], ["r"], mode="linear"), node("ReduceMean", ["r"], ["y"], axes=[2, 3], keepdims=0)]
+    put("onnx", "resize", network(resize, [1, 3, 4, 4], {"s": np.array([1, 1, 2, 2], f32)}))
+
+
 def rest():
     for number, text in enumerate(
         ["deep-mcdd:nu=1,sigma=shared", "knn:k=5", "softmax+odin:temperature=1000", "resnet20", "best", "last", "12", "a,b"]
@@ -340,7 +377,7 @@ def requests():
         put("request_any", name, content)
 
 
-for part in [texts, binaries, images, models, rest, scores, requests]:
+for part in [texts, binaries, images, models, networks, rest, scores, requests]:
     part()
 for folder in sorted(CORPUS.iterdir()):
     files = list(folder.iterdir())

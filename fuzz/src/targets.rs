@@ -25,7 +25,7 @@ mod unpack;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const ALL: [Target; 19] = [
+pub const ALL: [Target; 20] = [
     ("table_text", table_text),
     ("table_binary", table_binary),
     ("predict_table", predict_table),
@@ -45,6 +45,7 @@ pub const ALL: [Target; 19] = [
     ("request_predict", request_predict),
     ("request_infer", request_infer),
     ("request_any", request_any),
+    ("onnx", onnx),
 ];
 
 /// A folder of this process.
@@ -302,6 +303,14 @@ fn zip(files: &[(&str, &[u8])]) -> Vec<u8> {
         let _ = writer.write_all(content);
     }
     writer.finish().expect("memory").into_inner()
+}
+
+/// An ONNX network: its layers are listed, which runs it.
+pub fn onnx(bytes: &[u8]) {
+    let Ok(network) = mcdd::backbone::NetworkFile::from_bytes(bytes, "a.onnx") else { return };
+    if let Ok(layers) = network.layers(Some((8, 8))) {
+        assert!(layers.iter().all(|layer| layer.features > 0 && layer.features <= layer.shape.iter().product()));
+    }
 }
 
 /// Unpacks an archive, and checks that nothing is outside of its folder.

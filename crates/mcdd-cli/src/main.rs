@@ -28,6 +28,7 @@ Examples:
   mcdd serve flowers.mcdd                       predictions over HTTP, a page, metrics
   mcdd refit flowers.mcdd flowers.csv --label species --detector mahalanobis -o m2.mcdd
   mcdd export flowers.mcdd -o flowers.onnx      the model as ONNX, for other runtimes
+  mcdd layers net.onnx                          the layers of a network, for mcdd train --backbone
   mcdd figure samples flowers.mcdd test.csv     the rows with the highest and the lowest confidence
   mcdd bench flowers.csv --label species        how well unseen species are detected
   mcdd reproduce tables --quick --data DIR      the paper's tables from the data in DIR
@@ -60,6 +61,7 @@ enum Command {
     Serve(cmd::serve::Args),
     Refit(cmd::refit::Args),
     Export(cmd::export::Args),
+    Layers(cmd::layers::Args),
     Bench(cmd::bench::Args),
     Reproduce(cmd::reproduce::Args),
     Metrics(cmd::metrics::Args),
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => cmd::serve::run(args),
         Command::Refit(args) => cmd::refit::run(args),
         Command::Export(args) => cmd::export::run(args),
+        Command::Layers(args) => cmd::layers::run(args),
         Command::Bench(args) => cmd::bench::run(args),
         Command::Reproduce(args) => cmd::reproduce::run(args),
         Command::Metrics(args) => cmd::metrics::run(args),

@@ -5,8 +5,29 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use mcdd::data::sets::{self, Coverage};
 use mcdd::data::{Label, ReadOptions, RowLimit, Table};
+use mcdd::model::{Model, Saved};
 
 use crate::ui;
+
+/// Options of loading a model.
+#[derive(Args, Clone, Debug)]
+pub struct Loading {
+    /// ONNX file of the model's backbone, if the model file does not contain it [default: the one beside the model]
+    #[arg(long, value_name = "FILE")]
+    backbone: Option<PathBuf>,
+}
+
+impl Loading {
+    /// Loads a model.
+    pub fn model(&self, path: &Path) -> mcdd::Result<Model> {
+        Model::load_with(path, self.backbone.as_deref())
+    }
+
+    /// Loads a model or a detector.
+    pub fn saved(&self, path: &Path) -> mcdd::Result<Saved> {
+        Saved::load_with(path, self.backbone.as_deref())
+    }
+}
 
 /// Options of reading files.
 #[derive(Args, Clone, Debug)]
@@ -133,12 +154,19 @@ impl Running {
     }
 }
 
-fn yes_or_no(text: &str) -> Result<bool, String> {
+/// Parses yes or no.
+pub fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
         "no" => Ok(false),
         _ => Err("give yes or no".into()),
     }
+}
+
+/// Parses a size of images: `32x32`.
+pub fn image_size(text: &str) -> Result<(usize, usize), String> {
+    let sides = text.split_once('x').and_then(|(h, w)| Some((h.parse().ok()?, w.parse().ok()?)));
+    sides.filter(|&(h, w)| h > 0 && w > 0).ok_or_else(|| "give height and width, e.g. 32x32".into())
 }
 
 /// Parses a separator: a name, or the character itself.

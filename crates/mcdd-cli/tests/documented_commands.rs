@@ -209,6 +209,8 @@ fn files(lab: &Lab) {
         images(lab, folder, kind, count);
     }
     fs::write(lab.path("one.png"), bmp(1, 3)).unwrap();
+    lab.network("net.onnx", &[3, 16, 16]);
+    lab.network("rows.onnx", &[5]);
     ["data", "DIR"].iter().for_each(|folder| lab.shuttle(folder));
     fs::copy(lab.path("l.npy"), lab.path("train_logits.npy")).unwrap();
     fs::copy(lab.path("m.npy"), lab.path("new_logits.npy")).unwrap();

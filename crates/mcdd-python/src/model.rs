@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use mcdd::backbone::{BackboneOptions, ChannelOrder, NetworkFile};
 use mcdd::compute::pool::Pool;
 use mcdd::data::{
     Batch, ColumnKind, Form, ImageOptions, ImageShape, Images, Label, Labels, ReadOptions, Reader, SchemaColumn, Unseen,
@@ -102,18 +103,25 @@ impl PyImages {
     }
 
     /// Images from files and folders, and notices about them. The name of a folder is the label of the images in it. All
-    /// images get the `shape`, height, width and channels, if it is given.
+    /// images get the `shape`, height, width and channels, if it is given; else at most that of a backbone's images.
     #[staticmethod]
+    #[pyo3(signature = (paths, labels, shape, skip_bad, backbone=None))]
     fn read(
         py: Python<'_>,
         paths: Vec<PathBuf>,
         labels: bool,
         shape: Option<(usize, usize, usize)>,
         skip_bad: bool,
+        backbone: Option<PathBuf>,
     ) -> PyResult<(PyImages, Vec<String>)> {
         let label = if labels { Label::Auto } else { Label::None };
-        let (size, channels) = (shape.map(|s| (s.0, s.1)), shape.map(|s| s.2));
-        let options = ImageOptions { label, size, channels, skip_bad, ..ImageOptions::default() };
+        let (size, mut channels, mut at_most) = (shape.map(|s| (s.0, s.1)), shape.map(|s| s.2), None);
+        if let Some(path) = &backbone {
+            let input = NetworkFile::read(path).and_then(|n| n.image_input().map_err(|e| e.at_file(path)));
+            let (own, size) = input.map_err(raise)?;
+            (channels, at_most) = (channels.or(Some(own)), size);
+        }
+        let options = ImageOptions { label, size, at_most, channels, skip_bad, ..ImageOptions::default() };
         let (images, notices) = py.detach(|| Images::read(&paths, &options)).map_err(raise)?;
         Ok((PyImages(images), notices.iter().map(|notice| error::text(notice)).collect()))
     }
@@ -159,9 +167,13 @@ impl PyImages {
     }
 }
 
+/// A frozen network: its file, layers, mean and deviation of the channels, whether these are blue, green, red, and whether a model
+/// file contains it.
+type BackboneGiven = (PathBuf, Vec<String>, Option<Vec<f32>>, Option<Vec<f32>>, Option<bool>, bool);
+
 /// Trains on a table or on images. Returns the model and notices about the data.
 #[pyfunction]
-#[pyo3(signature = (data, settings_, threads=None, progress=None, min_class_rows=1))]
+#[pyo3(signature = (data, settings_, threads=None, progress=None, min_class_rows=1, backbone=None))]
 pub(crate) fn fit(
     py: Python<'_>,
     data: &Bound<'_, PyAny>,
@@ -169,17 +181,34 @@ pub(crate) fn fit(
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
     min_class_rows: usize,
+    backbone: Option<BackboneGiven>,
 ) -> PyResult<(Model, Vec<String>)> {
-    let settings = settings(settings_, data.cast::<PyImages>().is_ok())?;
+    let settings = settings(settings_, data.cast::<PyImages>().is_ok() && backbone.is_none())?;
+    let network = match backbone {
+        Some((path, layers, mean, std, bgr, embed)) => {
+            let order = bgr.map(|bgr| if bgr { ChannelOrder::Bgr } else { ChannelOrder::Rgb });
+            let network = py.detach(|| NetworkFile::read(path)).map_err(raise)?;
+            Some((network, BackboneOptions { layers, mean, std, order, embed }))
+        }
+        None => None,
+    };
     let progress = Progress::new(progress);
     let mut run = Run { callback: &progress, min_class_rows, ..Run::default() };
     run.threads = threads.unwrap_or(run.threads);
     let fitted = if let Ok(table) = data.cast::<Table>() {
         let table = &table.get().0;
-        py.detach(|| model::Model::fit_with(table, &settings, &run))
+        py.detach(|| match &network {
+            Some((network, options)) => model::Model::fit_with_backbone(table, network, options, &settings, &run),
+            None => model::Model::fit_with(table, &settings, &run),
+        })
     } else {
         let images = &data.cast::<PyImages>()?.get().0;
-        py.detach(|| model::Model::fit_images(images, &settings, &run))
+        py.detach(|| match &network {
+            Some((network, options)) => {
+                model::Model::fit_images_with_backbone(images, network, options, &settings, &run)
+            }
+            None => model::Model::fit_images(images, &settings, &run),
+        })
     };
     drop(run);
     if let Some(stopped) = progress.into_error() {
@@ -221,7 +250,7 @@ impl Model {
         if let Ok(table) = data.cast::<Table>() {
             let table = &table.get().0;
             let x = py.detach(|| self.0.schema().transform(table, None)).map_err(raise)?;
-            return self.in_parts(py, &x, self.0.graph().input, wanted, |x| {
+            return self.in_parts(py, &x, self.0.schema().width(), wanted, |x| {
                 let mut out = model::Predictions::default();
                 self.0.predict_rows(x, &mut out, pool).map(|()| out)
             });
@@ -288,7 +317,7 @@ impl Model {
             let mut reader = self.reader(data)?;
             let (mut x, mut unseen, mut batch) = (Vec::new(), Vec::new(), Batch::default());
             while py.detach(|| reader.next(ROWS, &mut batch)).map_err(raise)? {
-                let before = x.len() / self.0.graph().input;
+                let before = x.len() / self.0.schema().width();
                 unseen.extend(batch.unseen_cells.drain(..).map(|cell| Unseen { row: before + cell.row, ..cell }));
                 x.append(&mut batch.x);
             }
@@ -365,7 +394,7 @@ impl Model {
         let pool = threads.pool();
         let (x, unseen) = self.inputs(py, data, pool)?;
         let mut out = Vec::new();
-        for (row, x) in x.chunks_exact(self.0.graph().input).enumerate() {
+        for (row, x) in x.chunks_exact(self.0.schema().width()).enumerate() {
             let of_row = Unseen::of_row(&unseen, row);
             let found = py.detach(|| self.0.explain(x, of_row, most, pool)).map_err(raise)?;
             for c in found.columns {
@@ -475,8 +504,15 @@ impl Model {
 
     /// Reads a model file.
     #[staticmethod]
-    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Model> {
-        py.detach(|| model::Model::load(path)).map(Model).map_err(raise)
+    #[pyo3(signature = (path, backbone=None))]
+    fn load(py: Python<'_>, path: PathBuf, backbone: Option<PathBuf>) -> PyResult<Model> {
+        py.detach(|| model::Model::load_with(path, backbone.as_deref())).map(Model).map_err(raise)
+    }
+
+    /// The name and the layers of the backbone; None without one.
+    #[getter]
+    fn backbone(&self) -> Option<(String, Vec<String>)> {
+        self.0.backbone().map(|spec| (spec.name.clone(), spec.layers.clone()))
     }
 
     /// The class names.

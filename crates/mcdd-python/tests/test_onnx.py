@@ -115,3 +115,68 @@ def test_a_detector_that_needs_gradients():
     clf = McddClassifier(preset="paper", method="softmax", detector="odin", epochs=2).fit(X, y)
     with pytest.raises(_mcdd.SettingError, match="gradient"):
         clf.to_onnx()
+
+
+def network(tmp_path, shape: list, weights: dict[str, np.ndarray], nodes: list):
+    """A small network in a file."""
+    onnx = pytest.importorskip("onnx")
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node(op, inputs, outputs, **more) for op, inputs, outputs, more in nodes],
+        "network",
+        [info("x", onnx.TensorProto.FLOAT, shape)],
+        [info("y", onnx.TensorProto.FLOAT, ["rows", 3])],
+        [onnx.numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, tmp_path / "net.onnx")
+    return tmp_path / "net.onnx"
+
+
+def test_a_backbone_of_numbers(tmp_path):
+    random, (X, y) = np.random.default_rng(0), load_iris(return_X_y=True)
+    weights = {"w": random.normal(size=(4, 12)) / 2, "v": random.normal(size=(12, 3))}
+    nodes = [("MatMul", ["x", "w"], ["h"], {}), ("Relu", ["h"], ["r"], {}), ("MatMul", ["r", "v"], ["y"], {})]
+    net = network(tmp_path, ["rows", 4], weights, nodes)
+    clf = McddClassifier(preset="fast", epochs=20, backbone=net).fit(X, y)
+    assert clf.model_.backbone == ("net.onnx", ["r"])
+    assert clf.score(X, y) > 0.9
+    # The same as training on the features that onnxruntime computes, to within the order of the columns' standardization.
+    features = np.maximum(X.astype(np.float32) @ weights["w"].astype(np.float32), 0)
+    other = McddClassifier(preset="fast", epochs=20).fit(features, y)
+    assert (clf.predict(X) == other.predict(features)).mean() > 0.95
+    # Backbone and head in one file.
+    rows = np.concatenate([X, 3 * X])
+    same(clf, rows, run(clf.to_onnx(), {"x": rows}))
+    # A model file without the network finds it beside it, or where it is given.
+    clf.set_params(embed=False).fit(X, y).save(tmp_path / "m.mcdd")
+    assert McddClassifier.load(tmp_path / "m.mcdd").score_samples(X) == pytest.approx(clf.score_samples(X), abs=0)
+    net.rename(tmp_path / "moved.onnx")
+    with pytest.raises(_mcdd.FormatError, match="net.onnx"):
+        McddClassifier.load(tmp_path / "m.mcdd")
+    McddClassifier.load(tmp_path / "m.mcdd", backbone=tmp_path / "moved.onnx")
+    with pytest.raises(_mcdd.SettingError, match="nowhere"):
+        McddClassifier(backbone=tmp_path / "moved.onnx", layer="nowhere").fit(X, y)
+    with pytest.raises(_mcdd.SettingError, match="backbone="):
+        McddClassifier(layer="r").fit(X, y)
+
+
+def test_a_backbone_of_images(tmp_path):
+    random = np.random.default_rng(0)
+    weights = {"w": random.normal(size=(8, 3, 3, 3)) / 5, "v": random.normal(size=(8, 3))}
+    nodes = [
+        ("Conv", ["x", "w"], ["c"], {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        ("Relu", ["c"], ["r"], {}),
+        ("ReduceMean", ["r"], ["f"], {"axes": [2, 3], "keepdims": 0}),
+        ("MatMul", ["f", "v"], ["y"], {}),
+    ]
+    net = network(tmp_path, ["rows", 3, 20, 20], weights, nodes)
+    dark, light = random.integers(0, 100, (60, 8, 8, 3)), random.integers(120, 250, (60, 8, 8, 3))
+    X, y = np.concatenate([dark, light]).astype(np.uint8), np.repeat(["dark", "light"], 60)
+    for more in ({}, {"layer": ["r", "y"], "channel_order": "bgr", "mean": [0.5] * 3, "std": [0.5] * 3}):
+        clf = ImageClassifier(backbone=net, epochs=10, **more).fit(X, y)
+        assert (clf.predict(X) == y).mean() > 0.9
+        same(clf, X, run(clf.to_onnx(), {"image": X}))
+        clf.save(tmp_path / "m.mcdd")
+        assert ImageClassifier.load(tmp_path / "m.mcdd").score_samples(X) == pytest.approx(clf.score_samples(X), abs=0)

@@ -21,6 +21,8 @@ pub(crate) enum Values {
     F32(Vec<f32>),
     /// 64 bits each.
     F64(Vec<f64>),
+    /// Bytes.
+    U8(Vec<u8>),
 }
 
 impl Values {
@@ -28,6 +30,7 @@ impl Values {
         match self {
             Values::F32(_) => Dtype::F32,
             Values::F64(_) => Dtype::F64,
+            Values::U8(_) => Dtype::U8,
         }
     }
 
@@ -35,6 +38,7 @@ impl Values {
         match self {
             Values::F32(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
             Values::F64(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Values::U8(v) => v.clone(),
         }
     }
 }
@@ -80,7 +84,7 @@ impl Container {
     pub(crate) fn take_f32_unchecked(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         match self.take(name, shape)? {
             Values::F32(v) => Ok(v),
-            Values::F64(_) => Err(Error::format(format!("tensor {name} holds 64-bit numbers"))),
+            _ => Err(Error::format(format!("tensor {name} does not hold 32-bit numbers"))),
         }
     }
 
@@ -92,6 +96,17 @@ impl Container {
         match self.take(name, shape)? {
             Values::F64(v) if v.iter().all(|v| v.is_finite()) => Ok(v),
             _ => Err(Error::format(format!("tensor {name} does not hold finite 64-bit numbers"))),
+        }
+    }
+
+    /// Takes out bytes.
+    ///
+    /// # Errors
+    /// If there is no such tensor.
+    pub(crate) fn take_u8(&mut self, name: &str, shape: &[usize]) -> Result<Vec<u8>> {
+        match self.take(name, shape)? {
+            Values::U8(v) => Ok(v),
+            _ => Err(Error::format(format!("tensor {name} does not hold bytes"))),
         }
     }
 
@@ -193,6 +208,7 @@ impl Container {
             let values = match view.dtype() {
                 Dtype::F32 => Values::F32(numbers(view.data(), f32::from_le_bytes)),
                 Dtype::F64 => Values::F64(numbers(view.data(), f64::from_le_bytes)),
+                Dtype::U8 => Values::U8(view.data().to_vec()),
                 _ => return Err(damaged()),
             };
             container.put(name, view.shape(), values);

@@ -25,7 +25,7 @@
 //! streaming and evaluation.
 //!
 //! # Modules
-//! Data flows from left to right, and a module uses only modules on its left: [`data`], [`net`], [`head`], [`detector`],
+//! Data flows from left to right, and a module uses only modules on its left: [`data`], [`net`], [`backbone`], [`head`], [`detector`],
 //! [`train`], [`model`], [`evaluate`], [`monitor`], [`stream`], `protocol`, `report`; [`metrics`] and [`compute`] are used by many.
 //!
 //! | task | start at |
@@ -37,14 +37,16 @@
 //! | predict a file that is larger than memory | [`stream::predict()`] |
 //! | measure accuracy and detection | [`evaluate::Evaluation`], [`metrics`] |
 //! | watch a stream for a change, select unknown rows at a false discovery rate | [`monitor`] |
+//! | train on the features of an ONNX network | [`backbone`], [`model::Model::fit_with_backbone`] |
 //! | write your own objective or engine | [`head::Head`], [`net::Engine`] |
 //!
 //! # Cargo features
-//! `arrow`, `parquet`, `excel`, `npz`, `images`, `datasets` and `figures` are on by default. Without them the crate is the core: tables from
+//! `arrow`, `parquet`, `excel`, `npz`, `images`, `datasets`, `figures` and `backbone` are on by default. Without them the crate is the core: tables from
 //! memory, text, JSON Lines, NPY and IDX files, training, models, detectors and metrics.
 
 #![warn(missing_docs, unreachable_pub)]
 
+pub mod backbone;
 pub mod compute;
 mod container;
 pub mod data;

@@ -177,7 +177,7 @@ proptest! {
                 for size in [None, Some((3, 2))] {
                     let label = label.clone();
                     let part = if skip_bad { Part::Train } else { Part::Test };
-                    let options = ImageOptions { label, size, skip_bad, channels: size.map(|_| 1), threads: 1, part, unlabeled: skip_bad };
+                    let options = ImageOptions { label, size, at_most: None, skip_bad, channels: size.map(|_| 1), threads: 1, part, unlabeled: skip_bad };
                     for path in [path.as_path(), folder.path()] {
                         let _ = Images::read(&[path.to_owned(), path.to_owned()], &options);
                     }

@@ -14,7 +14,7 @@ use mcdd::report::model::{About, Gather};
 use mcdd::stream;
 
 use super::predict::checked;
-use crate::options::{self, Reading, Running};
+use crate::options::{self, Loading, Reading, Running};
 use crate::places::Places;
 use crate::report::{self, Reporting, file_name, file_names};
 use crate::ui::{self, percent};
@@ -35,6 +35,9 @@ Nothing is fitted or chosen here: threshold and model are those of training.";
 pub struct Args {
     /// The model
     model: PathBuf,
+
+    #[command(flatten)]
+    loading: Loading,
 
     /// In-distribution rows with labels; for a model of images a folder for each class, or the files of a data set
     #[arg(value_name = "DATA")]
@@ -79,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let labels = args.reading.label_file();
     let inputs = args.ood.iter().chain([&args.model, &args.data]).chain(&labels);
     args.reporting.check(&mut Places::reading(inputs.map(PathBuf::as_path)))?;
-    let model = Model::load(&args.model)?;
+    let model = args.loading.model(&args.model)?;
     let threshold = checked(model.threshold_at(args.tpr)?, model.calibration(), args.running.quiet);
     let pool = Pool::shared();
     let gather = match args.reporting.wanted() {

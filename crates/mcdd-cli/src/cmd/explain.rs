@@ -15,7 +15,7 @@ use mcdd::stream::{self, csv_cell, verdict};
 use serde_json::{Value, json};
 
 use super::predict::checked;
-use crate::options::{Reading, Running};
+use crate::options::{Loading, Reading, Running};
 use crate::places::Places;
 use crate::ui::{self, short};
 
@@ -40,6 +40,9 @@ the part is.";
 pub struct Args {
     /// The model
     model: PathBuf,
+
+    #[command(flatten)]
+    loading: Loading,
 
     /// A file with the columns of the training data, - being stdin; or images
     #[arg(value_name = "ROWS")]
@@ -113,7 +116,7 @@ fn stem(name: Option<&str>) -> String {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let model = Model::load(&args.model)?;
+    let model = args.loading.model(&args.model)?;
     let image = model.schema().image.clone();
     if let Some(folder) = &args.maps {
         if image.is_none() {

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mcdd::files::write_beside;
-use mcdd::model::{Model, OnnxOptions};
+use mcdd::model::OnnxOptions;
 
 use super::predict::checked;
+use crate::options::Loading;
 use crate::places::Places;
 use crate::ui;
 
@@ -29,6 +30,9 @@ pub struct Args {
     #[arg(value_name = "MODEL")]
     model: PathBuf,
 
+    #[command(flatten)]
+    loading: Loading,
+
     /// Output file
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -49,7 +53,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Places::reading([args.model.as_path()]).file(&args.output, "output")?;
-    let model = Model::load(&args.model)?;
+    let model = args.loading.model(&args.model)?;
     checked(model.threshold_at(args.tpr)?, model.calibration(), args.quiet);
     let options = OnnxOptions { core: args.core, tpr: args.tpr, fixed: args.tpr.is_some() };
     let bytes = model.to_onnx(&options).map_err(|e| e.at_file(&args.model))?;

@@ -13,6 +13,7 @@ use mcdd::train::Settings;
 use mcdd::train::optim::{Optimizer, Schedule};
 use serde_json::{Value, json};
 
+use crate::options::Loading;
 use crate::ui::{self, percent};
 
 const EXAMPLES: &str = "\
@@ -27,6 +28,9 @@ pub struct Args {
     /// Model or detector file
     model: PathBuf,
 
+    #[command(flatten)]
+    loading: Loading,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -34,7 +38,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let saved = Saved::load(&args.model)?;
+    let saved = args.loading.saved(&args.model)?;
     let bytes = std::fs::metadata(&args.model).map_or(0, |m| m.len());
     match (&saved, args.json) {
         (Saved::Model(model), true) => ui::print_json(&json(model, bytes)?)?,
@@ -129,6 +133,15 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     } else {
         writeln!(out, "preset       {}", preset(s))?;
         writeln!(out, "network      {}", network(model))?;
+    }
+    if let Some(backbone) = model.backbone() {
+        if let Some(spec) = &model.schema().image {
+            writeln!(out, "images       {}x{}x{}", spec.height, spec.width, spec.channels)?;
+        }
+        let place = if backbone.embedded { "in this file" } else { "a file of its own" };
+        let layers: Vec<String> = backbone.layers.iter().map(|l| mcdd::error::plain(l)).collect();
+        writeln!(out, "backbone     {} ({place}), layer {}", mcdd::error::plain(&backbone.name), layers.join(", "))?;
+        writeln!(out, "             SHA-256 {}", mcdd::error::plain(&backbone.sha256))?;
     }
     writeln!(out, "members      {}, {} parameters in total", model.members(), parameters(model))?;
     writeln!(out, "method       {}", described(s.head.name(), &s.head))?;
@@ -305,6 +318,7 @@ fn json(model: &Model, bytes: u64) -> anyhow::Result<Value> {
         "bytes": bytes,
         "classes": model.classes(),
         "schema": model.schema(),
+        "backbone": model.backbone(),
         "graph": model.graph(),
         "parameters": parameters(model),
         "settings": model.settings(),

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod export;
 pub mod figure;
 pub mod inspect;
+pub mod layers;
 pub mod methods;
 pub mod metrics;
 pub mod monitor;

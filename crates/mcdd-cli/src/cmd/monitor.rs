@@ -14,7 +14,7 @@ use mcdd::report::figure::Theme;
 use mcdd::report::monitor as pages;
 use mcdd::stream;
 
-use crate::options::{Reading, Running};
+use crate::options::{Loading, Reading, Running};
 use crate::places::Places;
 use crate::ui::{self, percent};
 
@@ -36,6 +36,9 @@ The state is written after each block of rows, so that a killed run loses nothin
 pub struct Args {
     /// A model
     model: PathBuf,
+
+    #[command(flatten)]
+    loading: Loading,
 
     /// Rows, or the output of mcdd predict, in the order in which they came; - is stdin
     #[arg(value_name = "DATA")]
@@ -181,7 +184,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let e = mcdd::Error::setting("there are no rows, and no state");
         return Err(e.hint("give rows, the output of mcdd predict, or a `state`").into());
     }
-    let model = Model::load(&args.model)?;
+    let model = args.loading.model(&args.model)?;
     let pool = Pool::new(args.running.threads());
     let mut monitor = args.monitor(&model, &pool)?;
     if args.restart {

@@ -9,7 +9,7 @@ use mcdd::model::{Calibration, Saved, Threshold};
 use mcdd::monitor::PValues;
 use mcdd::stream::{self, Columns, FeatureFiles};
 
-use crate::options::{Reading, Running};
+use crate::options::{Loading, Reading, Running};
 use crate::output::Writing;
 use crate::places::Places;
 use crate::ui;
@@ -37,6 +37,9 @@ A file with a header and no rows gives a header.";
 pub struct Args {
     /// A model, or a detector written by fit-detector
     model: PathBuf,
+
+    #[command(flatten)]
+    loading: Loading,
 
     /// Files with the columns of the training data; images or folders of images; for a detector its features, or its
     /// logits if it uses nothing else; - is a table on stdin
@@ -118,7 +121,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let labels = args.reading.label_file();
     let inputs = [&args.model].into_iter().chain(&args.data).chain(&args.logits).chain(&labels);
     let format = args.writing.check(Places::reading(inputs.map(PathBuf::as_path)))?;
-    let saved = Saved::load(&args.model)?;
+    let saved = args.loading.saved(&args.model)?;
     let pool = Pool::shared();
     let (options, quiet) = (args.writing.keeping(args.reading.options()), args.running.quiet);
     let columns = Columns { probs: args.probs, distances: args.distances, ..Columns::default() };

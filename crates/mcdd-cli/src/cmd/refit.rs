@@ -9,7 +9,7 @@ use mcdd::detector::Detect;
 use mcdd::error::count;
 use mcdd::model::{Model, Refit};
 
-use crate::options::{Columns, Reading, Running, Sampling};
+use crate::options::{Columns, Loading, Reading, Running, Sampling};
 use crate::places::Places;
 use crate::ui;
 
@@ -30,6 +30,9 @@ pub struct Args {
     /// Model file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
+
+    #[command(flatten)]
+    loading: Loading,
 
     /// The data that the model was trained on; not needed for --calibrate alone
     #[arg(value_name = "DATA")]
@@ -80,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Places::reading(inputs.map(PathBuf::as_path)).file(&args.output, "output")?;
     let detector = args.detector.as_deref().map(Detect::parse).transpose()?;
     let changes = Refit { detector, tpr: args.tpr, per_class: args.per_class.then_some(true) };
-    let mut model = Model::load(&args.model)?;
+    let mut model = args.loading.model(&args.model)?;
     let pool = Pool::shared();
     if !args.data.is_empty() {
         model = args.refit(&model, &changes, pool)?;
@@ -141,7 +144,8 @@ impl Args {
         let (label, skip_bad, threads) = (reading.label, reading.skip_bad, self.running.threads());
         // Of a folder with both, the training part was trained on, and the other one may calibrate.
         let part = if unlabeled { Part::Test } else { Part::Train };
-        let options = ImageOptions { label, size, channels, skip_bad, threads, part, unlabeled };
+        let options =
+            ImageOptions { label, size, channels, skip_bad, threads, part, unlabeled, ..ImageOptions::default() };
         let (images, notices) = Images::read(files, &options)?;
         notices.iter().filter(|_| !self.running.quiet).for_each(|n| ui::note(n));
         Ok(images)

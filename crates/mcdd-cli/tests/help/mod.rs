@@ -124,6 +124,34 @@ impl Lab {
         text
     }
 
+    /// An ONNX network for images (channels, height and width) or rows, which ends with a linear layer to `logits`.
+    pub fn network(&self, name: &str, input: &[usize]) {
+        use mcdd::onnx::{Attribute, Builder, Dim, Type};
+        let mut g = Builder::new();
+        g.reserve(&["logits"]);
+        let dims: Vec<Dim> = [Dim::Rows].into_iter().chain(input.iter().map(|&d| Dim::Size(d))).collect();
+        let x = g.input("x", Type::F32, &dims);
+        let wave = |n: usize| (0..n).map(|i| ((i * i + 3 * i) as f32).sin() * 0.4).collect::<Vec<f32>>();
+        let hidden = match input {
+            [channels, ..] if input.len() == 3 => {
+                let w = g.constant_f32(&[8, *channels, 3, 3], &wave(8 * channels * 9));
+                let h = g.op_with("Conv", &[x, w], &[("pads", Attribute::Ints(vec![1; 4]))]);
+                let h = g.op("Relu", &[h]);
+                let h = g.op("GlobalAveragePool", &[h]);
+                g.op("Flatten", &[h])
+            }
+            _ => {
+                let w = g.constant_f32(&[input[0], 8], &wave(8 * input[0]));
+                let h = g.op("MatMul", &[x, w]);
+                g.op("Tanh", &[h])
+            }
+        };
+        let w = g.constant_f32(&[8, 3], &wave(24));
+        let y = g.op("Gemm", &[hidden, w]);
+        g.output("logits", y, Type::F32, &[Dim::Rows, Dim::Size(3)]);
+        std::fs::write(self.path(name), g.finish("network", &[]).unwrap()).unwrap();
+    }
+
     /// Writes the embedded digits: train.csv and test.csv without the sevens, ood.csv with the sevens.
     pub fn digits(&self) {
         let (known, unknown) = mcdd::data::digits().leave_out("7").unwrap();

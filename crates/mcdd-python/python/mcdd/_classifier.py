@@ -121,6 +121,13 @@ class McddClassifier(VerdictMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Columns to train on even if they look like an identifier.
     verbose : bool or int, default=False
         Whether to show a progress bar.
+    backbone : path-like, default=None
+        A frozen ONNX network on whose features the model is trained, which takes the columns of X in their order. See the guide on ONNX.
+    layer : str or list of str, default=None
+        The layers of the backbone whose values are the features, as ``mcdd layers`` lists them; None for what feeds its last linear
+        layer.
+    embed : bool, default=True
+        Whether a model file contains the backbone, or only its name and SHA-256 sum.
     nu, sigma, hidden, latent, batch_norm, clip, members, epochs, steps, batch, lr, optimizer, momentum, weight_decay, \
 schedule, select, patience, calibration_fraction : default=None
         Settings of networks and training; None takes those of the preset. `clip` and `steps` may be "off".
@@ -170,6 +177,9 @@ schedule, select, patience, calibration_fraction : default=None
         categorical: Any = (),
         keep: Any = (),
         verbose: bool | int = False,
+        backbone: str | os.PathLike[str] | None = None,
+        layer: Any = None,
+        embed: bool = True,
         nu: float | None = None,
         sigma: str | None = None,
         hidden: Any = None,
@@ -200,6 +210,9 @@ schedule, select, patience, calibration_fraction : default=None
         self.categorical = categorical
         self.keep = keep
         self.verbose = verbose
+        self.backbone = backbone
+        self.layer = layer
+        self.embed = embed
         self.nu = nu
         self.sigma = sigma
         self.hidden = hidden
@@ -242,9 +255,10 @@ schedule, select, patience, calibration_fraction : default=None
             name = type(self).__name__
             raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
         data, classes = self._training_data(X, y, groups)
+        backbone = _data.backbone(self.backbone, self.layer, self.embed)
         threads, bar = _data.threads(self.n_jobs), _progress.bar(self.verbose)
         try:
-            self.model_, notices = _mcdd.fit(data, settings, threads, bar)
+            self.model_, notices = _mcdd.fit(data, settings, threads, bar, backbone=backbone)
         finally:
             _progress.close(bar)
         self.classes_ = classes if self.model_.classifies else classes[:0]
@@ -373,7 +387,9 @@ schedule, select, patience, calibration_fraction : default=None
         return pandas.DataFrame(columns)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], classes: Any = None) -> McddClassifier:
+    def load(
+        cls, path: str | os.PathLike[str], classes: Any = None, backbone: str | os.PathLike[str] | None = None
+    ) -> McddClassifier:
         """Read a model from a file of `save` or of the command ``mcdd train``.
 
         Parameters
@@ -382,12 +398,15 @@ schedule, select, patience, calibration_fraction : default=None
         classes : array-like of shape (n_classes,), default=None
             The classes in their own type, in the order of the file, which has them as texts. None for integers if all of
             them are written as integers, else strings.
+        backbone : path-like, default=None
+            The ONNX file of a model that does not contain its backbone; None for the one beside it.
 
         Returns
         -------
         clf : McddClassifier
         """
-        return cls._of_model(_mcdd.Model.load(os.fspath(path)), classes)
+        model = _mcdd.Model.load(os.fspath(path), None if backbone is None else os.fspath(backbone))
+        return cls._of_model(model, classes)
 
     @classmethod
     def _of_model(cls, model: _mcdd.Model, classes: Any = None) -> McddClassifier:

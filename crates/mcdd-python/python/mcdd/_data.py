@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -178,3 +179,20 @@ def threads(n_jobs: int | None) -> int | None:
     from joblib import effective_n_jobs
 
     return int(effective_n_jobs(n_jobs))
+
+
+def backbone(
+    path: Any, layer: Any, embed: bool, mean: Any = None, std: Any = None, channel_order: Any = None
+) -> tuple[str, list[str], list[float] | None, list[float] | None, bool | None, bool] | None:
+    """What the library takes for a frozen network; None without one."""
+    if path is None:
+        for name, value in {"layer": layer, "mean": mean, "std": std, "channel_order": channel_order}.items():
+            if value is not None:
+                raise _mcdd.SettingError(f"{name}= is for a backbone (give backbone= as well, or leave out {name}=)")
+        return None
+    if channel_order not in (None, "rgb", "bgr"):
+        raise _mcdd.SettingError(f'channel_order= is {channel_order!r} (give "rgb" or "bgr")')
+    layers = [] if layer is None else [layer] if isinstance(layer, str) else list(layer)
+    numbers = [None if values is None else [float(v) for v in values] for values in (mean, std)]
+    order = None if channel_order is None else channel_order == "bgr"
+    return os.fspath(path), layers, numbers[0], numbers[1], order, bool(embed)

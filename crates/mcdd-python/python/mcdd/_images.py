@@ -77,6 +77,18 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         Whether files that cannot be read are left out, with a warning, instead of an error.
     verbose : bool or int, default=False
         Whether to show a progress bar.
+    backbone : path-like, default=None
+        A frozen ONNX network on whose features the model is trained; `net`, `augment` and `test_flips` have no meaning then. See the guide on ONNX.
+    layer : str or list of str, default=None
+        The layers of the backbone whose values are the features, as ``mcdd layers`` lists them; None for what feeds its last linear
+        layer.
+    embed : bool, default=True
+        Whether a model file contains the backbone, or only its name and SHA-256 sum.
+    mean, std : list of float, default=None
+        Mean and deviation of each channel of the backbone's images, of values from 0 to 1; None for those of the file's metadata, or
+        else ImageNet's.
+    channel_order : {"rgb", "bgr"}, default=None
+        The order of the channels of the backbone's images; None for that of the file's metadata, or else "rgb".
     per_class, nu, latent, epochs, batch, lr, optimizer, weight_decay, schedule, calibration_fraction : default=None
         Settings of the network and of training; None takes the defaults.
     augment : bool or {"on", "move", "off"}, default=None
@@ -118,6 +130,12 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         unknown_label: Any = None,
         skip_bad: bool = False,
         verbose: bool | int = False,
+        backbone: str | os.PathLike[str] | None = None,
+        layer: Any = None,
+        embed: bool = True,
+        mean: Any = None,
+        std: Any = None,
+        channel_order: str | None = None,
         per_class: bool | None = None,
         nu: float | None = None,
         latent: int | None = None,
@@ -141,6 +159,12 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         self.unknown_label = unknown_label
         self.skip_bad = skip_bad
         self.verbose = verbose
+        self.backbone = backbone
+        self.layer = layer
+        self.embed = embed
+        self.mean = mean
+        self.std = std
+        self.channel_order = channel_order
         self.per_class = per_class
         self.nu = nu
         self.latent = latent
@@ -168,12 +192,13 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         -------
         self : ImageClassifier
         """
+        backbone = self._backbone()
         images, self.classes_, notices = self._training_images(X, y, None)
         settings = {name: getattr(self, name) for name in _SETTINGS}
         settings["seed"] = seed(self.random_state)
         threads, bar = _data.threads(self.n_jobs), _progress.bar(self.verbose)
         try:
-            self.model_, more = _mcdd.fit(images, settings, threads, bar)
+            self.model_, more = _mcdd.fit(images, settings, threads, bar, backbone=backbone)
         finally:
             _progress.close(bar)
         self.image_shape_ = images.shape
@@ -236,6 +261,10 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
             images = images.with_labels(codes, _data.class_names(classes))
         return self._with_model(self.model_.calibrate(images, _data.threads(self.n_jobs)))
 
+    def _backbone(self) -> Any:
+        options = (self.layer, self.embed, self.mean, self.std, self.channel_order)
+        return _data.backbone(self.backbone, *options)
+
     def _training_images(
         self, X: Any, y: Any, shape: tuple[int, int, int] | None
     ) -> tuple[_mcdd.Images, npt.NDArray[Any], list[str]]:
@@ -244,7 +273,9 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         if isinstance(X, str | os.PathLike):
             if y is not None:
                 raise ValueError("the classes of a folder are the names of its folders: leave out y")
-            images, notices = _mcdd.Images.read([os.fspath(X)], True, shape, self.skip_bad)
+            backbone = self._backbone()
+            file = backbone[0] if backbone else None
+            images, notices = _mcdd.Images.read([os.fspath(X)], True, shape, self.skip_bad, file)
             classes = _data.classes_from_names(images.classes)
         else:
             if y is None:
@@ -256,22 +287,26 @@ class ImageClassifier(VerdictMixin, ClassifierMixin, BaseEstimator):
         return images, classes, notices
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ImageClassifier:
+    def load(
+        cls, path: str | os.PathLike[str], backbone: str | os.PathLike[str] | None = None
+    ) -> ImageClassifier:
         """Read a model from a file of `save` or of the command ``mcdd train``.
 
         Parameters
         ----------
         path : path-like
+        backbone : path-like, default=None
+            The ONNX file of a model that does not contain its backbone; None for the one beside it.
 
         Returns
         -------
         clf : ImageClassifier
         """
-        model = _mcdd.Model.load(os.fspath(path))
+        model = _mcdd.Model.load(os.fspath(path), None if backbone is None else os.fspath(backbone))
         if model.image_shape is None:
             raise _mcdd.FormatError("the model reads tables (load it with McddClassifier.load)")
         settings = json.loads(model.settings)
-        clf = cls(net=settings["image"]["net"], tpr=settings["tpr"], random_state=settings["seed"])
+        clf = cls(net=(settings.get("image") or {}).get("net"), tpr=settings["tpr"], random_state=settings["seed"])
         clf.model_, clf.image_shape_ = model, model.image_shape
         clf.classes_ = _data.classes_from_names(model.classes)
         clf.doctor_ = model.findings

@@ -203,11 +203,14 @@ fn damaged_state_does_not_panic() {
                             v.iter_mut().enumerate().for_each(|(i, v)| *v = change(i, f64::from(*v)) as f32)
                         }
                         Values::F64(v) => v.iter_mut().enumerate().for_each(|(i, v)| *v = change(i, *v)),
+                        // No detector has bytes.
+                        Values::U8(_) => {}
                     }
                     if damage == 4 {
                         match values {
                             Values::F32(v) => v.truncate(1),
                             Values::F64(v) => v.truncate(1),
+                            Values::U8(v) => v.truncate(1),
                         }
                         *shape = vec![1.min(shape.iter().product())];
                     }

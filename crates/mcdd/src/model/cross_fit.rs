@@ -8,14 +8,15 @@
 use super::class_scale::ClassScale;
 use super::predict::{self, Ensemble, Fold};
 use super::range_penalty::RangePenalty;
+use super::rows::{AllRows, Part};
 use super::score_scale::ScoreScale;
 use super::{Model, ModelMember, Predictions, clip_limit};
 use crate::compute::pool::Pool;
 use crate::data::split::{self, Groups};
-use crate::data::{ImageSpec, Images, Labels, Table};
+use crate::data::{Images, Labels, Table};
 use crate::error::{Error, Result};
 use crate::head::Loop;
-use crate::train::{Examples, ImageRows, SelectedRows, Settings};
+use crate::train::{Examples, Settings};
 
 /// The largest number of calibration rows: more would not make p-values much more precise.
 const MAX_ROWS: usize = 100_000;
@@ -98,43 +99,6 @@ impl Folds {
     }
 }
 
-/// All rows of a training run.
-#[derive(Clone, Copy)]
-pub(super) enum AllRows<'a> {
-    Table { x: &'a [f32], width: usize },
-    Images { images: &'a Images, spec: &'a ImageSpec },
-}
-
-impl AllRows<'_> {
-    /// The out-of-range penalty of some rows; `clip` is the clipping limit of the network. Images have none.
-    pub(super) fn range_penalty(self, rows: &[usize], clip: Option<f32>) -> Option<RangePenalty> {
-        match self {
-            AllRows::Table { x, width } => clip.map(|limit| RangePenalty::fit(x, width, rows, limit)),
-            AllRows::Images { .. } => None,
-        }
-    }
-}
-
-/// The numbers of some rows, and their labels.
-pub(super) struct Part {
-    pub rows: Vec<usize>,
-    pub y: Vec<u32>,
-}
-
-impl Part {
-    pub(super) fn new(rows: Vec<usize>, y: &[u32]) -> Part {
-        Part { y: rows.iter().map(|&row| y[row]).collect(), rows }
-    }
-
-    pub(super) fn examples<'a>(&'a self, all: AllRows<'a>) -> Examples<'a> {
-        let (rows, y) = (&self.rows[..], &self.y[..]);
-        match all {
-            AllRows::Table { x, width } => Examples::Selected(SelectedRows { x, width, rows, y }),
-            AllRows::Images { images, spec } => Examples::Images(ImageRows { images, rows, spec, y }),
-        }
-    }
-}
-
 impl Model {
     /// The calibration rows of the table that the model was trained on, and their predictions: each by the members that
     /// did not train on it. The confidences are those that set the threshold.
@@ -144,7 +108,8 @@ impl Model {
     pub fn out_of_fold(&self, table: &Table, pool: &Pool) -> Result<(Vec<usize>, Predictions)> {
         let x = self.schema().transform(table, None)?;
         let folds = Folds::of_table(table, self.settings())?;
-        Ok(self.predict_folds(&folds, AllRows::Table { x: &x, width: self.schema().width() }, pool))
+        let all = AllRows::Table { x: &x, width: self.schema().width() };
+        Ok(self.predict_folds(&folds, all, pool))
     }
 
     /// As [`Model::out_of_fold`], for images.
@@ -157,14 +122,21 @@ impl Model {
         Ok(self.predict_folds(&folds, AllRows::Images { images, spec }, pool))
     }
 
+    /// What the members see of all rows, if there is a backbone.
+    pub(super) fn embedded(&self, all: AllRows, pool: &Pool) -> Option<Vec<f32>> {
+        self.embedding.as_ref().map(|e| e.all(all, pool))
+    }
+
     fn predict_folds(&self, folds: &Folds, all: AllRows, pool: &Pool) -> (Vec<usize>, Predictions) {
+        let embedded = self.embedded(all, pool);
+        let all = embedded.as_deref().map_or(all, |x| AllRows::Table { x, width: self.graph().input });
         let clip = clip_limit(self.graph(), self.settings());
         let (mut rows, mut out) = (Vec::new(), Predictions::default());
         for fold in (0..folds.len()).filter(|&fold| self.members.iter().any(|m| m.fold == fold)) {
             let part = Part { y: vec![0; folds.calibration(fold).len()], rows: folds.calibration(fold) };
             let range_penalty = all.range_penalty(&folds.trained_on(fold), clip);
             let fold = Some(Fold { index: fold, rows: part.rows.len() });
-            let ensemble = Ensemble { fold, range_penalty: range_penalty.as_ref(), ..self.ensemble() };
+            let ensemble = Ensemble { fold, range_penalty: range_penalty.as_ref(), embedding: None, ..self.ensemble() };
             out.append(predict::scores(ensemble, part.examples(all), pool));
             rows.extend(part.rows);
         }
@@ -191,7 +163,7 @@ pub(super) fn fit_scales(members: &mut [ModelMember], folds: &[OutOfFold], pool:
     }
     let own = |member: &ModelMember| {
         let members = std::slice::from_ref(member);
-        let ensemble = Ensemble { members, fold: None, class_scales: &[], range_penalty: None };
+        let ensemble = Ensemble { members, fold: None, class_scales: &[], range_penalty: None, embedding: None };
         predict::scores(ensemble, folds[member.fold].rows, pool).confidence
     };
     let each: Vec<Vec<f64>> = members.iter().map(own).collect();
@@ -212,7 +184,7 @@ pub(super) fn predict(
         }
         let range_penalty = out.range_penalty.as_ref();
         let fold = Some(Fold { index: fold, rows: out.rows.len() });
-        predict::scores(Ensemble { members, fold, class_scales, range_penalty }, out.rows, pool)
+        predict::scores(Ensemble { members, fold, class_scales, range_penalty, embedding: None }, out.rows, pool)
     };
     folds.iter().enumerate().map(one).collect()
 }

@@ -1,15 +1,18 @@
 //! The file of a model; `docs/file-format.md` describes the format.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::class_scale::ClassScale;
+use super::embedding::{Beside, Embedding};
 use super::explain::Centers;
 use super::probe::Probe;
 use super::range_penalty::RangePenalty;
 use super::score_scale::ScoreScale;
 use super::{Calibration, Model, ModelMember, clip_limit, network};
+use crate::backbone::BackboneSpec;
 use crate::container::{Container, Values};
 use crate::data::Schema;
 use crate::detector::StateDict;
@@ -31,6 +34,8 @@ struct Text {
     version: String,
     classes: Vec<String>,
     schema: Schema,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    backbone: Option<BackboneSpec>,
     graph: Graph,
     settings: Settings,
     /// A hash of the training rows, and of which of them each member left out.
@@ -71,6 +76,7 @@ impl Model {
             version: self.version.clone(),
             classes: self.classes.clone(),
             schema: self.schema.clone(),
+            backbone: self.backbone().cloned(),
             graph: self.graph.clone(),
             settings: self.settings.clone(),
             sha256: self.sha256.clone(),
@@ -83,6 +89,9 @@ impl Model {
         };
         let text = serde_json::to_string(&text).map_err(|e| Error::format(e.to_string()))?;
         let mut container = Container { text, ..Default::default() };
+        if let Some(embedding) = &self.embedding {
+            embedding.save(&mut container);
+        }
         for (m, member) in self.members.iter().enumerate() {
             for params in [member.net.params(), member.head.params()] {
                 for (i, spec) in params.specs().iter().enumerate() {
@@ -115,7 +124,7 @@ impl Model {
         Ok(container)
     }
 
-    pub(super) fn from_container(mut c: Container) -> Result<Model> {
+    pub(super) fn from_container(mut c: Container, beside: Beside) -> Result<Model> {
         let invalid = |what: &str| Error::format(format!("the model file is invalid: {what}"));
         let text: Text = serde_json::from_str(&c.text).map_err(|e| invalid(&e.to_string()))?;
         text.schema.validate()?;
@@ -126,7 +135,12 @@ impl Model {
             return Err(invalid("it needs two or more classes with distinct names"));
         }
         let latent = text.graph.latent()?;
-        if text.graph.input != text.schema.width() || text.members.len() != text.settings.members {
+        let embedding = match &text.backbone {
+            Some(spec) => Some(Embedding::load(spec, &text.schema, &mut c, beside)?),
+            None => None,
+        };
+        let inputs = embedding.as_ref().map_or(text.schema.width(), Embedding::width);
+        if text.graph.input != inputs || text.members.len() != text.settings.members {
             return Err(invalid("columns, network and members do not match"));
         }
         // Shapes are compared with those in the file, which its length bounds, before anything is allocated.
@@ -152,9 +166,9 @@ impl Model {
         };
         // Only explanations need them; a model of images has none.
         let centers = match c.shape(CLASS_MEANS).ok().map(<[usize]>::to_vec) {
-            Some(shape) if shape.last() == Some(&text.graph.input) => {
+            Some(shape) if shape.last() == Some(&text.schema.width()) => {
                 let means = c.take_f32(CLASS_MEANS, &shape)?;
-                let centers = Centers::from_values(means, text.graph.input, text.classes.len());
+                let centers = Centers::from_values(means, text.schema.width(), text.classes.len());
                 Some(centers.ok_or_else(|| invalid("the class means are of other classes"))?)
             }
             _ => None,
@@ -212,6 +226,7 @@ impl Model {
         }
         Ok(Model {
             schema: text.schema,
+            embedding: embedding.map(Arc::new),
             classes: text.classes,
             graph: text.graph,
             members,

@@ -1,22 +1,26 @@
 //! Training a model: networks first, then detectors, calibration and a look at the result.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use super::class_scale::ClassScale;
-use super::cross_fit::{self, AllRows, Folds, OutOfFold, Part};
+use super::cross_fit::{self, Folds, OutOfFold};
+use super::embedding::Embedding;
 use super::explain::Centers;
 use super::probe::{self, Probe};
+use super::rows::{AllRows, Part};
 use super::score_scale::{self, ScoreScale};
 use super::{Calibration, FitResult, Model, ModelMember, Predictions, clip_limit, doctor, network};
+use crate::backbone::{Backbone, BackboneOptions, NetworkFile};
 use crate::compute::pool::Pool;
 use crate::container::hex;
 use crate::data::profile::Profile;
 use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
 use crate::error::{Error, Result};
 use crate::head::Loop;
-use crate::net::{Graph, Weights};
+use crate::net::{Graph, Network, Weights};
 use crate::train::{self, MemberRows, Run, Settings};
 
 /// The largest number of parameters of all networks: half a GB, and training needs several times that.
@@ -64,7 +68,11 @@ pub(super) struct FitData<'a> {
     pub schema: Schema,
     pub classes: Vec<String>,
     pub labeled: bool,
+    /// What the members see.
     pub rows: AllRows<'a>,
+    /// The rows by `schema`: the same, unless a backbone comes between.
+    pub raw: AllRows<'a>,
+    pub embedding: Option<Arc<Embedding>>,
     /// A label for each row; 0 where labels are not used.
     pub y: Vec<u32>,
     pub folds: Folds,
@@ -74,10 +82,13 @@ impl<'a> FitData<'a> {
     /// `x` has the inputs of all rows by `schema`.
     pub(super) fn of_table(table: &Table, x: &'a [f32], schema: Schema, folds: Folds, labeled: bool) -> FitData<'a> {
         let label = |r: usize| table.label(r).filter(|_| labeled).unwrap_or(0);
+        let rows = AllRows::Table { x, width: schema.width() };
         FitData {
             classes: table.classes().to_vec(),
             labeled,
-            rows: AllRows::Table { x, width: schema.width() },
+            rows,
+            raw: rows,
+            embedding: None,
             y: (0..table.rows()).map(label).collect(),
             folds,
             schema,
@@ -90,17 +101,25 @@ impl<'a> FitData<'a> {
             classes: images.classes().to_vec(),
             labeled,
             rows: AllRows::Images { images, spec },
+            raw: AllRows::Images { images, spec },
+            embedding: None,
             y: (0..images.rows()).map(label).collect(),
             folds,
             schema: Schema::of_images(spec.clone()),
         }
     }
 
+    /// The same rows, of which the members see features.
+    pub(super) fn embedded(self, embedding: Arc<Embedding>, x: &'a [f32]) -> FitData<'a> {
+        let rows = AllRows::Table { x, width: embedding.width() };
+        FitData { rows, embedding: Some(embedding), ..self }
+    }
+
     /// A hash of all rows, their labels, and the rows that each fold leaves out.
     pub(super) fn sha256(&self) -> Result<String> {
         let mut hash = Sha256::new();
         let all = Part::new((0..self.y.len()).collect(), &self.y);
-        all.examples(self.rows).hash(&mut hash)?;
+        all.examples(self.raw).hash(&mut hash)?;
         for fold in 0..self.folds.len() {
             hash.update(
                 self.folds.left_out(fold).iter().flat_map(|&row| (row as u64).to_le_bytes()).collect::<Vec<u8>>(),
@@ -200,6 +219,72 @@ impl Model {
         Self::train(data, graph, start, notices, &settings, run)
     }
 
+    /// Trains on the features that a frozen network has for the rows of a table of numbers, whose columns are its inputs, in their
+    /// order.
+    ///
+    /// # Errors
+    /// As for [`Model::fit_with`], and if the network cannot be run or does not take such rows.
+    pub fn fit_with_backbone(
+        table: &Table,
+        network: &NetworkFile,
+        options: &BackboneOptions,
+        settings: &Settings,
+        run: &Run,
+    ) -> Result<FitResult> {
+        settings.check()?;
+        let labeled = needs_labels(settings, table.labels.is_some())?;
+        if labeled {
+            table.check_classes(run.min_class_rows)?;
+        }
+        let folds = Folds::of_table(table, settings)?;
+        let (schema, notices) = Schema::fit_numbers(table, &folds.preprocessing())?;
+        let x = schema.transform(table, None)?;
+        let data = FitData::of_table(table, &x, schema, folds, labeled);
+        Self::train_with_backbone(data, network, options, notices, settings, run)
+    }
+
+    /// Trains on the features that a frozen network has for images, which are resized for it. The settings are those for tables.
+    ///
+    /// # Errors
+    /// As for [`Model::fit_with`], and if the network cannot be run or does not take such images.
+    pub fn fit_images_with_backbone(
+        images: &Images,
+        network: &NetworkFile,
+        options: &BackboneOptions,
+        settings: &Settings,
+        run: &Run,
+    ) -> Result<FitResult> {
+        settings.check()?;
+        let labeled = needs_labels(settings, images.labels.is_some())?;
+        if labeled {
+            images.check_classes(run.min_class_rows)?;
+        }
+        let folds = Folds::of_images(images, settings)?;
+        let (spec, notice) = network.image_spec(images.shape(), options)?;
+        let data = FitData::of_images(images, &spec, folds, labeled);
+        Self::train_with_backbone(data, network, options, notice.into_iter().collect(), settings, run)
+    }
+
+    fn train_with_backbone(
+        data: FitData,
+        network: &NetworkFile,
+        options: &BackboneOptions,
+        notices: Notices,
+        settings: &Settings,
+        run: &Run,
+    ) -> Result<FitResult> {
+        if settings.image.is_some() {
+            return Err(Error::setting(
+                "the settings are for images, and a model on a backbone is trained on its features",
+            ));
+        }
+        let backbone = Backbone::new(network, &data.schema, options)?;
+        let graph = train::graph(backbone.latent(), settings);
+        check_size(&graph, settings, data.classes.len())?;
+        let (embedding, x) = Embedding::fit(backbone, data.raw, &data.folds.preprocessing(), &Pool::new(run.threads))?;
+        Self::train(data.embedded(Arc::new(embedding), &x), graph, None, notices, settings, run)
+    }
+
     /// Trains the networks, and makes a model of them.
     fn train(
         data: FitData,
@@ -260,7 +345,7 @@ impl Model {
     ) -> Result<Model> {
         let sha256 = data.sha256()?;
         let (trained_on, calibrating) = (data.parts(Folds::trained_on), data.parts(Folds::calibration));
-        let FitData { schema, classes, labeled, rows, y, folds } = data;
+        let FitData { schema, classes, labeled, rows, raw, embedding, y, folds } = data;
         let all = Part::new(folds.preprocessing(), &y);
         let clip = clip_limit(&graph, settings);
         for member in &mut members {
@@ -270,7 +355,7 @@ impl Model {
             member.probe = Probe::fit(&settings.detector, member.host(), fit, pool)?;
         }
         // The mean of a pixel explains little.
-        let centers = match rows {
+        let centers = match raw {
             AllRows::Table { x, width } => {
                 Some(Centers::fit(x, width, &all.rows, labeled.then_some(&all.y[..]), classes.len()))
             }
@@ -321,6 +406,7 @@ impl Model {
         Ok(Model {
             sha256,
             schema,
+            embedding,
             classes,
             graph,
             members,

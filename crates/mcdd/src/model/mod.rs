@@ -26,6 +26,7 @@ mod calibration;
 mod class_scale;
 mod cross_fit;
 mod doctor;
+mod embedding;
 mod explain;
 mod file;
 mod fit;
@@ -34,6 +35,7 @@ mod predict;
 mod probe;
 mod range_penalty;
 mod refit;
+mod rows;
 mod score_scale;
 mod scorer;
 mod stored;
@@ -50,6 +52,7 @@ pub use stored::Saved;
 pub use to_onnx::OnnxOptions;
 
 use self::class_scale::ClassScale;
+use self::embedding::Embedding;
 use self::explain::Centers;
 use self::probe::{Host, Probe};
 use self::range_penalty::RangePenalty;
@@ -57,6 +60,7 @@ use self::score_scale::ScoreScale;
 
 use std::sync::Arc;
 
+use crate::backbone::BackboneSpec;
 use crate::data::{ImageSpec, Notices, Schema};
 use crate::detector::On;
 use crate::error::Result;
@@ -113,6 +117,8 @@ impl ModelMember {
 /// A classifier that can answer "unknown".
 pub struct Model {
     schema: Schema,
+    /// The frozen network that comes before the members, if there is one.
+    embedding: Option<Arc<Embedding>>,
     classes: Vec<String>,
     graph: Graph,
     members: Vec<ModelMember>,
@@ -155,6 +161,11 @@ impl Model {
     /// The class names of the training rows; [`Model::classifies`] tells whether they are predicted.
     pub fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    /// The frozen network whose features the members see, if there is one.
+    pub fn backbone(&self) -> Option<&BackboneSpec> {
+        self.embedding.as_ref().map(|e| e.net.spec())
     }
 
     /// The layers of a network.
@@ -222,6 +233,8 @@ impl Model {
     /// The latent vectors of preprocessed rows, from the network of one member.
     pub fn latents(&self, member: usize, x: &[f32]) -> Option<Vec<f32>> {
         let mut scratch = NetworkBuffers::default();
+        let embedded = self.embedding.as_ref().map(|e| e.inputs(x));
+        let x = embedded.as_deref().unwrap_or(x);
         self.members.get(member).map(|m| m.net.latents(x, &mut scratch).to_vec())
     }
 

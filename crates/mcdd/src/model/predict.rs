@@ -1,6 +1,7 @@
 //! Predictions.
 
 use super::class_scale::ClassScale;
+use super::embedding::Embedding;
 use super::probe::Buffers;
 use super::range_penalty::RangePenalty;
 use super::score_scale::ScoreScale;
@@ -134,11 +135,15 @@ pub(super) struct Ensemble<'a> {
     /// For each predicted class the map of its confidences; empty without calibration by class.
     pub class_scales: &'a [ClassScale],
     pub range_penalty: Option<&'a RangePenalty>,
+    /// What comes before the members, if the rows are those of the schema.
+    pub embedding: Option<&'a Embedding>,
 }
 
 /// The mean of the members' predictions for some rows.
 fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut PredictBuffers) {
-    let Ensemble { members, fold, class_scales, range_penalty } = ensemble;
+    let Ensemble { members, fold, class_scales, range_penalty, embedding } = ensemble;
+    let embedded = embedding.map(|e| e.inputs(x));
+    let x = embedded.as_deref().unwrap_or(x);
     // With several folds, each row is standardized by the other rows of its fold, as a new row is by all of them. With one fold,
     // calibration rows and new rows have the same scale, and their order is all that counts.
     let one_of = fold.filter(|fold| members.iter().any(|m| m.fold != fold.index)).map(|fold| fold.rows);
@@ -213,7 +218,8 @@ pub(super) fn scores(ensemble: Ensemble, rows: Examples, pool: &Pool) -> Predict
 /// Scores all rows, block by block.
 fn blocks(ensemble: Ensemble, rows: Examples, out: &mut Predictions, pool: &Pool) {
     let k = out.classes;
-    let block = BLOCK.min(BLOCK_NUMBERS / rows.width().max(1)).max(1);
+    let most = if ensemble.embedding.is_some() { Embedding::BLOCK } else { BLOCK };
+    let block = most.min(BLOCK_NUMBERS / rows.width().max(1)).max(1);
     let parts = (
         (chunks(&mut out.class, block), chunks(&mut out.confidence, block)),
         (chunks(&mut out.posterior, block * k), chunks(&mut out.distance, block * k)),
@@ -233,7 +239,7 @@ impl Model {
     /// # Errors
     /// If `x` is not a whole number of rows, or a value is not finite.
     pub fn predict_rows(&self, x: &[f32], out: &mut Predictions, pool: &Pool) -> Result<()> {
-        let width = self.graph().input;
+        let width = self.schema().width();
         if !x.len().is_multiple_of(width) || x.iter().any(|v| !v.is_finite()) {
             return Err(Error::data(format!("the input must be finite numbers, {width} for each row")));
         }
@@ -253,8 +259,8 @@ impl Model {
         if rows.is_empty() {
             return Ok(out);
         }
-        if rows.width() != self.graph().input {
-            return Err(Error::data(format!("the input must be {} numbers for each row", self.graph().input)));
+        if rows.width() != self.schema().width() {
+            return Err(Error::data(format!("the input must be {} numbers for each row", self.schema().width())));
         }
         out.sized(rows.len(), self.n_classes(), self.has_distances());
         blocks(self.ensemble(), rows, &mut out, pool);
@@ -267,7 +273,7 @@ impl Model {
     /// # Errors
     /// As for [`Model::predict_rows`].
     pub fn predict_one(&self, x: &[f32], out: &mut Predictions, scratch: &mut PredictBuffers) -> Result<()> {
-        let (width, k) = (self.graph().input, self.n_classes());
+        let (width, k) = (self.schema().width(), self.n_classes());
         if x.len() != width || x.iter().any(|v| !v.is_finite()) {
             return Err(Error::data(format!("the input must be {width} finite numbers")));
         }
@@ -280,7 +286,8 @@ impl Model {
 
     pub(super) fn ensemble(&self) -> Ensemble<'_> {
         let (members, class_scales) = (&self.members, &self.class_scales);
-        Ensemble { members, fold: None, class_scales, range_penalty: self.range_penalty.as_ref() }
+        let (range_penalty, embedding) = (self.range_penalty.as_ref(), self.embedding.as_deref());
+        Ensemble { members, fold: None, class_scales, range_penalty, embedding }
     }
 
     /// The number of classes that are predicted.

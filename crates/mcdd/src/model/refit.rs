@@ -92,6 +92,11 @@ impl Model {
                 "these are not the rows that the model was trained on, in their order",
             )));
         }
+        let embedded = self.embedded(data.raw, pool);
+        let data = match (&self.embedding, &embedded) {
+            (Some(embedding), Some(x)) => data.embedded(embedding.clone(), x),
+            _ => data,
+        };
         let model = Self::assemble(data, self.graph.clone(), self.networks()?, settings, pool)?;
         Ok(Model { version: self.version.clone(), ..model })
     }

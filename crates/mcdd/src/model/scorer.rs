@@ -219,7 +219,7 @@ impl Scorer {
         Ok(container)
     }
 
-    pub(super) fn from_container(mut c: Container) -> Result<Scorer> {
+    pub(super) fn from_container(mut c: Container, _beside: super::embedding::Beside) -> Result<Scorer> {
         let invalid = |what: &str| Error::format(format!("the detector file is invalid: {what}"));
         let text: Text = serde_json::from_str(&c.text).map_err(|e| invalid(&e.to_string()))?;
         text.settings.check()?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::embedding::Beside;
 use super::{Model, Scorer};
 use crate::container::Container;
 use crate::error::Result;
@@ -32,7 +33,8 @@ macro_rules! stored {
             /// If the file cannot be read, is damaged, is something else, or has a newer format version.
             pub fn load(path: impl AsRef<Path>) -> Result<Self> {
                 let path = path.as_ref();
-                Self::from_bytes(&Container::bytes_of(path)?).map_err(|e| e.at_file(path))
+                let beside = Beside { model: Some(path), backbone: None };
+                Self::at(&Container::bytes_of(path)?, beside).map_err(|e| e.at_file(path))
             }
 
             /// Reads it from the bytes of a file.
@@ -40,10 +42,26 @@ macro_rules! stored {
             /// # Errors
             /// If the bytes are damaged, are something else, or have a newer format version.
             pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-                Self::from_container(Container::from_bytes(bytes, Self::FORMAT)?)
+                Self::at(bytes, Beside::default())
+            }
+
+            fn at(bytes: &[u8], beside: Beside) -> Result<Self> {
+                Self::from_container(Container::from_bytes(bytes, Self::FORMAT)?, beside)
             }
         }
     };
+}
+
+impl Model {
+    /// As [`Model::load`]; `backbone` is the ONNX file of a model that does not contain it. Without it, it is looked for in the folder of
+    /// the model.
+    ///
+    /// # Errors
+    /// As for [`Model::load`], and if it is not the network that the model was trained with.
+    pub fn load_with(path: impl AsRef<Path>, backbone: Option<&Path>) -> Result<Model> {
+        let path = path.as_ref();
+        Model::at(&Container::bytes_of(path)?, Beside { model: Some(path), backbone }).map_err(|e| e.at_file(path))
+    }
 }
 
 stored!(Model);
@@ -63,8 +81,17 @@ impl Saved {
     /// # Errors
     /// As for [`Model::load`].
     pub fn load(path: impl AsRef<Path>) -> Result<Saved> {
+        Saved::load_with(path, None)
+    }
+
+    /// As [`Saved::load`]; `backbone` is the ONNX file of a model that does not contain it. Without it, it is looked for in the folder of
+    /// the model.
+    ///
+    /// # Errors
+    /// As for [`Model::load`], and if it is not the network that the model was trained with.
+    pub fn load_with(path: impl AsRef<Path>, backbone: Option<&Path>) -> Result<Saved> {
         let path = path.as_ref();
-        Saved::from_bytes(&Container::bytes_of(path)?).map_err(|e| e.at_file(path))
+        Saved::at(&Container::bytes_of(path)?, Beside { model: Some(path), backbone }).map_err(|e| e.at_file(path))
     }
 
     /// Reads a model or a scorer from the bytes of a file.
@@ -72,10 +99,14 @@ impl Saved {
     /// # Errors
     /// As for [`Model::from_bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Saved> {
+        Saved::at(bytes, Beside::default())
+    }
+
+    fn at(bytes: &[u8], beside: Beside) -> Result<Saved> {
         if Container::format_of(bytes).is_some_and(|f| f.starts_with("mcdd detector ")) {
-            Scorer::from_bytes(bytes).map(|s| Saved::Scorer(Box::new(s)))
+            Scorer::at(bytes, beside).map(|s| Saved::Scorer(Box::new(s)))
         } else {
-            Model::from_bytes(bytes).map(|m| Saved::Model(Box::new(m)))
+            Model::at(bytes, beside).map(|m| Saved::Model(Box::new(m)))
         }
     }
 }

@@ -57,6 +57,10 @@ impl Model {
             false => g.input_with_default("threshold", lowered(threshold.confidence)),
         };
         let OnnxInputs { x, columns } = self.schema.to_onnx(g, !options.core)?;
+        let x = match &self.embedding {
+            Some(embedding) => embedding.to_onnx(g, x)?,
+            None => x,
+        };
         let (score, probabilities) = self.ensemble_to_onnx(g, x)?;
         let class = probabilities.map(|p| g.argmax(p));
         let score = match class {

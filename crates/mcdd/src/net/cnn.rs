@@ -58,7 +58,7 @@ pub fn cnn(image: [usize; 3], first: usize, latent: Option<usize>) -> Result<Gra
         let name = |part: &str| format!("stage{}.{part}", stage + 1);
         value = build.conv(name("conv1"), value, [inputs, outputs], 3, 1);
         if let Some(long) = side.filter(|&side| side >= 2) {
-            value = build.add(name("pool"), Layer::MaxPool { kernel: 2, stride: 2 }, &[value]);
+            value = build.add(name("pool"), Layer::MaxPool { kernel: 2, stride: 2, padding: 0 }, &[value]);
             side = Some(long / 2);
         }
         for part in ["1", "2"] {

@@ -94,6 +94,9 @@ pub enum Layer {
         kernel: usize,
         /// Pixels from one window to the next.
         stride: usize,
+        /// Pixels on each side that windows may reach beyond the image, and that are not counted.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        padding: usize,
     },
     /// The mean of each channel over the whole image, as a row.
     GlobalAvgPool,
@@ -101,6 +104,10 @@ pub enum Layer {
     GlobalMaxPool,
     /// The sum of the values it reads, which have the same shape.
     Add,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
 /// How a batch normalization is trained.

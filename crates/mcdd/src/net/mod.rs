@@ -47,7 +47,7 @@ pub use mirror::with_flips;
 pub use name::NetName;
 pub use optimizer::{Optimizer, OptimizerState, Update};
 pub use params::{ParamSpec, Params};
-pub use resnet::{resnet, small_resnet};
+pub use resnet::{classic_resnet, resnet, small_resnet};
 pub use shape::Shape;
 pub use weights::Weights;
 

@@ -1,4 +1,4 @@
-//! Networks for images by their names: `cnn`, `cnn32`, `resnet34`, `resnet20x2`, `densenet100`, `densenet40-24`.
+//! Networks for images by their names: `cnn`, `cnn32`, `resnet34`, `resnet20x2`, `torchvision-resnet18`, `densenet100`, `densenet40-24`.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::cnn::cnn;
 use super::densenet::densenet;
 use super::graph::Graph;
-use super::resnet::{resnet, small_resnet};
+use super::resnet::{classic_resnet, resnet, small_resnet};
 use crate::error::{Error, Result};
 
 /// A network for images of any size.
@@ -26,6 +26,11 @@ pub enum NetName {
         /// The factor of the number of channels: the number after the `x`.
         factor: usize,
     },
+    /// `torchvision-resnet18` and `torchvision-resnet34`: for large images, with a window of 7 x 7 and pooling at the start.
+    ClassicResnet {
+        /// The number of layers.
+        depth: usize,
+    },
     /// `densenet100`: compression 0.5.
     Densenet {
         /// The number of layers.
@@ -39,6 +44,8 @@ pub enum NetName {
 const CHANNELS: usize = 64;
 /// The default growth, as in the paper.
 const GROWTH: usize = 12;
+/// The beginning of the names of torchvision's form.
+const CLASSIC: &str = "torchvision-resnet";
 /// DenseNet's compression.
 const REDUCTION: f64 = 0.5;
 
@@ -53,7 +60,9 @@ impl NetName {
             _ => number(rest),
         });
         let resnet = name.strip_prefix("resnet").and_then(|rest| numbers(rest, 'x', 1));
+        let classic = name.strip_prefix(CLASSIC).and_then(number).map(|depth| NetName::ClassicResnet { depth });
         let parsed = match (cnn, resnet) {
+            _ if classic.is_some() => classic,
             (Some(channels), _) => Some(NetName::Cnn { channels }),
             (_, Some((depth, factor))) => Some(NetName::Resnet { depth, factor }),
             _ => name
@@ -63,7 +72,7 @@ impl NetName {
         };
         let unknown = || {
             Error::setting(format!("there is no network called {name:?}"))
-                .hint("use cnn, cnn32 (half as wide), resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100 or densenet40-24 (growth 24)")
+                .hint("use cnn, cnn32 (half as wide), resnet8, resnet20, resnet18, resnet34, resnet20x2 (twice as wide), densenet100, densenet40-24 (growth 24), torchvision-resnet18 or torchvision-resnet34")
         };
         let parsed = parsed.ok_or_else(unknown)?;
         // The depth must exist for images of any size.
@@ -85,6 +94,7 @@ impl NetName {
             }
             NetName::Resnet { depth: depth @ (18 | 34), factor } => resnet(image, depth, factor, latent),
             NetName::Resnet { depth, factor } => small_resnet(image, depth, factor, latent),
+            NetName::ClassicResnet { depth } => classic_resnet(image, depth, latent),
             NetName::Densenet { depth, growth } => densenet(image, depth, growth, REDUCTION, latent),
         }
     }
@@ -109,6 +119,7 @@ impl fmt::Display for NetName {
             NetName::Cnn { channels } => write!(f, "cnn{channels}"),
             NetName::Resnet { depth, factor: 1 } => write!(f, "resnet{depth}"),
             NetName::Resnet { depth, factor } => write!(f, "resnet{depth}x{factor}"),
+            NetName::ClassicResnet { depth } => write!(f, "{CLASSIC}{depth}"),
             NetName::Densenet { depth, growth: GROWTH } => write!(f, "densenet{depth}"),
             NetName::Densenet { depth, growth } => write!(f, "densenet{depth}-{growth}"),
         }
@@ -135,7 +146,17 @@ mod tests {
 
     #[test]
     fn names_are_read_and_written() {
-        for name in ["cnn", "cnn32", "resnet18", "resnet34", "resnet8", "resnet20x2", "densenet100", "densenet40-24"] {
+        for name in [
+            "cnn",
+            "cnn32",
+            "resnet18",
+            "resnet34",
+            "resnet8",
+            "resnet20x2",
+            "densenet100",
+            "densenet40-24",
+            "torchvision-resnet34",
+        ] {
             let parsed = NetName::parse(name).unwrap();
             assert_eq!(parsed.to_string(), name);
             assert!(parsed.graph([32, 32, 1], Some(7)).is_ok_and(|g| g.latent().unwrap() == 7));
@@ -153,6 +174,7 @@ mod tests {
             "resnet20x",
             "resnet20x0",
             "resnet-20",
+            "torchvision-resnet50",
             "densenet100-",
             "densenet+100",
         ];

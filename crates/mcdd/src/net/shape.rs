@@ -160,18 +160,33 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
             let [h, w] = [(height, kernel[0]), (width, kernel[1])].map(|(l, k)| windows(l + 2 * padding, k, stride));
             Ok(Shape::Image([h, w, outputs]))
         }
-        Layer::AvgPool { kernel, stride } | Layer::MaxPool { kernel, stride } => {
-            let Shape::Image([height, width, channels]) = shape else { return Err(no_fit) };
-            if kernel == 0 || stride == 0 {
-                return Err(no_fit);
-            }
-            Ok(Shape::Image([windows(height, kernel, stride), windows(width, kernel, stride), channels]))
-        }
+        Layer::AvgPool { kernel, stride } => pooled(shape, kernel, stride, 0, no_fit),
+        Layer::MaxPool { kernel, stride, padding } => pooled(shape, kernel, stride, padding, no_fit),
         Layer::GlobalAvgPool | Layer::GlobalMaxPool if matches!(shape, Shape::Image(_)) => {
             Ok(Shape::Row(shape.channels()))
         }
         Layer::GlobalAvgPool | Layer::GlobalMaxPool | Layer::Linear { .. } | Layer::BatchNorm { .. } => Err(no_fit),
     }
+}
+
+/// The shape of the windows of an image.
+fn pooled(
+    shape: Shape,
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    no_fit: &'static str,
+) -> Result<Shape, &'static str> {
+    let Shape::Image([height, width, channels]) = shape else { return Err(no_fit) };
+    if kernel == 0 || stride == 0 {
+        return Err(no_fit);
+    }
+    // As in PyTorch. So the windows are not more than the pixels, and each has some of them.
+    if padding > kernel / 2 {
+        return Err("has more padding than half of its window");
+    }
+    let [h, w] = [height, width].map(|side| windows(side.saturating_add(2 * padding), kernel, stride));
+    Ok(Shape::Image([h, w, channels]))
 }
 
 /// Refuses tensors that no network needs.

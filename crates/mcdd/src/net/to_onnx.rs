@@ -84,9 +84,13 @@ fn layer(layer: &Layer, graph: &mut Builder, inputs: &[Value], shape: Shape, ten
             ];
             graph.op_with("Conv", &values, &attributes)
         }
-        Layer::AvgPool { kernel, stride } | Layer::MaxPool { kernel, stride } => {
-            let op = if matches!(layer, Layer::AvgPool { .. }) { "AveragePool" } else { "MaxPool" };
-            graph.op_with(op, &[x], &[("kernel_shape", pair(kernel)), ("strides", pair(stride))])
+        Layer::AvgPool { kernel, stride } => {
+            graph.op_with("AveragePool", &[x], &[("kernel_shape", pair(kernel)), ("strides", pair(stride))])
+        }
+        Layer::MaxPool { kernel, stride, padding } => {
+            let pads = Attribute::Ints(vec![padding as i64; 4]);
+            let attributes = [("kernel_shape", pair(kernel)), ("strides", pair(stride)), ("pads", pads)];
+            graph.op_with("MaxPool", &[x], &attributes)
         }
         Layer::GlobalAvgPool | Layer::GlobalMaxPool => {
             let op = if *layer == Layer::GlobalAvgPool { "GlobalAveragePool" } else { "GlobalMaxPool" };

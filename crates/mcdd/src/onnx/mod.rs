@@ -20,7 +20,9 @@
 //! ```
 
 mod blocks;
+mod fields;
 mod formulas;
+pub(crate) mod read;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
@@ -82,6 +84,8 @@ pub enum Attribute {
     Float(f32),
     /// Integers.
     Ints(Vec<i64>),
+    /// A text.
+    Text(String),
     /// Texts.
     Texts(Vec<String>),
 }
@@ -320,6 +324,28 @@ impl Builder {
         out
     }
 
+    /// Resizes two axes to these sizes: linearly, with half-pixel centers.
+    pub(crate) fn resize(&mut self, x: Value, axes: [i64; 2], sizes: [usize; 2]) -> Value {
+        let sizes = self.constant_i64(&[2], &sizes.map(|s| s as i64));
+        let (out, mut node) = (self.fresh(), Message::default());
+        // The second and third inputs are not given.
+        for name in [self.name(x), "", "", self.name(sizes)] {
+            node.bytes(1, name.as_bytes());
+        }
+        node.bytes(2, self.name(out).as_bytes());
+        node.bytes(4, b"Resize");
+        let attributes = [
+            ("axes", Attribute::Ints(axes.to_vec())),
+            ("coordinate_transformation_mode", Attribute::Text("half_pixel".into())),
+            ("mode", Attribute::Text("linear".into())),
+        ];
+        attributes.iter().for_each(|(name, value)| node.message(5, &attribute(name, value)));
+        if let Some(nodes) = self.nodes.last_mut() {
+            nodes.message(1, &node);
+        }
+        out
+    }
+
     fn node(&mut self, op: &str, domain: &str, inputs: &[Value], outputs: &[Value], attributes: &[(&str, Attribute)]) {
         let attributes: Vec<Message> = attributes.iter().map(|(name, value)| attribute(name, value)).collect();
         self.encoded_node(op, domain, inputs, outputs, &attributes);
@@ -391,6 +417,10 @@ fn attribute(name: &str, value: &Attribute) -> Message {
         Attribute::Int(v) => {
             out.int(3, *v);
             2
+        }
+        Attribute::Text(text) => {
+            out.bytes(4, text.as_bytes());
+            3
         }
         Attribute::Ints(values) => {
             values.iter().for_each(|v| out.int(8, *v));

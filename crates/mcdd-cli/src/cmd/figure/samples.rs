@@ -7,12 +7,11 @@ use mcdd::compute::pool::Pool;
 use mcdd::data::sets::Part;
 use mcdd::data::{ImageOptions, ImageShape, Images, Label, ReadOptions, Table};
 use mcdd::error::count;
-use mcdd::model::Model;
 use mcdd::report::figure::{samples, short_number};
 use mcdd::report::{Chosen, choose_images, choose_samples};
 
 use super::Output;
-use crate::options::Reading;
+use crate::options::{Loading, Reading};
 use crate::ui;
 
 const EXAMPLES: &str = "\
@@ -30,6 +29,9 @@ A note beside a row shows the predicted class if it is wrong, and whether the ro
 pub struct Args {
     /// The model file
     model: PathBuf,
+
+    #[command(flatten)]
+    loading: Loading,
 
     /// Files with the columns that the model was trained on
     #[arg(required = true, value_name = "DATA")]
@@ -65,13 +67,14 @@ const MOST_CLASSES: usize = 60;
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.output.check("samples", args.data.iter().chain([&args.model]).map(PathBuf::as_path))?;
-    let model = Model::load(&args.model)?;
+    let model = args.loading.model(&args.model)?;
     let asked = args.reading.options();
     if let Some(spec) = &model.schema().image {
         let ImageShape { height, width, channels } = spec.shape();
         let options = ImageOptions {
             label: asked.label,
             size: Some((height, width)),
+            at_most: None,
             channels: Some(channels),
             skip_bad: asked.skip_bad,
             threads: 0,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use mcdd::backbone::NetworkFile;
 use mcdd::compute::pool::Pool;
 use mcdd::data::{ImageOptions, Images, ReadOptions, Table};
 use mcdd::error::{Kind, count};
@@ -12,6 +13,7 @@ use mcdd::report::model::ReportData;
 use mcdd::train::Augmentation;
 
 use super::{Args, Switch};
+use crate::options::image_size;
 use crate::ui;
 
 /// Options for images only.
@@ -23,8 +25,9 @@ pub(super) struct ImageArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) net: Option<String>,
 
-    /// Resize all images to this height and width [default: those of the first image]
-    #[arg(long, value_name = "HxW", value_parser = size)]
+    /// Resize all images to this height and width [default: those of the first image; with --backbone at most those of
+    /// the network]
+    #[arg(long, value_name = "HxW", value_parser = image_size)]
     image_size: Option<(usize, usize)>,
 
     /// Convert all images to grayscale (1) or color (3) [default: as they are]
@@ -60,12 +63,6 @@ enum AugmentName {
     Off,
 }
 
-/// `32x32`.
-fn size(text: &str) -> Result<(usize, usize), String> {
-    let sides = text.split_once('x').and_then(|(h, w)| Some((h.parse().ok()?, w.parse().ok()?)));
-    sides.filter(|&(h, w)| h > 0 && w > 0).ok_or_else(|| "give height and width, e.g. 32x32".into())
-}
-
 impl ImageArgs {
     /// The augmentation, if it is given.
     pub(super) fn augment(&self) -> Option<Augmentation> {
@@ -93,10 +90,21 @@ impl ImageArgs {
         }
     }
 
-    fn read(&self, paths: &[PathBuf], reading: &ReadOptions, threads: usize) -> mcdd::Result<(Images, Vec<String>)> {
-        let channels = self.channels.as_ref().and_then(|c| c.parse().ok());
+    fn read(
+        &self,
+        paths: &[PathBuf],
+        reading: &ReadOptions,
+        network: Option<&NetworkFile>,
+        threads: usize,
+    ) -> mcdd::Result<(Images, Vec<String>)> {
+        let (needed, at_most) = match network {
+            Some(network) => network.image_input().map(|(channels, size)| (Some(channels), size))?,
+            None => (None, None),
+        };
+        let channels = self.channels.as_ref().and_then(|c| c.parse().ok()).or(needed);
         let (label, skip_bad, size) = (reading.label.clone(), reading.skip_bad, self.image_size);
-        Images::read(paths, &ImageOptions { label, size, channels, skip_bad, threads, ..ImageOptions::default() })
+        let options = ImageOptions { label, size, at_most, channels, skip_bad, threads, ..ImageOptions::default() };
+        Images::read(paths, &options)
     }
 }
 
@@ -171,15 +179,18 @@ impl Data {
 
 impl Args {
     /// Whether the training data are images: by the network, or else by what the first path holds.
-    pub(super) fn of_images(&self) -> bool {
-        match self.images.net.as_deref() {
+    pub(super) fn of_images(&self, network: Option<&NetworkFile>) -> mcdd::Result<bool> {
+        if let (Some(network), Some(file)) = (network, &self.backbone.backbone) {
+            return network.takes_images().map_err(|e| e.at_file(file));
+        }
+        Ok(match self.images.net.as_deref() {
             Some(net) => net != "mlp",
             None => self.data.first().is_some_and(|path| Images::found_at(path)),
-        }
+        })
     }
 
     /// Checks the options of reading before anything is read.
-    pub(super) fn check_reading(&self) -> mcdd::Result<()> {
+    pub(super) fn check_reading(&self, of_images: bool) -> mcdd::Result<()> {
         if let Some(test) = self.test.filter(|test| !(*test > 0.0 && *test < 1.0)) {
             return Err(mcdd::Error::setting(format!("`test` is {test}"))
                 .hint("give `test` as a fraction between 0 and 1, e.g. 0.2"));
@@ -191,17 +202,17 @@ impl Args {
             ("max_rows", self.sampling.max_rows.is_some()),
         ];
         let given = self.columns.given().or_else(|| Some(given.iter().find(|(_, given)| *given)?.0));
-        if let (true, Some(name)) = (self.of_images(), given) {
+        if let (true, Some(name)) = (of_images, given) {
             return Err(mcdd::Error::setting(format!("`{name}` is for tables")).hint(format!("leave out `{name}`")));
         }
-        self.images.check(self.of_images())
+        self.images.check(of_images)
     }
 
     /// Reads the training data.
-    pub(super) fn read(&self) -> mcdd::Result<Data> {
+    pub(super) fn read(&self, of_images: bool, network: Option<&NetworkFile>) -> mcdd::Result<Data> {
         let reading = self.columns.of(&self.reading);
-        if self.of_images() {
-            let (images, notices) = self.images.read(&self.data, &reading, self.running.threads())?;
+        if of_images {
+            let (images, notices) = self.images.read(&self.data, &reading, network, self.running.threads())?;
             if !self.running.quiet {
                 notices.iter().for_each(|n| ui::note(n));
             }

@@ -12,6 +12,7 @@ use mcdd::model::Model;
 use mcdd::report::model::{About, Report};
 use mcdd::train::{OrOff, Run};
 
+use self::backbone::BackboneArgs;
 use self::data::{Data, ImageArgs};
 use crate::cmd::evaluate;
 use crate::options::{Columns, Reading, Running, Sampling};
@@ -19,6 +20,7 @@ use crate::places::Places;
 use crate::report::{self, Reporting, file_name};
 use crate::ui;
 
+mod backbone;
 mod data;
 mod settings;
 
@@ -38,6 +40,7 @@ Examples:
   mcdd train photos/ -o photos.mcdd                    a folder of images for each class
   mcdd train photos/ --preset fast                     half as long, a little less accurate
   mcdd train photos/ --augment move                    digits or text, which must not be mirrored
+  mcdd train photos/ --backbone net.onnx               on the features of a frozen ONNX network
   mcdd train cifar-10-batches-bin --net resnet20 --epochs 60 --checkpoint run3 --resume";
 
 /// Train a classifier on a table or on images
@@ -64,6 +67,9 @@ pub struct Args {
 
     #[command(flatten)]
     images: ImageArgs,
+
+    #[command(flatten)]
+    backbone: BackboneArgs,
 
     /// Base configuration; other options override it [default: best]
     #[arg(long, value_enum, help_heading = "Method")]
@@ -243,17 +249,19 @@ enum SelectName {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let settings = args.settings()?;
-    args.check_reading()?;
+    let network = args.backbone.read()?;
+    let of_images = args.of_images(network.as_ref())?;
+    let settings = args.settings(of_images)?;
+    args.check_reading(of_images)?;
     let labels = args.reading.label_file();
-    let inputs = args.data.iter().chain(&labels).chain(&args.images.init);
+    let inputs = args.data.iter().chain(&labels).chain(&args.images.init).chain(&args.backbone.backbone);
     let mut places = Places::reading(inputs.map(PathBuf::as_path));
     places.file(&args.output, "output")?;
     if let Some(folder) = &args.checkpoint {
         places.folder(folder, "checkpoint")?;
     }
     args.reporting.check(&mut places)?;
-    let data = args.read()?;
+    let data = args.read(of_images, network.as_ref())?;
     if !args.running.quiet {
         ui::note(&data.summary());
     }
@@ -280,9 +288,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         callback: &progress,
         ..Run::default()
     };
-    let fitted = match train_data.as_ref().unwrap_or(&data) {
-        Data::Table(table) => Model::fit_with(table, &settings, &run),
-        Data::Images(images) => Model::fit_images_from(images, &settings, args.images.init.as_deref(), &run),
+    let backbone = args.backbone.options();
+    let fitted = match (train_data.as_ref().unwrap_or(&data), &network) {
+        (Data::Table(table), None) => Model::fit_with(table, &settings, &run),
+        (Data::Images(images), None) => Model::fit_images_from(images, &settings, args.images.init.as_deref(), &run),
+        (Data::Table(table), Some(network)) => Model::fit_with_backbone(table, network, &backbone, &settings, &run),
+        (Data::Images(images), Some(network)) => {
+            Model::fit_images_with_backbone(images, network, &backbone, &settings, &run)
+        }
     };
     progress.finish();
     let mut fitted = match data {

@@ -7,8 +7,12 @@ use super::{Args, OptimizerName, PresetName, ScheduleName, SelectName, Sigma, Sw
 
 impl Args {
     /// The settings that these options give.
-    pub(super) fn settings(&self) -> mcdd::Result<Settings> {
-        self.builder().build_for(DataKind::from_net(self.images.net.as_deref(), self.of_images())?)
+    pub(super) fn settings(&self, of_images: bool) -> mcdd::Result<Settings> {
+        let kind = match self.backbone.backbone {
+            Some(_) => DataKind::Table,
+            None => DataKind::from_net(self.images.net.as_deref(), of_images)?,
+        };
+        self.builder().build_for(kind)
     }
 
     fn builder(&self) -> B {

@@ -56,6 +56,7 @@ pub(super) struct Blocks {
     /// The labels of all images, where they are in a file of their own.
     labels: Option<(Arc<Path>, std::vec::IntoIter<Arc<str>>)>,
     size: Option<(usize, usize)>,
+    at_most: Option<(usize, usize)>,
     channels: Option<usize>,
     shape: Option<ImageShape>,
     /// The first image, which decides what the options leave open.
@@ -93,6 +94,7 @@ impl Blocks {
             sources: sources.into_iter(),
             current: None,
             size: options.size,
+            at_most: options.at_most,
             channels: options.channels,
             shape: options.size.zip(options.channels).map(|((height, width), channels)| ImageShape {
                 height,
@@ -191,7 +193,9 @@ impl Blocks {
     }
 
     fn decide(&mut self, found: ImageShape, item: &Item) {
-        let (height, width) = self.size.unwrap_or((found.height, found.width));
+        let (most_high, most_wide) = self.at_most.unwrap_or((found.height, found.width));
+        let own = (found.height.min(most_high), found.width.min(most_wide));
+        let (height, width) = self.size.unwrap_or(own);
         self.shape = Some(ImageShape { height, width, channels: self.channels.unwrap_or(found.channels) });
         self.first = place(&item.file, item.row);
     }

@@ -11,6 +11,8 @@ pub struct ImageOptions {
     pub label: Label,
     /// The height and width that all images get (default: those of the first).
     pub size: Option<(usize, usize)>,
+    /// Without a size: the largest height and width, to which larger images are reduced.
+    pub at_most: Option<(usize, usize)>,
     /// The channels that all images get, 1 or 3 (default: those of the first, and others are an error).
     pub channels: Option<usize>,
     /// Whether images that cannot be used are left out and reported with their reasons, and not an error.

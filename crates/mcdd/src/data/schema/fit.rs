@@ -137,6 +137,40 @@ impl Schema {
     }
 }
 
+impl Schema {
+    /// As [`Schema::fit`], where every column is a number and an input of its own, also if it is constant: for a network that was trained
+    /// on these columns.
+    ///
+    /// # Errors
+    /// As [`Schema::fit`], and if a column has no numbers.
+    pub(crate) fn fit_numbers(table: &Table, rows: &[usize]) -> Result<(Schema, Notices)> {
+        let (mut schema, notices) = Schema::fit(table, rows)?;
+        for column in &mut schema.columns {
+            let values = table.names.iter().position(|name| *name == column.name).map(|at| &table.columns[at]);
+            column.kind = match (&column.kind, values) {
+                (&ColumnKind::Numeric { mean, std, .. }, _) => ColumnKind::Numeric { mean, std, indicator: false },
+                (ColumnKind::Dropped { why }, Some(Column::Number(values))) if why == "constant" => {
+                    let mean = rows.iter().map(|&row| values[row]).find(|v| !v.is_nan()).unwrap_or(0.0);
+                    ColumnKind::Numeric { mean, std: 1.0, indicator: false }
+                }
+                (ColumnKind::Dropped { why }, _) if why == "asked" => continue,
+                _ => {
+                    let error = Error::data("a backbone takes numbers, and this column has others, or none")
+                        .at_column(column.name.clone())
+                        .hint("leave it out with `drop`");
+                    return Err(match table.files().next() {
+                        Some(file) => error.at_file(file),
+                        None => error,
+                    });
+                }
+            };
+        }
+        schema.validate()?;
+        let constant = |notice: &String| notice.contains("constant column");
+        Ok((schema, notices.into_iter().filter(|n| !constant(n)).collect()))
+    }
+}
+
 fn asked(name: &str) -> SchemaColumn {
     SchemaColumn { name: name.to_owned(), form: None, kind: ColumnKind::Dropped { why: "asked".into() } }
 }

@@ -106,9 +106,10 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
             Layer::AvgPool { .. } | Layer::MaxPool { .. } | Layer::GlobalAvgPool | Layer::GlobalMaxPool => {
                 let gap = std::cell::Cell::new(f64::INFINITY);
                 let ([h, w, c], [oh, ow, _]) = (shapes[node.from[0]].image(), shapes[values.len()].image());
-                let ([kh, kw], stride) = match node.layer {
-                    Layer::AvgPool { kernel, stride } | Layer::MaxPool { kernel, stride } => ([kernel; 2], stride),
-                    _ => ([h, w], 1),
+                let ([kh, kw], stride, padding) = match node.layer {
+                    Layer::AvgPool { kernel, stride } => ([kernel; 2], stride, 0),
+                    Layer::MaxPool { kernel, stride, padding } => ([kernel; 2], stride, padding),
+                    _ => ([h, w], 1, 0),
                 };
                 let one = |i: usize| {
                     let (r, y, x, f) = (i / (oh * ow * c), i / (ow * c) % oh, i / c % ow, i % c);
@@ -116,12 +117,17 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
                     if !matches!(node.layer, Layer::MaxPool { .. } | Layer::GlobalMaxPool) {
                         return (0..kh * kw).map(|t| from[at(t)]).sum::<f64>() / (kh * kw) as f64;
                     }
-                    let mut sorted: Vec<f64> = (0..kh * kw).map(|t| from[at(t)]).collect();
+                    let inside = |&t: &usize| {
+                        let (row, column) = (y * stride + t / kw, x * stride + t % kw);
+                        (padding..h + padding).contains(&row) && (padding..w + padding).contains(&column)
+                    };
+                    let shift = (padding * w + padding) * c;
+                    let mut sorted: Vec<f64> = (0..kh * kw).filter(inside).map(|t| from[at(t) - shift]).collect();
                     sorted.sort_by(f64::total_cmp);
                     if let [.., second, first] = sorted[..] {
                         gap.set(gap.get().min(if first > second { first - second } else { f64::INFINITY }));
                     }
-                    sorted[kh * kw - 1]
+                    sorted[sorted.len() - 1]
                 };
                 let out: Vec<f64> = (0..rows * oh * ow * c).map(one).collect();
                 clear = clear.min(gap.get());

@@ -148,12 +148,12 @@ impl Step {
     /// The windows of a pooling.
     pub(super) fn pool(&self, buffers: &[Buffer]) -> Pool {
         let (from, to) = (&buffers[self.inputs[0].view.buffer], &buffers[self.buffer]);
-        let (kernel, stride) = match self.work {
-            Work::Pool { kernel, stride, .. } => (kernel, stride),
-            _ => ([1, 1], 1),
+        let (kernel, stride, padding) = match self.work {
+            Work::Pool { kernel, stride, padding, .. } => (kernel, stride, padding),
+            _ => ([1, 1], 1, 0),
         };
         let (input, output) = ([from.height, from.width], [to.height, to.width]);
-        Pool { kernel, stride, input, output, channels: self.channels }
+        Pool { kernel, stride, padding, input, output, channels: self.channels }
     }
 }
 

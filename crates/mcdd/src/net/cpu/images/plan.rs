@@ -65,7 +65,7 @@ pub(super) enum Work {
     /// A convolution; a linear layer is one with a window of one pixel.
     Conv { conv: Box<Conv>, weight: usize, bias: Option<usize>, frozen: bool },
     /// Means or maxima of windows. Maxima are taken of plain values.
-    Pool { of: PoolOf, kernel: [usize; 2], stride: usize },
+    Pool { of: PoolOf, kernel: [usize; 2], stride: usize, padding: usize },
     /// A sum: each input is added to the output's channels from its offset on.
     Sum,
 }
@@ -169,20 +169,20 @@ pub(super) fn compile(graph: &Graph) -> Result<Plan> {
                 b.step(&[(from, 0)], shape, Work::Conv { conv, weight: first, bias, frozen })
             }
             Layer::AvgPool { kernel, stride } => {
-                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Mean, kernel: [kernel; 2], stride })
+                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Mean, kernel: [kernel; 2], stride, padding: 0 })
             }
-            Layer::MaxPool { kernel, stride } => {
+            Layer::MaxPool { kernel, stride, padding } => {
                 let from = if from.is_plain() { from } else { b.copy(from) };
-                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Max, kernel: [kernel; 2], stride })
+                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Max, kernel: [kernel; 2], stride, padding })
             }
             Layer::GlobalAvgPool => {
                 let kernel = [b.plan.buffers[from.buffer].height, b.plan.buffers[from.buffer].width];
-                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Mean, kernel, stride: 1 })
+                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Mean, kernel, stride: 1, padding: 0 })
             }
             Layer::GlobalMaxPool => {
                 let from = if from.is_plain() { from } else { b.copy(from) };
                 let kernel = [b.plan.buffers[from.buffer].height, b.plan.buffers[from.buffer].width];
-                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Max, kernel, stride: 1 })
+                b.step(&[(from, 0)], shape, Work::Pool { of: PoolOf::Max, kernel, stride: 1, padding: 0 })
             }
             Layer::Add => {
                 let inputs: Vec<(View, usize)> = node.from.iter().map(|&f| (b.values[f], 0)).collect();

@@ -12,16 +12,20 @@ use crate::compute::simd::{self, Kernel, Simd};
 pub(super) struct Pool {
     pub kernel: [usize; 2],
     pub stride: usize,
+    /// Pixels on each side that windows reach beyond the image.
+    pub padding: usize,
     pub input: [usize; 2],
     pub output: [usize; 2],
     pub channels: usize,
 }
 
 impl Pool {
-    /// The number of a pixel of the input: of the window of output pixel `y`, `x`, the one in row `ky` and column `kx`.
+    /// The number of a pixel of the input: of the window of output pixel `y`, `x`, the one in row `ky` and column `kx`. Beyond the
+    /// image it is the nearest pixel of it, which is in the window as well, so that it changes no maximum.
     #[inline(always)]
     fn at(&self, [y, x]: [usize; 2], [ky, kx]: [usize; 2]) -> usize {
-        (y * self.stride + ky) * self.input[1] + x * self.stride + kx
+        let inside = |at: usize, side: usize| at.saturating_sub(self.padding).min(side - 1);
+        inside(y * self.stride + ky, self.input[0]) * self.input[1] + inside(x * self.stride + kx, self.input[1])
     }
 
     /// Means of windows of one image; `to` has `pixel` numbers for each of its pixels.

@@ -109,7 +109,8 @@ proptest! {
         let training = NormTraining { scaled: !twice, ..NormTraining::default() };
         let bend = || if gelu { Layer::Gelu } else { Layer::Relu };
         let kernel = kernel.min(height).min(width);
-        let pool = if max { Layer::MaxPool { kernel, stride } } else { Layer::AvgPool { kernel, stride } };
+        let padding = (seed % (kernel as u64 / 2 + 1)) as usize;
+        let pool = if max { Layer::MaxPool { kernel, stride, padding } } else { Layer::AvgPool { kernel, stride } };
         let first = Layer::Conv2d { inputs: 3, outputs: channels, kernel: [3, 3], stride: 1, padding: 1, bias: true, frozen: max };
         let mut nodes = vec![
             node("image", Layer::Image { height, width, channels: 3 }, &[0]),
@@ -170,7 +171,7 @@ proptest! {
             7 => conv(8, 4, [3, 3], 1, 1, false),
             8 => Layer::Gelu,
             10 => Layer::Scale { factor: -0.5 },
-            9 => Layer::MaxPool { kernel: 2, stride: 1 },
+            9 => Layer::MaxPool { kernel: 2, stride: 1, padding: 0 },
             _ => Layer::AvgPool { kernel: 2, stride: 1 },
         };
         let each = |i: usize, (kind, from): (usize, Vec<usize>)| {
