@@ -166,7 +166,7 @@ def test_a_backbone_of_images(tmp_path):
     random = np.random.default_rng(0)
     weights = {"w": random.normal(size=(8, 3, 3, 3)) / 5, "v": random.normal(size=(8, 3))}
     nodes = [
-        ("Conv", ["x", "w"], ["c"], {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        ("Conv", ["x", "w"], ["c"], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
         ("Relu", ["c"], ["r"], {}),
         ("ReduceMean", ["r"], ["f"], {"axes": [2, 3], "keepdims": 0}),
         ("MatMul", ["f", "v"], ["y"], {}),

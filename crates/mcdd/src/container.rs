@@ -125,7 +125,11 @@ impl Container {
         for (name, (shape, values)) in &self.tensors {
             let from = data.len();
             data.extend(values.bytes());
-            let dtype = if values.dtype() == Dtype::F32 { "F32" } else { "F64" };
+            let dtype = match values {
+                Values::F32(_) => "F32",
+                Values::F64(_) => "F64",
+                Values::U8(_) => "U8",
+            };
             header.insert(name.clone(), json!({ "dtype": dtype, "shape": shape, "data_offsets": [from, data.len()] }));
         }
         let table = self.tensors.iter().map(|(n, (s, v))| (n.as_str(), s.as_slice(), v.dtype()));

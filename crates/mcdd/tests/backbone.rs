@@ -42,8 +42,15 @@ fn image_network(size: usize, metadata: &[(&str, String)]) -> Vec<u8> {
     g.reserve(&["logits"]);
     let x = g.input("image", Type::F32, &[Dim::Rows, Dim::Size(3), Dim::Size(size), Dim::Size(size)]);
     let w = weights(&mut g, &[16, 3, 3, 3], "conv");
-    let h =
-        g.op_with("Conv", &[x, w], &[("pads", Attribute::Ints(vec![1; 4])), ("strides", Attribute::Ints(vec![2; 2]))]);
+    let h = g.op_with(
+        "Conv",
+        &[x, w],
+        &[
+            ("kernel_shape", Attribute::Ints(vec![3; 2])),
+            ("pads", Attribute::Ints(vec![1; 4])),
+            ("strides", Attribute::Ints(vec![2; 2])),
+        ],
+    );
     let h = g.op("Relu", &[h]);
     let h = g.op("GlobalAveragePool", &[h]);
     let h = g.op("Flatten", &[h]);
@@ -54,7 +61,9 @@ fn image_network(size: usize, metadata: &[(&str, String)]) -> Vec<u8> {
 }
 
 fn quick() -> Settings {
-    Settings { hidden: vec![32], latent: 8, epochs: 5, steps: None, batch: 64, ..Preset::Best.settings() }
+    let mut settings = Preset::Best.settings();
+    (settings.hidden, settings.latent, settings.epochs, settings.steps, settings.batch) = (vec![32], 8, 5, None, 64);
+    settings
 }
 
 fn numbers(table: &Table) -> Table {
@@ -152,7 +161,8 @@ fn a_table_on_a_backbone_is_a_model_of_its_features() {
     assert!(loaded.refit(&table, &Refit::default()).unwrap().to_bytes().unwrap() == model.to_bytes().unwrap());
     let changes = Refit { detector: Some(Detect::parse("mahalanobis").unwrap()), ..Refit::default() };
     let refitted = loaded.refit(&table, &changes).unwrap();
-    let settings = Settings { detector: Detect::parse("mahalanobis").unwrap(), ..quick() };
+    let mut settings = quick();
+    settings.detector = Detect::parse("mahalanobis").unwrap();
     let trained = Model::fit_with_backbone(&table, &network, &BackboneOptions::default(), &settings, &Run::default());
     assert!(refitted.to_bytes().unwrap() == trained.unwrap().model.to_bytes().unwrap());
     let mut calibrated = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();

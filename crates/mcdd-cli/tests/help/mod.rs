@@ -135,7 +135,11 @@ impl Lab {
         let hidden = match input {
             [channels, ..] if input.len() == 3 => {
                 let w = g.constant_f32(&[8, *channels, 3, 3], &wave(8 * channels * 9));
-                let h = g.op_with("Conv", &[x, w], &[("pads", Attribute::Ints(vec![1; 4]))]);
+                let h = g.op_with(
+                    "Conv",
+                    &[x, w],
+                    &[("kernel_shape", Attribute::Ints(vec![3; 2])), ("pads", Attribute::Ints(vec![1; 4]))],
+                );
                 let h = g.op("Relu", &[h]);
                 let h = g.op("GlobalAveragePool", &[h]);
                 g.op("Flatten", &[h])

@@ -97,7 +97,11 @@ impl Embedding {
 
     pub(super) fn save(&self, container: &mut Container) {
         if self.net.spec().embedded {
-            let bytes = self.net.to_bytes();
+            let mut bytes = self.net.to_bytes();
+            // The tensors after it must begin at a multiple of their size: an empty text about the network fills up (field 6).
+            let fill = (8 - (bytes.len() + 2) % 8) % 8;
+            bytes.extend([6 << 3 | 2, fill as u8]);
+            bytes.extend(vec![b' '; fill]);
             container.put(NETWORK, &[bytes.len()], Values::U8(bytes));
         }
         container.put(SCALE, &[2, self.width()], Values::F32([&self.mean[..], &self.std[..]].concat()));

@@ -240,7 +240,9 @@ impl Model {
         let (schema, notices) = Schema::fit_numbers(table, &folds.preprocessing())?;
         let x = schema.transform(table, None)?;
         let data = FitData::of_table(table, &x, schema, folds, labeled);
-        Self::train_with_backbone(data, network, options, notices, settings, run)
+        let mut fitted = Self::train_with_backbone(data, network, options, notices, settings, run)?;
+        fitted.model.findings.extend(table_findings(&x, &fitted.model.schema, &Profile::of(table)));
+        Ok(fitted)
     }
 
     /// Trains on the features that a frozen network has for images, which are resized for it. The settings are those for tables.
@@ -259,8 +261,8 @@ impl Model {
         if labeled {
             images.check_classes(run.min_class_rows)?;
         }
-        let folds = Folds::of_images(images, settings)?;
         let (spec, notice) = network.image_spec(images.shape(), options)?;
+        let folds = Folds::of_images(images, settings)?;
         let data = FitData::of_images(images, &spec, folds, labeled);
         Self::train_with_backbone(data, network, options, notice.into_iter().collect(), settings, run)
     }

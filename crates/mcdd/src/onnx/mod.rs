@@ -324,9 +324,21 @@ impl Builder {
         out
     }
 
-    /// Resizes two axes to these sizes: linearly, with half-pixel centers.
+    /// Resizes two axes of images to these sizes: linearly, with half-pixel centers.
     pub(crate) fn resize(&mut self, x: Value, axes: [i64; 2], sizes: [usize; 2]) -> Value {
-        let sizes = self.constant_i64(&[2], &sizes.map(|s| s as i64));
+        // Not all runtimes resize some axes alone, so the others get the size that they have.
+        let shape = self.op("Shape", &[x]);
+        let wanted = self.constant_i64(&[2], &sizes.map(|s| s as i64));
+        let part = |graph: &mut Builder, axes: std::ops::Range<i64>| {
+            let axes: Vec<i64> = axes.collect();
+            let at = graph.constant_i64(&[axes.len()], &axes);
+            graph.op("Gather", &[shape, at])
+        };
+        let mut parts = vec![part(self, 0..axes[0]), wanted];
+        if axes[1] < 3 {
+            parts.push(part(self, axes[1] + 1..4));
+        }
+        let sizes = self.op_with("Concat", &parts, &[("axis", Attribute::Int(0))]);
         let (out, mut node) = (self.fresh(), Message::default());
         // The second and third inputs are not given.
         for name in [self.name(x), "", "", self.name(sizes)] {
@@ -335,7 +347,6 @@ impl Builder {
         node.bytes(2, self.name(out).as_bytes());
         node.bytes(4, b"Resize");
         let attributes = [
-            ("axes", Attribute::Ints(axes.to_vec())),
             ("coordinate_transformation_mode", Attribute::Text("half_pixel".into())),
             ("mode", Attribute::Text("linear".into())),
         ];
