@@ -2,7 +2,7 @@
 """Requests a second and latency of `mcdd serve` and of MLServer, by wrk on loopback, in turn.
 
     python3 -m venv FOLDER
-    FOLDER/bin/pip install mlserver mlserver-sklearn scikit-learn joblib
+    FOLDER/bin/pip install mlserver mlserver-sklearn scikit-learn joblib 'uvloop<0.22'      # MLServer 1.7.1 does not start with later ones
     FOLDER/bin/python benches/peers/serving.py target/release/mcdd [--seconds 10] [--rounds 3] [--clients 1,8,64]
 
 Needs wrk (a Debian package). Without MLServer only mcdd is measured. Each request has one row of 16 numbers, as one matrix in the Open
@@ -159,7 +159,10 @@ def main():
         finally:
             for process, *_ in servers.values():
                 process.terminate()
-                process.wait(60)
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
     print(f"{os.cpu_count()} cores")
 
 

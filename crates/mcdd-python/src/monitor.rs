@@ -151,7 +151,6 @@ impl Monitor {
 
     /// The highest evidence over time: the last row of each point, and the common logarithm of the evidence.
     #[getter]
-    #[expect(clippy::type_complexity, reason = "two arrays")]
     fn history<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<f64>>) {
         let state = self.lock();
         let points = state.history();

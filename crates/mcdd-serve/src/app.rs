@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -10,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use flate2::bufread::MultiGzDecoder;
 use http_body_util::BodyExt as _;
 use mcdd::model::Predictions;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::config::Config;
 use crate::failure::{Answer, Failure};
@@ -20,6 +21,10 @@ use crate::models::{Models, Served};
 use crate::otlp::Spans;
 use crate::queue::Queue;
 use crate::room::{Memory, Room};
+
+/// How often, and how far apart, a full queue is looked at before a request is refused: for a second.
+const PATIENCE: usize = 4;
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// The state of the server.
 pub(crate) struct App {
@@ -87,7 +92,7 @@ impl App {
 
     /// Reads a body for a model within its limits of size and time. While the queue of the model is full, nothing is read.
     pub(crate) async fn body(&self, served: &Served, headers: &HeaderMap, body: Body) -> Answer<Received> {
-        self.queue.check(served)?;
+        self.wait_for_room(served, 1).await?;
         let limit = served.limits.body_bytes;
         let gzip = match headers.get(CONTENT_ENCODING).map(|v| v.as_bytes().to_ascii_lowercase()).as_deref() {
             None | Some(b"" | b"identity") => false,
@@ -129,10 +134,23 @@ impl App {
         if gzip { aside(true, move || decompressed(received, limit)).await } else { Ok(received) }
     }
 
+    /// Waits a little until the queue has room for rows of a model. Clients that try again at once after a refusal would otherwise
+    /// take the time of those that are answered.
+    async fn wait_for_room(&self, served: &Served, rows: usize) -> Answer<()> {
+        for _ in 0..PATIENCE {
+            if self.queue.has_room(served, rows) {
+                return Ok(());
+            }
+            sleep(PAUSE).await;
+        }
+        if self.queue.has_room(served, rows) { Ok(()) } else { Err(Failure::busy()) }
+    }
+
     /// Predicts rows, after those that wait before them.
     pub(crate) async fn predict(&self, served: &Arc<Served>, x: Vec<f32>, room: &mut Room) -> Answer<Predictions> {
         let rows = x.len() / served.model.schema().width().max(1);
         room.take_for_answer(rows, served.model.classes().len())?;
+        self.wait_for_room(served, rows).await?;
         let answer = self.queue.add(Arc::clone(served), x)?;
         let predictions = answer.await.map_err(|_| Failure::internal())??;
         self.metrics.predicted(served, &predictions);

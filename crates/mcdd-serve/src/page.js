@@ -7,7 +7,7 @@ const make = (tag, text, name) => {
   if (name) element.className = name;
   return element;
 };
-const number = (value) => Number(value.toPrecision(4)).toLocaleString('en');
+const number = (value) => Number(value.toPrecision(3)).toLocaleString('en');
 let models = [], shown = '';
 
 // A bar for each minute: the fraction of unknown rows.
@@ -18,7 +18,7 @@ function minutes(counts) {
     return element;
   };
   place.hidden = !counts.some(([rows]) => rows);
-  const plot = drawn('svg', { viewBox: '0 0 300 50', role: 'img', 'aria-label': 'Unknown rows by minute' });
+  const plot = drawn('svg', { viewBox: '0 0 300 50', preserveAspectRatio: 'none', role: 'img', 'aria-label': 'Unknown rows by minute' });
   plot.append(drawn('line', { x1: 0, x2: 300, y1: 49.5, y2: 49.5 }));
   counts.forEach(([rows, unknown], i) => {
     if (!rows) return;

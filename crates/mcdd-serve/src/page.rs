@@ -67,7 +67,10 @@ fn column(column: &SchemaColumn) -> Value {
         ColumnKind::Numeric { mean, std, .. } if column.form.is_none() => {
             // As many digits as say something.
             let digits = (1.0 - std.max(1e-12).log10().floor()).clamp(0.0, 9.0) as usize;
-            json!({ "name": column.name, "example": format!("{mean:.digits$}") })
+            let text = format!("{mean:.digits$}");
+            // Without the sign of -0.0.
+            let example = if text.parse() == Ok(0.0) { "0".to_owned() } else { text };
+            json!({ "name": column.name, "example": example })
         }
         _ => json!({ "name": column.name }),
     }

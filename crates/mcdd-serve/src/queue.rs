@@ -97,9 +97,9 @@ impl Queue {
         self.lock().rows
     }
 
-    /// An error if the queue has no room for a row of this model.
-    pub(crate) fn check(&self, served: &Served) -> Answer<()> {
-        if self.lock().has_room(served, 1, self.most_rows) { Ok(()) } else { Err(Failure::busy()) }
+    /// Whether the queue has room for rows of this model.
+    pub(crate) fn has_room(&self, served: &Served, rows: usize) -> bool {
+        self.lock().has_room(served, rows, self.most_rows)
     }
 
     /// Puts rows into the queue, if it has room for them.
@@ -171,12 +171,16 @@ impl Queue {
             let rows: usize = block.iter().map(|(_, rows)| rows).sum();
             // A panic is an answer to these requests, and to no others.
             let done = catch_unwind(AssertUnwindSafe(|| served.model.predict_rows(&x, &mut out, pool)));
-            if done.is_err() {
-                panicked();
-                out = Predictions::default();
-            } else {
-                served.saw(&out.confidence);
+            match &done {
+                Ok(Ok(())) => served.saw(&out.confidence),
+                Ok(Err(_)) => {}
+                Err(_) => {
+                    panicked();
+                    out = Predictions::default();
+                }
             }
+            // Before the answers: a client that has its answer finds room.
+            self.lock().remove(&served, rows);
             let mut from = 0;
             let mut again = Vec::new();
             for (mut job, rows) in block {
@@ -201,9 +205,7 @@ impl Queue {
                     }
                 }
             }
-            let mut waiting = self.lock();
-            waiting.remove(&served, rows);
-            waiting.jobs.extend(again);
+            self.lock().jobs.extend(again);
         }
     }
 }
