@@ -38,8 +38,10 @@ fn a_network_in_front_of_a_table() {
     lab.fails(&["predict", "small.mcdd", "train.csv"], "another backbone");
     // Errors name what to do.
     lab.fails(&train, "65 numbers");
-    lab.fails(&["train", "train.csv", "--layer", "x"], "--backbone");
-    lab.fails(&["train", "train.csv", "--backbone", "moved.onnx", "--net", "cnn"], "--net");
+    for (args, part) in [(["--layer", "x"], "--backbone"), (["--backbone=moved.onnx", "--net=cnn"], "--net")] {
+        let out = lab.command(&["train", "train.csv", args[0], args[1]]).output().unwrap();
+        assert!(out.status.code() == Some(2) && stderr(&out).contains(part), "{args:?}");
+    }
     lab.fails(
         &["train", "train.csv", "--label", "label", "--backbone", "moved.onnx", "--layer", "nowhere"],
         "mcdd layers",

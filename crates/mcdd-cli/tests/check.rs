@@ -122,7 +122,8 @@ fn what_no_option_helps_is_said_too() {
     assert!(out.status.code() == Some(2) && stdout(&out).contains("row 2 (line 3)"), "{}", stdout(&out));
     lab.fails(&["check", "nothing.csv"], "no such file");
     lab.fails(&["check", "ragged.csv", "--drop", "y"], "no column \"y\"");
-    lab.fails(&["check", "."], "folder");
+    std::fs::create_dir(lab.path("empty")).unwrap();
+    lab.fails(&["check", "empty"], "the folder has no files");
     // A table without problems.
     let row = |i: usize| format!("{:.4},{:.4},{}", noise(i, 1), noise(i, 2) + (i % 2) as f64 * 0.4, i % 2);
     lab.write("good.csv", &table(200, row, "x,y2,label"));

@@ -24,7 +24,6 @@ const NOT_LARGER: &[&str] = &[
     "CumSum",
     "DepthToSpace",
     "DequantizeLinear",
-    "Dropout",
     "DynamicQuantizeLinear",
     "Elu",
     "Erf",

@@ -85,7 +85,7 @@ fn parts_of(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// How many rows are read at a time.
-pub(super) const BLOCK: usize = 4096;
+const BLOCK: usize = 4096;
 
 /// The state of [`Table::read`] between files.
 pub(crate) struct Reading {

@@ -5,7 +5,6 @@
 //! class is kept whole. The rest of the limit goes to the smallest keys of all other rows. Memory holds little more than the sample.
 
 use super::column::{ColumnBuilder, MISSING};
-use super::read::BLOCK;
 use crate::seed::Stream;
 
 /// How many rows of a table are kept at most.
@@ -29,6 +28,9 @@ impl RowLimit {
         self.rows.min(self.cells / columns.max(1)).max(1)
     }
 }
+
+/// How many rows more than one and a half times the limit are kept before some are dropped.
+const SLACK: usize = 4096;
 
 /// The class of a row without a label, among the codes of classes.
 const UNLABELED: u32 = MISSING;
@@ -69,12 +71,12 @@ impl Sampler {
 
     /// How many more rows are kept at most until some are dropped.
     pub(super) fn room(&self) -> usize {
-        self.most() + BLOCK - self.rows.len().min(self.most())
+        self.most() + SLACK - self.rows.len().min(self.most())
     }
 
     /// With more rows than this some are dropped.
     fn most(&self) -> usize {
-        self.limit + self.limit / 2 + BLOCK
+        self.limit + self.limit / 2 + SLACK
     }
 
     /// The number of rows without a label that were read.
