@@ -47,13 +47,6 @@ pub(crate) struct Received {
     pub room: Room,
 }
 
-/// What a request was about, for its span.
-#[derive(Clone)]
-pub(crate) struct Subject {
-    pub model: String,
-    pub rows: usize,
-}
-
 impl App {
     pub(crate) fn new(config: Config, models: Models, spans: Option<Spans>, log: Log) -> App {
         App {

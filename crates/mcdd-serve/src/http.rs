@@ -15,9 +15,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::app::{App, Subject};
+use crate::app::App;
 use crate::failure::Failure;
-use crate::otlp::{Parent, Span, Spans};
+use crate::otlp::{Parent, Span, Spans, Subject};
 use crate::{openapi, page, plain, protocol};
 
 const REQUEST_ID: &str = "x-request-id";

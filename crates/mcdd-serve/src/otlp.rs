@@ -14,7 +14,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::app::Subject;
 use crate::log::Log;
 
 /// Spans that wait to be sent.
@@ -46,6 +45,13 @@ impl Parent {
         let whole = version != 255 && (version > 0 || parts.next().is_none());
         (whole && trace != 0 && span != 0).then_some(Parent { trace, span: span as u64, sampled: flags & 1 == 1 })
     }
+}
+
+/// What a request was about, for its span.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    pub model: String,
+    pub rows: usize,
 }
 
 /// A request that was answered.

@@ -18,8 +18,9 @@ use mcdd::stream::{Block, Columns, Csv, Json, Layout, Writer, verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::{App, LARGE, MANY, Received, Subject, aside};
+use crate::app::{App, LARGE, MANY, Received, aside};
 use crate::failure::{Answer, Failure};
+use crate::otlp::Subject;
 use crate::rows::{Kind, Rows, read};
 
 /// The query of a request.

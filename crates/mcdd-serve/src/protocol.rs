@@ -13,9 +13,10 @@ use mcdd::model::{Model, Predictions, Threshold};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::app::{App, LARGE, MANY, Received, Subject, aside};
+use crate::app::{App, LARGE, MANY, Received, aside};
 use crate::failure::{Answer, Failure};
 use crate::models::Served;
+use crate::otlp::Subject;
 use crate::plain::explanations;
 use crate::room::Room;
 use crate::rows::{Encoder, Own, Rows};

@@ -135,7 +135,7 @@ fn a_table_on_a_backbone_is_a_model_of_its_features() {
     let mut other = Table::builder();
     for c in 0..3 {
         let column: Vec<f64> = (0..table.rows()).map(|r| f64::from(logits[[r, c]])).collect();
-        other = other.column(&format!("l{c}"), column).unwrap();
+        other = other.column(format!("l{c}"), column).unwrap();
     }
     let labels: Vec<&str> =
         (0..table.rows()).map(|r| table.classes()[table.label(r).unwrap() as usize].as_str()).collect();

@@ -409,6 +409,7 @@ impl Node {
     }
 
     /// An attribute that is an integer.
+    #[cfg(feature = "backbone")]
     pub(crate) fn int(&self, name: &str) -> Option<i64> {
         let mut fields = Fields::of(self.attribute(name)?);
         while let Ok(Some((number, field, _))) = fields.next() {
@@ -584,6 +585,7 @@ impl Tensor {
     }
 
     /// Its elements, if they are integers or numbers of 32 bits and few.
+    #[cfg(feature = "backbone")]
     pub(crate) fn numbers(&self) -> Option<Vec<f64>> {
         const MOST: usize = 1024;
         if self.dims.iter().product::<usize>() > MOST {
