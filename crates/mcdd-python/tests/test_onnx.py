@@ -141,7 +141,7 @@ def test_a_backbone_of_numbers(tmp_path):
     net = network(tmp_path, ["rows", 4], weights, nodes)
     clf = McddClassifier(preset="fast", epochs=20, backbone=net).fit(X, y)
     assert clf.model_.backbone == ("net.onnx", ["r"])
-    assert clf.score(X, y) > 0.9
+    assert clf.score(X, y) > 0.8
     # The same as training on the features that onnxruntime computes, to within the order of the columns' standardization.
     features = np.maximum(X.astype(np.float32) @ weights["w"].astype(np.float32), 0)
     other = McddClassifier(preset="fast", epochs=20).fit(features, y)
