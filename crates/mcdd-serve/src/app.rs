@@ -77,7 +77,7 @@ impl App {
         found.map(Arc::clone).ok_or_else(|| {
             let names: Vec<&str> = models.keys().map(String::as_str).collect();
             let what = name.map_or("there are several models: name one with ?model=".into(), |n| {
-                format!("there is no model {n:?}")
+                format!("no model is named {n:?}")
             });
             Failure::new(StatusCode::NOT_FOUND, format!("{what}; the models are {}", names.join(", ")))
         })

@@ -89,7 +89,7 @@ impl Models {
     /// Reads all models.
     ///
     /// # Errors
-    /// If a file that was named cannot be read, two have one name, or there is no model.
+    /// If a file that was named cannot be read, two have one name, or no model file is found.
     pub(crate) fn open(config: Config, log: Log) -> mcdd::Result<Models> {
         let models = Models { config, log, entries: Mutex::default(), served: RwLock::default() };
         for path in models.config.models.iter().filter(|path| !path.is_dir()) {
@@ -107,7 +107,7 @@ impl Models {
         models.refresh();
         if models.all().is_empty() {
             let at = models.config.models.first().cloned().unwrap_or_default();
-            return Err(mcdd::Error::setting("there is no model")
+            return Err(mcdd::Error::setting("no model file was found")
                 .at_file(&at)
                 .hint("give a file of `train`, or a folder of .mcdd files"));
         }
