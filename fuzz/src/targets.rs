@@ -18,6 +18,7 @@ use mcdd_serve::{Config, Limits, Local};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+#[allow(dead_code)]
 #[path = "../../crates/mcdd-cli/src/fetch/unpack.rs"]
 mod unpack;
 

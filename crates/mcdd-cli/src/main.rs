@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn settings_are_options_of_the_subcommand_that_was_called() {
         let train = ui::Options::of(&called_by(&["mcdd", "train", "a.csv"]));
-        let settings = "preset method detector nu sigma hidden latent batch_norm clip members epochs steps batch lr \
+        let settings = "preset method detector nu sigma hidden latent batch_norm clip bins members epochs steps batch lr \
             optimizer momentum weight_decay schedule step_at step_factor select patience \
             calibration_fraction per_class tpr seed net augment warmup init freeze image_size channels label header \
             separator sheet skip_bad categorical drop group keep skip_unlabeled min_class checkpoint resume";

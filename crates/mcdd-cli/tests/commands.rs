@@ -47,7 +47,7 @@ fn train_predict_evaluate_inspect() {
     let text = stdout(&lab.ok(&["inspect", "m.mcdd"]));
     let network = "-> clip ±5 -> 128 BatchNorm ReLU -> 128 BatchNorm ReLU -> 32\n";
     assert!(text.contains(network) && text.contains("validation accuracy"), "{text}");
-    assert!(text.contains("members      5") && text.contains("preset       best; changed: epochs, steps\n"), "{text}");
+    assert!(text.contains("members      7") && text.contains("preset       best; changed: epochs, steps\n"), "{text}");
 }
 
 #[test]

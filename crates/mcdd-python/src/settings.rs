@@ -77,6 +77,8 @@ fn set(b: SettingsBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Set
         "batch_norm" => b.batch_norm(flag()?),
         "clip" if off(value) => b.clip(OrOff::Off),
         "clip" => b.clip(number(name, value)?),
+        "bins" if off(value) => b.bins(OrOff::Off),
+        "bins" => b.bins(whole::<usize>(name, value)?),
         "members" => b.members(whole(name, value)?),
         "epochs" => b.epochs(whole(name, value)?),
         "steps" if off(value) => b.steps(OrOff::Off),

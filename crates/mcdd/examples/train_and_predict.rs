@@ -16,7 +16,7 @@ fn main() -> mcdd::Result<()> {
         .labels((0..n).map(class))?
         .build()?;
 
-    // Settings are checked once, here. `Settings::default()` trains five networks; `Preset::Fast` trains one.
+    // Settings are checked once, here. `Settings::default()` trains seven networks; `Preset::Fast` trains one.
     let settings = Settings::builder().preset(Preset::Fast).epochs(30).seed(1).build()?;
     let model = Model::fit(&flowers, &settings)?;
 

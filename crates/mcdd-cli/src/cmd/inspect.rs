@@ -8,7 +8,7 @@ use mcdd::data::{ColumnKind, Form};
 use mcdd::error::count;
 use mcdd::head::{HeadConfig, Loop};
 use mcdd::model::{Calibration, Model, Saved, Scorer, Threshold};
-use mcdd::net::Layer;
+use mcdd::net::{Graph, Layer};
 use mcdd::train::Settings;
 use mcdd::train::optim::{Optimizer, Schedule};
 use serde_json::{Value, json};
@@ -49,9 +49,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn network(model: &Model) -> String {
-    let mut out = model.graph().input.to_string();
-    for node in &model.graph().nodes {
+fn network(graph: &Graph) -> String {
+    let mut out = graph.input.to_string();
+    for node in &graph.nodes {
         match node.layer {
             Layer::Linear { outputs, .. } => {
                 let _ = write!(out, " -> {outputs}");
@@ -62,6 +62,9 @@ fn network(model: &Model) -> String {
             Layer::Clip { limit } => {
                 let _ = write!(out, " -> clip ±{limit}");
             }
+            Layer::Bins { ref bins } => {
+                let _ = write!(out, " + {} in bins", bins.len());
+            }
             _ => {
                 let _ = write!(out, " -> {}", node.name);
             }
@@ -71,8 +74,10 @@ fn network(model: &Model) -> String {
 }
 
 fn parameters(model: &Model) -> usize {
-    let net: usize = model.graph().specs().iter().map(mcdd::net::ParamSpec::len).sum();
-    model.members() * (net + model.head(0).map_or(0, |h| h.params().data.len()))
+    let of = |graph: &Graph| graph.specs().iter().map(mcdd::net::ParamSpec::len).sum::<usize>();
+    let (binned, count) = model.binned().map_or((0, 0), |(graph, count)| (of(graph), count));
+    let heads = model.members() * model.head(0).map_or(0, |h| h.params().data.len());
+    (model.members() - count) * of(model.graph()) + count * binned + heads
 }
 
 fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
@@ -132,7 +137,10 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
         }
     } else {
         writeln!(out, "preset       {}", preset(s))?;
-        writeln!(out, "network      {}", network(model))?;
+        writeln!(out, "network      {}", network(model.graph()))?;
+        if let Some((graph, count)) = model.binned() {
+            writeln!(out, "with bins    {count} of {}: {}", model.members(), network(graph))?;
+        }
     }
     if let Some(backbone) = model.backbone() {
         if let Some(spec) = &model.schema().image {
@@ -320,6 +328,7 @@ fn json(model: &Model, bytes: u64) -> anyhow::Result<Value> {
         "schema": model.schema(),
         "backbone": model.backbone(),
         "graph": model.graph(),
+        "graph_with_bins": model.binned().map(|(graph, _)| graph),
         "parameters": parameters(model),
         "settings": model.settings(),
         "training_rows": model.training_rows(),

@@ -33,6 +33,7 @@ _SETTINGS = (
     "latent",
     "batch_norm",
     "clip",
+    "bins",
     "members",
     "epochs",
     "steps",
@@ -96,7 +97,7 @@ class McddClassifier(VerdictMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
     Parameters
     ----------
     preset : {"best", "fast", "paper"}, default="best"
-        The base configuration; the other parameters override it. "best" trains five networks, "fast" one, "paper" is
+        The base configuration; the other parameters override it. "best" trains seven networks, "fast" one, "paper" is
         the method as published.
     method : str, default=None
         The training objective with its settings, such as ``"softmax"`` or ``"deep-mcdd:nu=0.1"``; see `mcdd.methods`.
@@ -128,9 +129,9 @@ class McddClassifier(VerdictMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         layer.
     embed : bool, default=True
         Whether a model file contains the backbone, or only its name and SHA-256 sum.
-    nu, sigma, hidden, latent, batch_norm, clip, members, epochs, steps, batch, lr, optimizer, momentum, weight_decay, \
+    nu, sigma, hidden, latent, batch_norm, clip, bins, members, epochs, steps, batch, lr, optimizer, momentum, weight_decay, \
 schedule, select, patience, calibration_fraction : default=None
-        Settings of networks and training; None takes those of the preset. `clip` and `steps` may be "off".
+        Settings of networks and training; None takes those of the preset. `clip`, `bins` and `steps` may be "off".
 
     Attributes
     ----------
@@ -186,6 +187,7 @@ schedule, select, patience, calibration_fraction : default=None
         latent: int | None = None,
         batch_norm: bool | None = None,
         clip: float | str | None = None,
+        bins: int | str | None = None,
         members: int | None = None,
         epochs: int | None = None,
         steps: int | str | None = None,
@@ -219,6 +221,7 @@ schedule, select, patience, calibration_fraction : default=None
         self.latent = latent
         self.batch_norm = batch_norm
         self.clip = clip
+        self.bins = bins
         self.members = members
         self.epochs = epochs
         self.steps = steps
@@ -419,7 +422,7 @@ schedule, select, patience, calibration_fraction : default=None
         same = ("hidden", "latent", "batch_norm", "members", "epochs", "batch", "lr", "weight_decay", "patience")
         clf.set_params(**{name: settings.get(name) for name in (*same, "calibration_fraction", "select")})
         clf.set_params(per_class=settings.get("per_class", False))
-        clf.set_params(**{name: "off" if settings.get(name) is None else settings[name] for name in ("clip", "steps")})
+        clf.set_params(**{name: "off" if settings.get(name) is None else settings[name] for name in ("clip", "bins", "steps")})
         clf.model_ = model
         clf.classes_ = _data.classes_from_names(model.classes) if classes is None else np.asarray(classes)
         if _data.class_names(clf.classes_) != model.classes:

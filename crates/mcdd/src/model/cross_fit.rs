@@ -42,7 +42,9 @@ impl Folds {
 
     fn new(labels: Option<&Labels>, groups: &Groups, settings: &Settings) -> Result<Folds> {
         let (fraction, seed) = (settings.left_out(groups.len()), settings.seed);
-        let members = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
+        // Members for the class leave out the folds of others.
+        let confident = settings.members - settings.class_members();
+        let members = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { confident };
         let divide = |labels| -> Result<Vec<Vec<usize>>> {
             let mut left_out = match members {
                 1 => vec![split::split_rows(labels, groups, fraction, seed)?.1],
@@ -163,11 +165,16 @@ pub(super) fn fit_scales(members: &mut [ModelMember], folds: &[OutOfFold], pool:
     }
     let own = |member: &ModelMember| {
         let members = std::slice::from_ref(member);
-        let ensemble = Ensemble { members, fold: None, class_scales: &[], range_penalty: None, embedding: None };
+        let ensemble =
+            Ensemble { members, fold: None, class_scales: &[], sharpness: 1.0, range_penalty: None, embedding: None };
         predict::scores(ensemble, folds[member.fold].rows, pool).confidence
     };
-    let each: Vec<Vec<f64>> = members.iter().map(own).collect();
-    members.iter_mut().zip(ScoreScale::fit(&each)?).for_each(|(member, scale)| member.scale = scale);
+    let each: Vec<Vec<f64>> = members.iter().filter(|m| !m.role.for_class).map(own).collect();
+    members
+        .iter_mut()
+        .filter(|m| !m.role.for_class)
+        .zip(ScoreScale::fit(&each)?)
+        .for_each(|(member, scale)| member.scale = scale);
     Ok(())
 }
 
@@ -184,7 +191,11 @@ pub(super) fn predict(
         }
         let range_penalty = out.range_penalty.as_ref();
         let fold = Some(Fold { index: fold, rows: out.rows.len() });
-        predict::scores(Ensemble { members, fold, class_scales, range_penalty, embedding: None }, out.rows, pool)
+        predict::scores(
+            Ensemble { members, fold, class_scales, sharpness: 1.0, range_penalty, embedding: None },
+            out.rows,
+            pool,
+        )
     };
     folds.iter().enumerate().map(one).collect()
 }
@@ -209,7 +220,7 @@ mod tests {
     fn members_leave_out_different_rows() {
         let table = digits().select(&(0..1000).collect::<Vec<_>>());
         let folds = |members, calibration_fraction| {
-            let settings = Settings { members, calibration_fraction, ..Preset::Best.settings() };
+            let settings = Settings { members, bins: None, calibration_fraction, ..Preset::Best.settings() };
             Folds::of_table(&table, &settings).unwrap()
         };
         let five = folds(5, None);
@@ -219,6 +230,9 @@ mod tests {
         all.dedup();
         assert_eq!((all.len(), five.preprocessing().len()), (500, 1000));
         assert!((0..5).all(|f| five.trained_on(f).iter().all(|row| !five.left_out(f).contains(row))));
+        // Members for the class leave out rows that others leave out.
+        let seven = Folds::of_table(&table, &Preset::Best.settings()).unwrap();
+        assert_eq!((&seven, seven.of_member(5), seven.of_member(6)), (&five, 0, 1));
         // More members than folds leave some rows out together.
         let many = folds(7, Some(0.25));
         assert_eq!((many.len(), many.of_member(3), many.of_member(4)), (4, 3, 0));

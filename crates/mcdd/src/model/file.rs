@@ -11,7 +11,7 @@ use super::explain::Centers;
 use super::probe::Probe;
 use super::range_penalty::RangePenalty;
 use super::score_scale::ScoreScale;
-use super::{Calibration, Model, ModelMember, clip_limit, network};
+use super::{Calibration, Model, ModelMember, clip_limit, network, sharpness};
 use crate::backbone::BackboneSpec;
 use crate::container::{Container, Values};
 use crate::data::Schema;
@@ -19,7 +19,7 @@ use crate::detector::StateDict;
 use crate::error::{Error, Result};
 use crate::net::{Graph, ParamSpec, Params, default_engine};
 use crate::seed::Stream;
-use crate::train::{Epoch, Settings};
+use crate::train::{Epoch, Graphs, Role, Settings};
 
 const LIMITS: &str = "clip.limits";
 const CLASS_MEANS: &str = "explain.class_means";
@@ -37,6 +37,9 @@ struct Text {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     backbone: Option<BackboneSpec>,
     graph: Graph,
+    /// The network of members with bins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    binned: Option<Graph>,
     settings: Settings,
     /// A hash of the training rows, and of which of them each member left out.
     sha256: String,
@@ -45,9 +48,24 @@ struct Text {
     /// The number of points of each class's map of confidences; empty without calibration by class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     class_points: Vec<usize>,
+    /// The exponent of the probabilities.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    sharpness: f64,
     validation_accuracy: Option<f64>,
     members: Vec<MemberText>,
     findings: Vec<String>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn is_one(value: &f64) -> bool {
+    *value == 1.0
+}
+
+fn is_default(role: &Role) -> bool {
+    *role == Role::default()
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,6 +73,8 @@ struct Text {
 struct MemberText {
     /// The fold of the training rows that it left out.
     fold: usize,
+    #[serde(default, skip_serializing_if = "is_default")]
+    role: Role,
     epoch: Option<usize>,
     history: Vec<Epoch>,
 }
@@ -70,19 +90,21 @@ impl Model {
         let members = self
             .members
             .iter()
-            .map(|m| MemberText { fold: m.fold, epoch: m.epoch, history: m.history.clone() })
+            .map(|m| MemberText { fold: m.fold, role: m.role, epoch: m.epoch, history: m.history.clone() })
             .collect();
         let text = Text {
             version: self.version.clone(),
             classes: self.classes.clone(),
             schema: self.schema.clone(),
             backbone: self.backbone().cloned(),
-            graph: self.graph.clone(),
+            graph: self.graphs.plain.clone(),
+            binned: self.graphs.binned.clone(),
             settings: self.settings.clone(),
             sha256: self.sha256.clone(),
             rows: self.rows,
             calibration_rows: self.calibration.scores().len(),
             class_points: self.class_scales.iter().map(ClassScale::len).collect(),
+            sharpness: self.sharpness,
             validation_accuracy: self.accuracy,
             members,
             findings: self.findings.clone(),
@@ -134,29 +156,42 @@ impl Model {
         if (labeled && text.classes.len() < 2) || distinct.len() < text.classes.len() {
             return Err(invalid("it needs two or more classes with distinct names"));
         }
-        let latent = text.graph.latent()?;
+        if !sharpness::RANGE.contains(&text.sharpness) {
+            return Err(invalid("the exponent of the probabilities is out of range"));
+        }
+        let graphs = Graphs { plain: text.graph, binned: text.binned };
+        let latent = graphs.plain.latent()?;
         let embedding = match &text.backbone {
             Some(spec) => Some(Embedding::load(spec, &text.schema, &mut c, beside)?),
             None => None,
         };
         let inputs = embedding.as_ref().map_or(text.schema.width(), Embedding::width);
-        if text.graph.input != inputs || text.members.len() != text.settings.members {
+        let other = |binned: &Graph| -> Result<bool> {
+            let same = [binned.input, binned.latent()?] == [inputs, latent] && binned.clip() == graphs.plain.clip();
+            Ok(!same || binned.is_image())
+        };
+        if graphs.binned.as_ref().map(other).transpose()?.unwrap_or(text.members.iter().any(|m| m.role.binned)) {
+            return Err(invalid("the networks do not match each other"));
+        }
+        if graphs.plain.input != inputs || text.members.len() != text.settings.members {
             return Err(invalid("columns, network and members do not match"));
         }
+        if text.members.iter().all(|m| m.role.for_class) {
+            return Err(invalid("no member gives the confidence"));
+        }
         // Shapes are compared with those in the file, which its length bounds, before anything is allocated.
-        let net_specs = text.graph.specs();
         let classes = if text.settings.head.classifies() { text.classes.len() } else { 0 };
         let head_specs = text.settings.head.specs(classes, latent);
-        for m in 0..text.members.len() {
-            for spec in net_specs.iter().chain(&head_specs) {
+        for (m, member) in text.members.iter().enumerate() {
+            for spec in graphs.get(member.role.binned).specs().iter().chain(&head_specs) {
                 if c.shape(&tensor(m, spec))? != spec.shape {
                     return Err(invalid(&format!("tensor {} has an unexpected shape", tensor(m, spec))));
                 }
             }
         }
-        let range_penalty = match clip_limit(&text.graph, &text.settings) {
+        let range_penalty = match clip_limit(&graphs.plain, &text.settings) {
             Some(_) => {
-                let limits = c.take_f32(LIMITS, &[text.graph.input])?;
+                let limits = c.take_f32(LIMITS, &[inputs])?;
                 Some(
                     RangePenalty::from_limits(limits)
                         .ok_or_else(|| invalid("the limit of an input is not positive"))?,
@@ -193,16 +228,19 @@ impl Model {
                 }
                 Ok(())
             };
-            let mut params = Params::new(net_specs.clone());
+            let graph = graphs.get(described.role.binned);
+            let mut params = Params::new(graph.specs());
             fill(&mut params)?;
             let mut head = text.settings.head.build(classes, latent, &mut Stream::new(0, "load"));
             fill(head.params_mut())?;
-            let net = network(default_engine(), &text.graph, &params, text.schema.image.as_ref(), &text.settings)?;
+            let net = network(default_engine(), graph, &params, text.schema.image.as_ref(), &text.settings)?;
             let scale = ScoreScale { mean: scales[2 * m], deviation: scales[2 * m + 1] };
-            let MemberText { fold, epoch, history } = described;
-            let mut member = ModelMember { net, head, history, epoch, fold, probe: None, scale };
+            let MemberText { fold, role, epoch, history } = described;
+            let mut member = ModelMember { net, head, history, epoch, fold, role, probe: None, scale };
             let mut store = StateDict::new(&mut c, format!("members.{m}.detector."));
-            member.probe = Probe::load(&text.settings.detector, member.host(), &mut store)?;
+            if !role.for_class {
+                member.probe = Probe::load(&text.settings.detector, member.host(), &mut store)?;
+            }
             if member.classes() != 0 && member.classes() != text.classes.len() {
                 return Err(invalid("the number of classes of the detector is not that of the model"));
             }
@@ -228,13 +266,14 @@ impl Model {
             schema: text.schema,
             embedding: embedding.map(Arc::new),
             classes: text.classes,
-            graph: text.graph,
+            graphs,
             members,
             range_penalty,
             centers,
             calibration: Calibration::new(scores)?,
             class_scales,
             class_calibration,
+            sharpness: text.sharpness,
             accuracy: text.validation_accuracy,
             settings: text.settings,
             sha256: text.sha256,

@@ -12,6 +12,7 @@ use super::explain::Centers;
 use super::probe::{self, Probe};
 use super::rows::{AllRows, Part};
 use super::score_scale::{self, ScoreScale};
+use super::sharpness;
 use super::{Calibration, FitResult, Model, ModelMember, Predictions, clip_limit, doctor, network};
 use crate::backbone::{Backbone, BackboneOptions, NetworkFile};
 use crate::compute::pool::Pool;
@@ -21,7 +22,7 @@ use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
 use crate::error::{Error, Result};
 use crate::head::Loop;
 use crate::net::{Graph, Network, Weights};
-use crate::train::{self, MemberRows, Run, Settings};
+use crate::train::{self, Graphs, MemberRows, Preset, Run, Settings};
 
 /// The largest number of parameters of all networks: half a GB, and training needs several times that.
 const MAX_PARAMETERS: usize = 1 << 27;
@@ -169,8 +170,10 @@ impl Model {
         let graph = train::graph(schema.width(), settings);
         check_size(&graph, settings, table.classes().len())?;
         let x = schema.transform(table, None)?;
+        let graphs = Graphs::fit(graph, &x, &folds.preprocessing(), settings);
+        check_size(graphs.get(true), settings, table.classes().len())?;
         let data = FitData::of_table(table, &x, schema, folds, labeled);
-        let mut fitted = Self::train(data, graph, None, notices, settings, run)?;
+        let mut fitted = Self::train(data, graphs, None, notices, settings, run)?;
         fitted.model.findings.extend(table_findings(&x, &fitted.model.schema, &profile));
         Ok(fitted)
     }
@@ -216,7 +219,7 @@ impl Model {
         let fitted = train::initial_weights(&graph, images, &folds.preprocessing(), &spec, settings.seed);
         let start = weights.as_ref().map(|w| &w.params).or(fitted.as_ref());
         let data = FitData::of_images(images, &spec, folds, labeled);
-        Self::train(data, graph, start, notices, &settings, run)
+        Self::train(data, graph.into(), start, notices, &settings, run)
     }
 
     /// Trains on the features that a frozen network has for the rows of a table of numbers, whose columns are its inputs, in their
@@ -284,13 +287,15 @@ impl Model {
         let graph = train::graph(backbone.latent(), settings);
         check_size(&graph, settings, data.classes.len())?;
         let (embedding, x) = Embedding::fit(backbone, data.raw, &data.folds.preprocessing(), &Pool::new(run.threads))?;
-        Self::train(data.embedded(Arc::new(embedding), &x), graph, None, notices, settings, run)
+        let graphs = Graphs::fit(graph, &x, &data.folds.preprocessing(), settings);
+        check_size(graphs.get(true), settings, data.classes.len())?;
+        Self::train(data.embedded(Arc::new(embedding), &x), graphs, None, notices, settings, run)
     }
 
     /// Trains the networks, and makes a model of them.
     fn train(
         data: FitData,
-        graph: Graph,
+        graphs: Graphs,
         start: train::Start,
         mut notices: Notices,
         settings: &Settings,
@@ -313,7 +318,11 @@ impl Model {
         }
         run.callback.notices(&notices);
         let n_classes = if settings.head.classifies() { data.classes.len() } else { 0 };
-        let trained = train::fit(&graph, settings, n_classes, &member_rows, start, run)?;
+        let mut trained = train::fit(&graphs, settings, n_classes, &member_rows, start, run)?;
+        let for_class = |m: &train::Member| graphs.role(m.number, settings).for_class;
+        if trained.iter().filter(|m| for_class(m)).count() < settings.class_members() {
+            trained.retain(|m| !for_class(m));
+        }
         let wanted = if settings.head.trained_by() == Loop::ClosedForm { 1 } else { settings.members };
         let interrupted = trained.iter().any(|m| m.interrupted) || trained.len() < wanted;
         let stopped = interrupted.then(|| {
@@ -327,12 +336,13 @@ impl Model {
             )
         });
         let member = |m: train::Member| {
-            let net = network(run.engine, &graph, &m.net, data.schema.image.as_ref(), settings)?;
+            let role = graphs.role(m.number, settings);
+            let net = network(run.engine, graphs.get(role.binned), &m.net, data.schema.image.as_ref(), settings)?;
             let (scale, fold) = (ScoreScale::default(), folds.of_member(m.number));
-            Ok(ModelMember { net, head: m.head, history: m.history, epoch: m.epoch, fold, probe: None, scale })
+            Ok(ModelMember { net, head: m.head, history: m.history, epoch: m.epoch, fold, role, probe: None, scale })
         };
         let members = trained.into_iter().map(member).collect::<Result<Vec<_>>>()?;
-        let mut model = Self::assemble(data, graph, members, settings, &Pool::new(run.threads))?;
+        let mut model = Self::assemble(data, graphs, members, settings, &Pool::new(run.threads))?;
         model.findings.extend(stopped);
         Ok(FitResult { model, notices, interrupted })
     }
@@ -340,7 +350,7 @@ impl Model {
     /// Fits the detectors of trained members, calibrates, and looks for what is wrong.
     pub(super) fn assemble(
         data: FitData,
-        graph: Graph,
+        graphs: Graphs,
         mut members: Vec<ModelMember>,
         settings: &Settings,
         pool: &Pool,
@@ -349,8 +359,8 @@ impl Model {
         let (trained_on, calibrating) = (data.parts(Folds::trained_on), data.parts(Folds::calibration));
         let FitData { schema, classes, labeled, rows, raw, embedding, y, folds } = data;
         let all = Part::new(folds.preprocessing(), &y);
-        let clip = clip_limit(&graph, settings);
-        for member in &mut members {
+        let clip = clip_limit(&graphs.plain, settings);
+        for member in members.iter_mut().filter(|m| !m.role.for_class) {
             let part = &trained_on[member.fold];
             let (labels, classes) = (labeled.then_some(&part.y[..]), classes.len());
             let fit = probe::Fit { rows: part.examples(rows), labels, classes, seed: settings.seed };
@@ -371,7 +381,17 @@ impl Model {
             .map(|(part, range_penalty)| OutOfFold { rows: part.examples(rows), range_penalty })
             .collect();
         cross_fit::fit_scales(&mut members, &out, pool)?;
-        let predicted = cross_fit::predict(&members, &[], &out, pool);
+        let mut predicted = cross_fit::predict(&members, &[], &out, pool);
+        let sharpness = match settings.preset {
+            Preset::Paper => 1.0,
+            Preset::Best | Preset::Fast => {
+                let rows = predicted.iter().zip(&calibrating);
+                sharpness::fit(&rows.map(|(p, part)| (&p.posterior[..], &part.y[..])).collect::<Vec<_>>())
+            }
+        };
+        for p in predicted.iter_mut().filter(|p| p.classes > 0) {
+            p.posterior.chunks_exact_mut(p.classes).for_each(|row| sharpness::apply(sharpness, row));
+        }
         let mut confidences: Vec<f64> = predicted.iter().flat_map(|p| p.confidence.iter().copied()).collect();
         let mut class_scales = Vec::new();
         if settings.per_class {
@@ -404,19 +424,22 @@ impl Model {
         let mut findings = examined.findings(&calibrated, &all_labels, named, settings.tpr);
         let classes_predicted: Vec<u32> = predicted.iter().flat_map(|p| p.class.iter().copied()).collect();
         findings.extend(doctor::chance(&classes_predicted, &all_labels, named));
-        let settings = Settings { members: members.len(), ..settings.clone() };
+        // An interrupted ensemble may have no members for the class.
+        let bins = settings.bins.filter(|_| settings.class_members() == 0 || members.iter().any(|m| m.role.for_class));
+        let settings = Settings { members: members.len(), bins, ..settings.clone() };
         Ok(Model {
             sha256,
             schema,
             embedding,
             classes,
-            graph,
+            graphs,
             members,
             range_penalty,
             centers,
             calibration: calibrated,
             class_scales,
             class_calibration,
+            sharpness,
             accuracy,
             settings,
             rows: all.rows.len(),

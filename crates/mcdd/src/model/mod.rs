@@ -38,6 +38,7 @@ mod refit;
 mod rows;
 mod score_scale;
 mod scorer;
+mod sharpness;
 mod stored;
 mod to_onnx;
 
@@ -66,7 +67,7 @@ use crate::detector::On;
 use crate::error::Result;
 use crate::head::Head;
 use crate::net::{Engine, Graph, Network, NetworkBuffers, Params, with_flips};
-use crate::train::{Epoch, Settings};
+use crate::train::{Epoch, Graphs, Role, Settings};
 
 /// The clipping limit of the inputs, unless the detector sees the inputs before they are clipped.
 fn clip_limit(graph: &Graph, settings: &Settings) -> Option<f32> {
@@ -97,10 +98,18 @@ struct ModelMember {
     epoch: Option<usize>,
     /// The fold of the training rows that it left out.
     fold: usize,
-    /// The detector that gives the confidence; `None` if the head gives it.
+    role: Role,
+    /// The detector that gives the confidence; `None` if the head gives it, or the member is for the class.
     probe: Option<Probe>,
     /// Of its confidences on the rows it left out.
     scale: ScoreScale,
+}
+
+/// What a member counts in the means over all of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    confidence: f64,
+    posterior: f64,
 }
 
 impl ModelMember {
@@ -114,13 +123,31 @@ impl ModelMember {
     }
 }
 
+impl Share {
+    /// One member's of all. The weights were chosen by test rows of some tables: `docs/default.md`. A detector that classifies has
+    /// the last word.
+    fn of<'a>(member: &ModelMember, all: impl Iterator<Item = &'a ModelMember> + Clone) -> Share {
+        let by_detector = all.clone().any(|m| m.probe.as_ref().is_some_and(|p| p.classes() > 0));
+        let weight = |m: &ModelMember| match m.role.for_class {
+            true => Share { confidence: 0.0, posterior: if by_detector { 0.0 } else { 2.0 } },
+            false => Share { confidence: 1.0, posterior: 1.0 },
+        };
+        let (mut sum, own) = (Share::default(), weight(member));
+        for other in all.map(weight) {
+            sum.confidence += other.confidence;
+            sum.posterior += other.posterior;
+        }
+        Share { confidence: own.confidence / sum.confidence, posterior: own.posterior / sum.posterior }
+    }
+}
+
 /// A classifier that can answer "unknown".
 pub struct Model {
     schema: Schema,
     /// The frozen network that comes before the members, if there is one.
     embedding: Option<Arc<Embedding>>,
     classes: Vec<String>,
-    graph: Graph,
+    graphs: Graphs,
     members: Vec<ModelMember>,
     /// If the network clips its inputs.
     range_penalty: Option<RangePenalty>,
@@ -131,6 +158,8 @@ pub struct Model {
     class_scales: Vec<ClassScale>,
     /// The probabilities of the true classes of the calibration rows, if it classifies.
     class_calibration: Option<Calibration>,
+    /// The exponent of the probabilities.
+    sharpness: f64,
     /// Accuracy on the calibration rows, each predicted by the members that left it out.
     accuracy: Option<f64>,
     settings: Settings,
@@ -168,9 +197,15 @@ impl Model {
         self.embedding.as_ref().map(|e| e.net.spec())
     }
 
-    /// The layers of a network.
+    /// The layers of a network without bins; all have the same inputs and the same number of latent features.
     pub fn graph(&self) -> &Graph {
-        &self.graph
+        &self.graphs.plain
+    }
+
+    /// The layers of the networks with bins, and their number, if there are any.
+    pub fn binned(&self) -> Option<(&Graph, usize)> {
+        let count = self.members.iter().filter(|m| m.role.binned).count();
+        self.graphs.binned.as_ref().filter(|_| count > 0).map(|graph| (graph, count))
     }
 
     /// The confidences of the calibration rows.

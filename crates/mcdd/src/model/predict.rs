@@ -5,7 +5,7 @@ use super::embedding::Embedding;
 use super::probe::Buffers;
 use super::range_penalty::RangePenalty;
 use super::score_scale::ScoreScale;
-use super::{Model, ModelMember};
+use super::{Model, ModelMember, Share, sharpness};
 use crate::compute::argmax;
 use crate::compute::pool::{Pool, chunks};
 use crate::data::{ImageShape, ImageSpec, Images, Table};
@@ -134,6 +134,8 @@ pub(super) struct Ensemble<'a> {
     pub fold: Option<Fold>,
     /// For each predicted class the map of its confidences; empty without calibration by class.
     pub class_scales: &'a [ClassScale],
+    /// The exponent of the probabilities.
+    pub sharpness: f64,
     pub range_penalty: Option<&'a RangePenalty>,
     /// What comes before the members, if the rows are those of the schema.
     pub embedding: Option<&'a Embedding>,
@@ -141,7 +143,7 @@ pub(super) struct Ensemble<'a> {
 
 /// The mean of the members' predictions for some rows.
 fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut PredictBuffers) {
-    let Ensemble { members, fold, class_scales, range_penalty, embedding } = ensemble;
+    let Ensemble { members, fold, class_scales, sharpness, range_penalty, embedding } = ensemble;
     let embedded = embedding.map(|e| e.inputs(x));
     let x = embedded.as_deref().unwrap_or(x);
     // With several folds, each row is standardized by the other rows of its fold, as a new row is by all of them. With one fold,
@@ -156,8 +158,8 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
     out.confidence.fill(0.0);
     out.posterior.fill(0.0);
     out.distance.fill(0.0);
-    let weight = 1.0 / members.clone().count() as f64;
-    for member in members {
+    for member in members.clone() {
+        let share = Share::of(member, members.clone());
         let z = member.net.latents(x, &mut s.net);
         s.logits.resize(rows * classes, 0.0);
         let probed = member.probe.as_ref();
@@ -167,7 +169,7 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
             out.confidence
                 .iter_mut()
                 .zip(&s.confidence)
-                .for_each(|(o, &c)| *o += weight * standardize(&member.scale, c));
+                .for_each(|(o, &c)| *o += share.confidence * standardize(&member.scale, c));
         }
         // The head gives the confidence if there is no detector, and the classes if the detector does not classify.
         if probed.is_none_or(|p| p.classes() == 0) {
@@ -176,16 +178,21 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
             for (i, z) in z.chunks_exact(z.len() / rows).enumerate() {
                 let own =
                     member.head.score(z, &mut s.logits[i * head_classes..(i + 1) * head_classes], &mut s.distances);
-                out.confidence[i] += if probed.is_none() { weight * standardize(&member.scale, own) } else { 0.0 };
+                if member.role.for_class {
+                    continue;
+                }
+                if probed.is_none() {
+                    out.confidence[i] += share.confidence * standardize(&member.scale, own);
+                }
                 if let Some(distance) = out.distance.get_mut(i * classes..(i + 1) * classes) {
-                    distance.iter_mut().zip(&s.distances).for_each(|(d, &v)| *d += weight * v);
+                    distance.iter_mut().zip(&s.distances).for_each(|(d, &v)| *d += share.confidence * v);
                 }
             }
         }
         if classes > 0 {
             for (logits, out) in s.logits.chunks_exact_mut(classes).zip(out.posterior.chunks_exact_mut(classes)) {
                 posterior(logits);
-                out.iter_mut().zip(logits).for_each(|(o, p)| *o += weight * *p);
+                out.iter_mut().zip(logits).for_each(|(o, p)| *o += share.posterior * *p);
             }
         }
     }
@@ -196,8 +203,9 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
     // If the network overflows, the row is unknown.
     out.confidence.iter_mut().filter(|c| !c.is_finite()).for_each(|c| *c = f64::MIN);
     if classes > 0 {
-        for (class, p) in out.class.iter_mut().zip(out.posterior.chunks_exact(classes)) {
+        for (class, p) in out.class.iter_mut().zip(out.posterior.chunks_exact_mut(classes)) {
             *class = argmax(p) as u32;
+            sharpness::apply(sharpness, p);
         }
         for (c, &class) in out.confidence.iter_mut().zip(out.class.iter()) {
             *c = class_scales.get(class as usize).map_or(*c, |scale| scale.map(*c));
@@ -287,7 +295,7 @@ impl Model {
     pub(super) fn ensemble(&self) -> Ensemble<'_> {
         let (members, class_scales) = (&self.members, &self.class_scales);
         let (range_penalty, embedding) = (self.range_penalty.as_ref(), self.embedding.as_deref());
-        Ensemble { members, fold: None, class_scales, range_penalty, embedding }
+        Ensemble { members, fold: None, class_scales, sharpness: self.sharpness, range_penalty, embedding }
     }
 
     /// The number of classes that are predicted.

@@ -97,18 +97,19 @@ impl Model {
             (Some(embedding), Some(x)) => data.embedded(embedding.clone(), x),
             _ => data,
         };
-        let model = Self::assemble(data, self.graph.clone(), self.networks()?, settings, pool)?;
+        let model = Self::assemble(data, self.graphs.clone(), self.networks()?, settings, pool)?;
         Ok(Model { version: self.version.clone(), ..model })
     }
 
     /// The members without detectors.
     fn networks(&self) -> Result<Vec<ModelMember>> {
-        let latent = self.graph.latent()?;
+        let latent = self.graph().latent()?;
         let member = |m: &ModelMember| {
             let mut head = self.settings.head.build(m.head.classes(), latent, &mut Stream::new(0, "copy"));
             head.params_mut().data.clone_from(&m.head.params().data);
             let (net, history) = (m.net.clone(), m.history.clone());
-            ModelMember { net, head, history, epoch: m.epoch, fold: m.fold, probe: None, scale: ScoreScale::default() }
+            let scale = ScoreScale::default();
+            ModelMember { net, head, history, epoch: m.epoch, fold: m.fold, role: m.role, probe: None, scale }
         };
         Ok(self.members.iter().map(member).collect())
     }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::class_scale::ClassScale;
 use super::range_penalty::RangePenalty;
-use super::{Model, ModelMember};
+use super::{Model, ModelMember, Share};
 use crate::data::OnnxInputs;
 use crate::error::Result;
 use crate::onnx::{Builder, Dim, Type, Value, search_table};
@@ -111,23 +111,36 @@ impl Model {
 
     /// The score of each row before calibration by class, and the probabilities if it classifies.
     fn ensemble_to_onnx(&self, g: &mut Builder, x: Value) -> Result<(Value, Option<Value>)> {
-        let weight = 1.0 / self.members.len() as f64;
         let (mut score, mut probabilities): (Option<Value>, Option<Value>) = (None, None);
-        let add = |g: &mut Builder, sum: Option<Value>, x: Value| {
+        let add = |g: &mut Builder, sum: Option<Value>, x: Value, weight: f64| {
             let part = g.scale(x, weight);
             Some(sum.map_or(part, |sum| g.op("Add", &[sum, part])))
         };
         for member in &self.members {
+            let share = Share::of(member, self.members.iter());
+            if member.role.for_class {
+                let layers = member.net.to_onnx(g, x)?;
+                let z = g.cast(*layers.last().unwrap_or(&x), Type::F64);
+                if let Some(logits) = member.head.to_onnx(g, z)?.logits {
+                    let own = g.softmax(logits, self.n_classes());
+                    probabilities = add(g, probabilities, own, share.posterior);
+                }
+                continue;
+            }
             let (confidence, logits) = member_to_onnx(member, g, x)?;
             let (mean, deviation) = (g.number(member.scale.mean), g.number(member.scale.deviation));
             let centered = g.op("Sub", &[confidence, mean]);
             let standard = g.op("Div", &[centered, deviation]);
-            score = add(g, score, standard);
+            score = add(g, score, standard, share.confidence);
             if let Some(logits) = logits {
                 let own = g.softmax(logits, self.n_classes());
-                probabilities = add(g, probabilities, own);
+                probabilities = add(g, probabilities, own, share.posterior);
             }
         }
+        let probabilities = match probabilities {
+            Some(p) if self.sharpness != 1.0 => Some(sharpness_to_onnx(self.sharpness, g, p)),
+            p => p,
+        };
         let mut score = score.unwrap_or(x);
         if let Some(range) = &self.range_penalty {
             let penalty = penalty_to_onnx(range, g, x);
@@ -149,6 +162,16 @@ fn member_to_onnx(member: &ModelMember, g: &mut Builder, x: Value) -> Result<(Va
         }
         Some(probe) => probe.to_onnx(g, member.host(), x, &layers, z),
     }
+}
+
+/// [`sharpness::apply`](super::sharpness::apply).
+fn sharpness_to_onnx(sharpness: f64, g: &mut Builder, probabilities: Value) -> Value {
+    let largest = g.reduce("ReduceMax", probabilities, true);
+    let ratio = g.op("Div", &[probabilities, largest]);
+    let exponent = g.number(sharpness);
+    let power = g.op("Pow", &[ratio, exponent]);
+    let sum = g.reduce("ReduceSum", power, true);
+    g.op("Div", &[power, sum])
 }
 
 /// [`RangePenalty::penalty`].

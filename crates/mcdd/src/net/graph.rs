@@ -47,6 +47,12 @@ pub enum Layer {
         /// Above 0.
         limit: f32,
     },
+    /// The values it reads, followed by a piecewise-linear code of some of them: for each bin `(x - low) / (high - low)`,
+    /// clipped to 0 and 1.
+    Bins {
+        /// At least one.
+        bins: Vec<Bin>,
+    },
     /// The concatenation of the values it reads. Images are concatenated channel by channel and must have the same height and
     /// width.
     Concat,
@@ -104,6 +110,42 @@ pub enum Layer {
     GlobalMaxPool,
     /// The sum of the values it reads, which have the same shape.
     Add,
+}
+
+/// A part of the range of a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "(usize, f32, f32)", into = "(usize, f32, f32)")]
+pub struct Bin {
+    /// The number of the feature, from 0.
+    pub feature: usize,
+    /// Its code is 0 up to here.
+    pub low: f32,
+    /// Its code is 1 from here on; above `low`.
+    pub high: f32,
+}
+
+impl From<(usize, f32, f32)> for Bin {
+    fn from((feature, low, high): (usize, f32, f32)) -> Bin {
+        Bin { feature, low, high }
+    }
+}
+
+impl From<Bin> for (usize, f32, f32) {
+    fn from(Bin { feature, low, high }: Bin) -> Self {
+        (feature, low, high)
+    }
+}
+
+impl Bin {
+    /// The increase of the code within the bin.
+    pub(crate) fn slope(self) -> f32 {
+        1.0 / (self.high - self.low)
+    }
+
+    /// Whether it is a part of one of so many features.
+    pub(crate) fn is_valid(self, features: usize) -> bool {
+        self.feature < features && self.low < self.high && self.slope().is_finite() && self.slope() > 0.0
+    }
 }
 
 fn is_zero(n: &usize) -> bool {
@@ -227,6 +269,23 @@ impl Graph {
             Layer::Clip { limit } => Some(limit),
             _ => None,
         }
+    }
+
+    /// The same network with a code of its inputs in bins beside them; a network whose layers follow each other.
+    pub fn with_bins(mut self, bins: Vec<Bin>) -> Graph {
+        let (at, codes) = (usize::from(self.clip().is_some()), bins.len());
+        for node in &mut self.nodes[at..] {
+            node.from.iter_mut().for_each(|from| *from += 1);
+        }
+        let first = self.nodes.iter_mut().find_map(|n| match &mut n.layer {
+            Layer::Linear { inputs, .. } => Some(inputs),
+            _ => None,
+        });
+        if let Some(inputs) = first {
+            *inputs += codes;
+        }
+        self.nodes.insert(at, Node { name: "bins".into(), layer: Layer::Bins { bins }, from: vec![at] });
+        self
     }
 
     /// Whether its input is an image.
@@ -433,6 +492,25 @@ mod tests {
         assert!(params.get(0).iter().all(|v| v.abs() <= bound));
         assert!(params.get(0).iter().any(|v| v.abs() > 0.9 * bound));
         assert!(params.get(1).iter().all(|&v| v == 0.0));
+    }
+
+    #[test]
+    fn bins_come_between_the_clipped_inputs_and_the_first_layer() {
+        let bin = |feature, low, high| Bin { feature, low, high };
+        let bins = vec![bin(0, -1.0, 0.5), bin(0, 0.5, 2.0), bin(3, 0.0, 1.0)];
+        for clip in [None, Some(5.0)] {
+            let plain = mlp_with(4, clip, &[8], 2, true);
+            let graph = plain.clone().with_bins(bins.clone());
+            let widths = [if clip.is_some() { &[4, 4, 7, 8][..] } else { &[4, 7, 8] }, &[8, 8, 2]].concat();
+            assert_eq!(graph.widths().unwrap(), widths);
+            assert_eq!((graph.clip(), graph.layer_ends().len()), (clip, 2));
+            let text = serde_json::to_string(&graph).unwrap();
+            assert_eq!(serde_json::from_str::<Graph>(&text).unwrap(), graph, "{text}");
+        }
+        for wrong in [bin(4, 0.0, 1.0), bin(0, 1.0, 1.0), bin(0, 2.0, 1.0), bin(0, f32::NAN, 1.0), bin(0, 0.0, 1e-40)] {
+            assert!(mlp(4, &[8], 2).with_bins(vec![wrong]).widths().is_err(), "{wrong:?}");
+        }
+        assert!(mlp(4, &[8], 2).with_bins(vec![]).widths().is_err());
     }
 
     #[test]

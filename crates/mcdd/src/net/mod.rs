@@ -42,7 +42,7 @@ pub use densenet::densenet;
 pub use engine::{
     Engine, FrozenTrainer, InputGradient, Network, NetworkBuffers, Trainer, TrainerOptions, TrainingObjective,
 };
-pub use graph::{Graph, Layer, Node, NormTraining, autoencoder, mlp, mlp_with, xavier};
+pub use graph::{Bin, Graph, Layer, Node, NormTraining, autoencoder, mlp, mlp_with, xavier};
 pub use mirror::with_flips;
 pub use name::NetName;
 pub use optimizer::{Optimizer, OptimizerState, Update};

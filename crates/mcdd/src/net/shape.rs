@@ -115,6 +115,12 @@ fn output(node: &Node, inputs: &[Shape]) -> Result<Shape, &'static str> {
         return Err("must read one value");
     };
     match node.layer {
+        Layer::Bins { ref bins } => match shape {
+            Shape::Row(n) if !bins.is_empty() && bins.iter().all(|bin| bin.is_valid(n)) => {
+                Ok(Shape::Row(n.saturating_add(bins.len())))
+            }
+            _ => Err("has a bin that does not fit the value it reads"),
+        },
         Layer::Linear { inputs, outputs, bias: _ } if shape == Shape::Row(inputs) && outputs > 0 => {
             small(&[inputs, outputs])?;
             Ok(Shape::Row(outputs))

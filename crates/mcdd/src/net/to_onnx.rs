@@ -65,6 +65,18 @@ fn layer(layer: &Layer, graph: &mut Builder, inputs: &[Value], shape: Shape, ten
             let [low, high] = [-limit, limit].map(|v| one(graph, v));
             graph.op("Clip", &[x, low, high])
         }
+        Layer::Bins { ref bins } => {
+            let (columns, row): (Vec<i64>, _) = (bins.iter().map(|b| b.feature as i64).collect(), [1, bins.len()]);
+            let columns = graph.constant_i64(&[bins.len()], &columns);
+            let values = graph.op_with("Gather", &[x, columns], &[("axis", Attribute::Int(1))]);
+            let low = graph.constant_f32(&row, &bins.iter().map(|b| b.low).collect::<Vec<_>>());
+            let slope = graph.constant_f32(&row, &bins.iter().map(|b| b.slope()).collect::<Vec<_>>());
+            let moved = graph.op("Sub", &[values, low]);
+            let scaled = graph.op("Mul", &[moved, slope]);
+            let [zero, all] = [0.0, 1.0].map(|v| one(graph, v));
+            let codes = graph.op("Clip", &[scaled, zero, all]);
+            graph.concat(&[x, codes], 1)
+        }
         Layer::Concat => graph.concat(inputs, 1),
         Layer::Image { height, width, channels } => {
             let sides = graph.constant_i64(&[4], &[0, height as i64, width as i64, channels as i64]);

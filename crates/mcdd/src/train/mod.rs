@@ -2,6 +2,7 @@
 
 mod alad;
 mod batches;
+mod bins;
 mod checkpoint;
 mod examples;
 mod lookahead;
@@ -16,6 +17,7 @@ use std::thread::Scope;
 use serde::{Deserialize, Serialize};
 
 pub use batches::{Batch, BatchLoss, HeadLoss};
+pub use bins::{Graphs, Role};
 pub use examples::{Examples, ImageRows, LabeledRows, SelectedRows};
 pub use settings::{Augmentation, DataKind, IMAGE_NU, ImageSettings, OrOff, Preset, Select, Settings, SettingsBuilder};
 pub(crate) use start::initial_weights;
@@ -154,7 +156,7 @@ pub fn graph(input: usize, settings: &Settings) -> Graph {
 /// # Errors
 /// If the loss is not finite, or a checkpoint cannot be written or read.
 pub fn fit(
-    graph: &Graph,
+    graphs: &Graphs,
     settings: &Settings,
     classes: usize,
     rows: &[MemberRows],
@@ -168,7 +170,7 @@ pub fn fit(
         checkpoint::prepare(folder, run.resume)?;
     }
     if settings.head.trained_by() == Loop::ClosedForm {
-        return closed_form(graph, settings, classes, rows[0], run);
+        return closed_form(&graphs.plain, settings, classes, rows[0], run);
     }
     run.callback.begin(settings.members, settings.epochs, most);
     let one = |member: usize, threads: usize| {
@@ -177,6 +179,8 @@ pub fn fit(
             return Ok(None);
         }
         let rows @ MemberRows { train, validation } = rows[member];
+        let graph = graphs.get(graphs.role(member, settings).binned);
+        let settings = &Settings { head: bins::head(member, settings), ..settings.clone() };
         let checkpointer = match &run.checkpoint {
             Some(folder) => {
                 let fingerprint = checkpoint::fingerprint(graph, settings, &[train, validation])?;

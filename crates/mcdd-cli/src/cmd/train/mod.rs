@@ -109,7 +109,12 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Method", value_parser = or_off::<f64>)]
     clip: Option<OrOff<f64>>,
 
-    /// Networks in the ensemble [default: 5; fast, paper and images: 1]
+    /// Parts of the piecewise-linear code that the last network has of each numeric input; "off" makes all networks alike
+    /// [default: 8, fewer for more than 64 inputs; off with fewer than 4 networks and other methods]
+    #[arg(long, value_name = "N", help_heading = "Method", value_parser = or_off::<usize>)]
+    bins: Option<OrOff<usize>>,
+
+    /// Networks in the ensemble [default: 7; fast, paper and images: 1]
     #[arg(long, value_name = "N", help_heading = "Method")]
     members: Option<usize>,
 
@@ -203,7 +208,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PresetName {
-    /// Tables: five networks, and the distance to the nearest training row. Images: cnn
+    /// Tables: seven networks, and the distance to the nearest training row. Images: cnn
     Best,
     /// Tables: one network. Images: cnn with half of the epochs
     Fast,

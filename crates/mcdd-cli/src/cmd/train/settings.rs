@@ -26,6 +26,7 @@ impl Args {
             .maybe(self.latent, B::latent)
             .maybe(self.batch_norm, |b, switch| b.batch_norm(switch == Switch::On))
             .maybe(self.clip, B::clip)
+            .maybe(self.bins, B::bins)
             .maybe(self.members, B::members)
             .maybe(self.epochs, B::epochs)
             .maybe(self.steps, B::steps)

@@ -127,3 +127,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn sums_of_nothing_are_zero() {
+    let (inputs, outputs) = (7, 5);
+    let mut dw = vec![3.0; inputs * outputs];
+    weight_gradient(&[], inputs, Panels::new(&[], 0, outputs), 0, &mut dw, true, &mut Columns::default());
+    assert!(dw.iter().all(|&v| v == 3.0));
+    weight_gradient(&[], inputs, Panels::new(&[], 0, outputs), 0, &mut dw, false, &mut Columns::default());
+    assert!(dw.iter().all(|&v| v == 0.0));
+    for rows in [1, 4] {
+        let mut c = vec![3.0; rows * outputs];
+        product(&[], Panels::new(&[], 0, outputs), &mut c, Then::Keep);
+        assert!(c.iter().all(|&v| v == 0.0));
+    }
+}

@@ -53,6 +53,10 @@ impl Kernel for WeightGradient<'_> {
     fn run<S: Simd>(mut self, simd: S) {
         let (batch, outputs, inputs) = (self.dy.k, self.dy.n, self.inputs);
         let features = self.dw.len().checked_div(outputs).unwrap_or(0);
+        if batch == 0 && !self.add {
+            // A sum of no rows.
+            self.dw.fill(0.0);
+        }
         let length = block(batch);
         for from in (0..batch).step_by(length) {
             let to = (from + length).min(batch);

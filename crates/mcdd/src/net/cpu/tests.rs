@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{CpuEngine, CpuParams, Pass, RowEngine};
 use crate::compute::pool::Pool;
 use crate::net::engine::{Engine, NetworkBuffers};
-use crate::net::{Graph, Layer, Node, Params, mlp_with};
+use crate::net::{Bin, Graph, Layer, Node, Params, mlp_with};
 use crate::seed::Stream;
 
 /// The definition of a graph, node by node; `params` has the layout of [`Params::data`].
@@ -69,6 +69,17 @@ pub(super) fn definition(graph: &Graph, params: &[f64], x: &[f64], training: boo
                 let limit = f64::from(limit);
                 clear = from.iter().fold(clear, |c, v| c.min((v.abs() - limit).abs()));
                 from.iter().map(|v| v.clamp(-limit, limit)).collect()
+            }
+            Layer::Bins { ref bins } => {
+                let width = shapes[node.from[0]].channels();
+                let code = |x: f64, b: &Bin| (x - f64::from(b.low)) / (f64::from(b.high) - f64::from(b.low));
+                let mut coded = Vec::new();
+                for row in from.chunks(width) {
+                    let codes: Vec<f64> = bins.iter().map(|b| code(row[b.feature], b)).collect();
+                    clear = codes.iter().fold(clear, |c, v| c.min(v.abs()).min((v - 1.0).abs()));
+                    coded.extend(row.iter().copied().chain(codes.into_iter().map(|v| v.clamp(0.0, 1.0))));
+                }
+                coded
             }
             Layer::Concat => {
                 // Pixel by pixel; a row is an image of one.
@@ -164,8 +175,8 @@ fn gradients(graph: &Graph, params: &Params, x: &[f32], matrix: &[f32]) -> (Vec<
     let (mut here, mut out) = (vec![f32::NAN; params.data().len()], vec![f32::NAN; params.data().len()]);
     pass.backward(&engine, &params, x, &mut here);
     params.convert_back(&here, &mut out);
-    let (mut dx, width) = (vec![0.0; x.len()], graph.input);
-    pass.input_gradient(&engine, &params, 0..x.len() / width, 0..width, &mut dx);
+    let mut dx = vec![0.0; x.len()];
+    pass.input_gradients(&engine, &params, &mut dx);
     (latents, out, dx)
 }
 
@@ -238,15 +249,26 @@ pub(super) fn some_params(graph: &Graph, seed: &mut Stream) -> Params {
     params
 }
 
+fn some_bins(count: usize, features: usize, seed: &mut Stream) -> Vec<Bin> {
+    let bin = |i: usize| {
+        let low = seed.normal() as f32;
+        Bin { feature: i % features, low, high: low + 0.2 + seed.uniform() as f32 }
+    };
+    (0..count).map(bin).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn gradients_are_those_of_the_definition(
         (input, one, two, latent) in (1usize..7, 1usize..20, 1usize..9, 1usize..5),
-        (rows, bias, relu_last, seed) in (2usize..14, any::<bool>(), any::<bool>(), any::<u64>()),
+        (rows, bins, bias, relu_last, seed) in (2usize..14, 0usize..5, any::<bool>(), any::<bool>(), any::<u64>()),
     ) {
         let mut s = Stream::new(seed, "norm");
         let mut graph = mlp_with(input, Some(1.5), &[one, two], latent, true);
+        if bins > 0 {
+            graph = graph.with_bins(some_bins(bins, input, &mut s));
+        }
         for node in &mut graph.nodes {
             if let Layer::Linear { bias: has, .. } = &mut node.layer {
                 *has |= bias;
@@ -300,10 +322,13 @@ proptest! {
     #[test]
     fn a_folded_network_is_the_definition_with_running_statistics(
         (input, one, latent) in (1usize..7, 1usize..20, 1usize..5),
-        (rows, bias, norm_last, seed) in (1usize..14, any::<bool>(), any::<bool>(), any::<u64>()),
+        (rows, bins, bias, norm_last, seed) in (1usize..14, 0usize..5, any::<bool>(), any::<bool>(), any::<u64>()),
     ) {
         let mut s = Stream::new(seed, "fold");
         let mut graph = mlp_with(input, Some(2.0), &[one, 5], latent, true);
+        if bins > 0 {
+            graph = graph.with_bins(some_bins(bins, input, &mut s));
+        }
         if let Layer::Linear { bias: has, .. } = &mut graph.nodes[1].layer {
             *has = bias;
         }
@@ -324,12 +349,13 @@ proptest! {
     }
 
     #[test]
-    fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..6, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
+    fn no_graph_causes_a_panic(nodes in prop::collection::vec((0usize..7, prop::collection::vec(0usize..9, 0..3)), 0..9)) {
         let layer = |kind: usize| match kind {
             0 | 1 => Layer::Linear { inputs: 3, outputs: 3, bias: kind == 0 },
             2 => Layer::batch_norm(3),
             3 => Layer::Relu,
             4 => Layer::Clip { limit: 1.0 },
+            5 => Layer::Bins { bins: vec![Bin { feature: 2, low: -0.5, high: 1.0 }] },
             _ => Layer::Concat,
         };
         let node = |i: usize, (kind, mut from): (usize, Vec<usize>)| {

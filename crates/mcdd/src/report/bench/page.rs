@@ -268,7 +268,7 @@ fn description(method: &str) -> Option<String> {
     match method {
         "best" => {
             return Some(
-                "The default of mcdd train: five networks, and the distance to the nearest training row.".into(),
+                "The default of mcdd train: seven networks, and the distance to the nearest training row.".into(),
             );
         }
         "fast" => return Some("The default of mcdd train with one network instead of five.".into()),

@@ -34,7 +34,7 @@ fn train(settings: &Settings, run: &Run) -> Result<Member> {
     let graph = graph(6, settings);
     let (train, validation) = (LabeledRows { x: &x, y: &[0; 700] }, LabeledRows { x: &validation, y: &[0; 100] });
     let rows = MemberRows { train: Examples::Rows(train), validation: Examples::Rows(validation) };
-    fit(&graph, settings, 0, &vec![rows; settings.members], None, run).map(|mut members| members.remove(0))
+    fit(&graph.into(), settings, 0, &vec![rows; settings.members], None, run).map(|mut members| members.remove(0))
 }
 
 fn confidences(settings: &Settings, member: &Member, x: &[f32]) -> Vec<f64> {

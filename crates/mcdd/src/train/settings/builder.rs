@@ -124,6 +124,7 @@ pub struct SettingsBuilder {
     latent: Option<usize>,
     batch_norm: Option<bool>,
     clip: Option<OrOff<f64>>,
+    bins: Option<OrOff<usize>>,
     members: Option<usize>,
     epochs: Option<usize>,
     steps: Option<OrOff<usize>>,
@@ -178,6 +179,8 @@ impl SettingsBuilder {
         batch_norm: bool;
         /// [`Settings::clip`], for tables.
         clip: impl Into<OrOff<f64>>;
+        /// [`Settings::bins`], for tables.
+        bins: impl Into<OrOff<usize>>;
         /// [`Settings::members`].
         members: usize;
         /// [`Settings::epochs`].
@@ -276,6 +279,7 @@ impl SettingsBuilder {
             ("hidden", self.hidden.is_some()),
             ("batch_norm", self.batch_norm.is_some()),
             ("clip", self.clip.is_some()),
+            ("bins", self.bins.is_some()),
         ];
         if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
             return Err(Error::setting(format!("`{name}` is for tables")).hint(format!("leave out `{name}`")));
@@ -300,6 +304,7 @@ impl SettingsBuilder {
     /// The method, what follows from it, and the detector.
     fn choose_method(&self, settings: &mut Settings) -> Result<()> {
         if let Some(method) = &self.method {
+            let for_class = settings.class_members();
             settings.head = HeadConfig::parse(method).map_err(|e| match Detect::parse(method) {
                 Ok(_) => Error::setting(format!("{method} is a detector, not a method"))
                     .hint(format!("give `detector={method}`, and a `method` to train")),
@@ -308,6 +313,10 @@ impl SettingsBuilder {
             let named = spec::split(method)?.1.iter().any(|(key, _)| *key == "nu");
             if settings.image.is_some() && settings.head.name() == "deep-mcdd" && !named {
                 settings.head = changed(&settings.head, "nu", IMAGE_NU)?;
+            }
+            if !matches!(settings.head, HeadConfig::DeepMcdd(_)) {
+                // Only Deep-MCDD has networks for the class.
+                (settings.members, settings.bins) = (settings.members - for_class, None);
             }
             // Choosing a method means its own score.
             settings.detector = Detect::default();
@@ -363,6 +372,7 @@ impl SettingsBuilder {
         }
         put(&mut s.batch_norm, &self.batch_norm);
         put(&mut s.clip, &self.clip.map(Into::into));
+        put(&mut s.bins, &self.bins.map(Into::into));
         put(&mut s.members, &self.members);
         put(&mut s.epochs, &self.epochs);
         // A given number of epochs means all of them.

@@ -34,6 +34,7 @@ impl Settings {
                 number(self.clip),
                 "between 1e-6 and 1,000,000",
             ),
+            (self.bins.is_none_or(|b| (2..=64).contains(&b)), "`bins`", self.bins.unwrap_or(0).to_string(), "2 to 64"),
             (self.steps != Some(0), "`steps`", "0".into(), "at least 1"),
             (self.lr > 0.0 && self.lr.is_finite(), "`lr`", self.lr.to_string(), "a number above 0"),
             (
@@ -113,6 +114,8 @@ mod tests {
             (Settings { epochs: 0, ..d() }, "`epochs`"),
             (Settings { steps: Some(0), ..d() }, "`steps`"),
             (Settings { clip: Some(0.0), ..d() }, "`clip`"),
+            (Settings { bins: Some(1), ..d() }, "`bins`"),
+            (Settings { bins: Some(65), ..d() }, "`bins`"),
             (Settings { clip: Some(f64::NAN), ..d() }, "`clip`"),
             (Settings { batch: 2, ..d() }, "`batch`"),
             (Settings { batch: 0, ..d() }, "`batch`"),

@@ -30,7 +30,7 @@ pub enum Select {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
-    /// Five networks with batch normalization, and the distance to the nearest training row: `docs/default.md`.
+    /// Seven networks with batch normalization, and the distance to the nearest training row: `docs/default.md`.
     #[default]
     Best,
     /// The same with one network.
@@ -62,6 +62,7 @@ impl Preset {
         let paper = Settings {
             preset: self,
             clip: None,
+            bins: None,
             hidden: vec![128, 128],
             batch_norm: false,
             latent: 128,
@@ -87,6 +88,7 @@ impl Preset {
             Preset::Paper => Settings { select: Select::Best, ..paper },
             Preset::Best | Preset::Fast => Settings {
                 clip: Some(5.0),
+                bins: Some(8),
                 batch_norm: true,
                 latent: 32,
                 detector: Detect {
@@ -96,7 +98,7 @@ impl Preset {
                 steps: Some(10_000),
                 lr: 3e-3,
                 schedule: Schedule::Cosine,
-                members: if self == Preset::Best { 5 } else { 1 },
+                members: if self == Preset::Best { 7 } else { 1 },
                 ..paper
             },
         }
@@ -157,6 +159,12 @@ pub struct Settings {
     /// Inputs are clipped to this many standard deviations around their mean, 1e-6 to 1e6, before the network; values
     /// out of range lower a row's confidence. Not for alad and gda.
     pub clip: Option<f64>,
+    /// Bins of a numeric input, 2 to 64. With Deep-MCDD and four networks or more the last two are for the class: their `nu`
+    /// is smaller, they count twice for the class, and the confidence comes from the others. The last one reads its inputs also as
+    /// a piecewise-linear code with this many parts, each with the same number of rows; with fewer parts if there are many
+    /// inputs, and with none if there are more than 256.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bins: Option<usize>,
     /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
     /// Whether each hidden layer has batch normalization before its ReLU. Ignored by methods that must not have a bias

@@ -189,7 +189,7 @@ pub(super) fn compile(graph: &Graph) -> Result<Plan> {
                 b.step(&inputs, shape, Work::Sum)
             }
             Layer::Concat => b.concat(&node.from, shape),
-            Layer::Clip { .. } | Layer::Image { .. } => return Err(unsupported(&node.name)),
+            Layer::Clip { .. } | Layer::Bins { .. } | Layer::Image { .. } => return Err(unsupported(&node.name)),
         };
         b.values.push(value);
         total = b.plan.buffers[before..].iter().fold(total, |t, new| t.saturating_add(new.len()));

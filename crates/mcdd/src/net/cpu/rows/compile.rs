@@ -1,5 +1,6 @@
 //! A graph of rows as fused steps.
 
+use super::input::InputStage;
 use crate::compute::gemm::Then;
 use crate::error::{Error, Result};
 use crate::net::graph::{Graph, Layer};
@@ -25,8 +26,7 @@ pub(super) fn unsupported(name: &str) -> Error {
 
 /// A compiled graph: steps, each reading the output of the one before.
 pub(super) struct CompiledSteps<'a> {
-    /// The limit that inputs are clipped at.
-    pub clip: Option<f32>,
+    pub input: InputStage,
     pub steps: Vec<Step>,
     /// The name of a last layer that concatenates the input and the output of the last step.
     pub concat: Option<&'a str>,
@@ -36,7 +36,7 @@ pub(super) fn compile(graph: &Graph) -> Result<CompiledSteps<'_>> {
     graph.widths()?;
     let mut steps: Vec<Step> = Vec::new();
     let mut concat = None;
-    let mut clip = None;
+    let mut input = InputStage { width: graph.input, clip: None, bins: Vec::new() };
     let mut parameter = 0;
     for (i, node) in graph.nodes.iter().enumerate() {
         let unsupported = || unsupported(&node.name);
@@ -59,8 +59,9 @@ pub(super) fn compile(graph: &Graph) -> Result<CompiledSteps<'_>> {
                 }
                 _ => return Err(unsupported()),
             },
-            Layer::Clip { limit } if i == 0 => clip = Some(limit),
-            Layer::Clip { .. } => return Err(unsupported()),
+            Layer::Clip { limit } if i == 0 => input.clip = Some(limit),
+            Layer::Bins { ref bins } if i == usize::from(input.clip.is_some()) => input.bins.clone_from(bins),
+            Layer::Clip { .. } | Layer::Bins { .. } => return Err(unsupported()),
             Layer::Relu => match steps.last_mut() {
                 Some(step) if !step.relu => step.relu = true,
                 _ => return Err(unsupported()),
@@ -74,11 +75,14 @@ pub(super) fn compile(graph: &Graph) -> Result<CompiledSteps<'_>> {
             | Layer::Gelu
             | Layer::Scale { .. }
             | Layer::Add => return Err(unsupported()),
-            Layer::Concat if steps.is_empty() || clip.is_some() => return Err(unsupported()),
+            Layer::Concat if steps.is_empty() || input.changes() => return Err(unsupported()),
             Layer::Concat => concat = Some(&*node.name),
         }
     }
-    Ok(CompiledSteps { clip, steps, concat })
+    if steps.is_empty() && !input.bins.is_empty() {
+        return Err(unsupported("bins"));
+    }
+    Ok(CompiledSteps { input, steps, concat })
 }
 
 impl Step {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::super::layout::CpuParams;
 use super::super::norm::{Affine, Batch, MOMENTUM};
 use super::compile::{CompiledSteps, Step, compile, unsupported};
+use super::input::{InputStage, sized};
 use crate::compute::gemm::{
     Columns, Line, NR, Panels, Then, WEIGHT_ROWS, ZERO, add_product, column_sums, pack, pack_transposed, product,
     weight_gradient,
@@ -36,7 +37,7 @@ const PANELS: usize = 4;
 
 /// A compiled graph with its weights in the two packed forms that forward and backward passes read.
 pub(crate) struct RowEngine {
-    clip: Option<f32>,
+    input: InputStage,
     steps: Vec<Step>,
     weights: Vec<Line>,
     packed: Vec<PackedLines>,
@@ -51,7 +52,7 @@ impl RowEngine {
     /// # Errors
     /// If the graph has a layer or a shape that this engine cannot run.
     pub(crate) fn new(graph: &Graph) -> Result<RowEngine> {
-        let CompiledSteps { clip, steps, concat } = compile(graph)?;
+        let CompiledSteps { input, steps, concat } = compile(graph)?;
         if let Some(name) = concat {
             return Err(unsupported(name));
         }
@@ -75,7 +76,7 @@ impl RowEngine {
             let backward = if step > 0 { add(true, s.outputs, s.inputs) } else { 0..0 };
             packed.push(PackedLines { forward, backward });
         }
-        Ok(RowEngine { clip, steps, weights: vec![ZERO; end], packed, pieces: list, ends })
+        Ok(RowEngine { input, steps, weights: vec![ZERO; end], packed, pieces: list, ends })
     }
 
     /// Packs new parameter values; call it after each update.
@@ -107,11 +108,6 @@ impl RowEngine {
                 }
             }
         }
-    }
-
-    /// The number of inputs.
-    pub(super) fn inputs(&self) -> usize {
-        self.steps.first().map_or(0, |s| s.inputs)
     }
 
     /// The number of latent features.
@@ -164,8 +160,10 @@ pub(crate) struct Pass {
     /// The output of each step, rows x outputs, and the gradient of it, before its ReLU.
     values: Vec<Vec<f32>>,
     gradients: Vec<Vec<f32>>,
-    /// The clipped input, where the engine clips.
-    clipped: Vec<f32>,
+    /// The input as the first layer reads it, where that is something else.
+    read: Vec<f32>,
+    /// The gradient with respect to it.
+    read_gradient: Vec<f32>,
     /// For steps with batch normalization, its input and the statistics of the batch.
     raw: Vec<Vec<f32>>,
     batches: Vec<Batch>,
@@ -179,18 +177,18 @@ pub(crate) struct Pass {
 impl Pass {
     /// The latent vectors of the rows in `x`, one after the other.
     pub(crate) fn forward(&mut self, engine: &RowEngine, params: &CpuParams, x: &[f32]) -> &[f32] {
-        self.prepare(engine, x.len() / engine.steps[0].inputs);
-        let mut clipped = std::mem::take(&mut self.clipped);
-        self.layer(engine, params, 0, Some(clip(engine.clip, x, &mut clipped)));
-        self.clipped = clipped;
+        self.prepare(engine, x.len() / engine.input.width);
+        let mut read = std::mem::take(&mut self.read);
+        self.layer(engine, params, 0, Some(engine.input.forward(x, &mut read)));
+        self.read = read;
         (1..engine.steps.len()).for_each(|i| self.layer(engine, params, i, None));
         self.latents()
     }
 
-    /// The same for pairs; the engine must not clip, nor begin with batch normalization.
+    /// The same for pairs; the engine must read its inputs as they are, and not begin with batch normalization.
     pub(crate) fn forward_pairs(&mut self, engine: &RowEngine, params: &CpuParams, pairs: Pairs) -> &[f32] {
         let (step, rows, [a, b]) = (&engine.steps[0], pairs.rows(), pairs.widths);
-        debug_assert!(engine.clip.is_none() && step.norm.is_none() && a + b == step.inputs);
+        debug_assert!(!engine.input.changes() && step.norm.is_none() && a + b == step.inputs);
         self.prepare(engine, rows * pairs.halves.len());
         let (weights, size) = (engine.forward(0), rows * step.outputs);
         let out = &mut self.values[0];
@@ -265,10 +263,10 @@ impl Pass {
     /// `x` must be the input of the last forward pass; `gradients` has the parameters' layout and is overwritten. In the
     /// place of the running means and variances it gets those of the batch, for [`RowEngine::update_running_stats`].
     pub(crate) fn backward(&mut self, engine: &RowEngine, params: &CpuParams, x: &[f32], gradients: &mut [f32]) {
-        let clipped = std::mem::take(&mut self.clipped);
-        let x = if engine.clip.is_some() { &clipped[..x.len()] } else { x };
+        let read = std::mem::take(&mut self.read);
+        let x = if engine.input.changes() { &read[..self.rows * engine.input.outputs()] } else { x };
         self.propagate(engine, params, Some((Input::Rows(x), gradients)));
-        self.clipped = clipped;
+        self.read = read;
     }
 
     /// The same after [`Pass::forward_pairs`].
@@ -328,7 +326,20 @@ impl Pass {
         }
     }
 
-    /// The gradient with respect to some columns of some rows of the input, after a backward pass with the same parameters.
+    /// The gradient with respect to the inputs of all rows, after a backward pass with the same parameters.
+    pub(crate) fn input_gradients(&mut self, engine: &RowEngine, params: &CpuParams, to: &mut [f32]) {
+        let (rows, width) = (self.rows, engine.input.outputs());
+        if !engine.input.changes() {
+            return self.input_gradient(engine, params, 0..rows, 0..width, to);
+        }
+        let mut gradient = std::mem::take(&mut self.read_gradient);
+        self.input_gradient(engine, params, 0..rows, 0..width, sized(&mut gradient, rows * width));
+        engine.input.backward(&self.read[..rows * width], &gradient[..rows * width], to);
+        self.read_gradient = gradient;
+    }
+
+    /// The gradient with respect to some of the values that the first layer reads, of some rows, after a backward pass with
+    /// the same parameters.
     pub(crate) fn input_gradient(
         &mut self,
         engine: &RowEngine,
@@ -337,19 +348,12 @@ impl Pass {
         columns: Range<usize>,
         to: &mut [f32],
     ) {
-        let Step { inputs, outputs, weight, .. } = engine.steps[0];
+        let Step { outputs, weight, .. } = engine.steps[0];
         self.input_weights.resize(Panels::lines(outputs, columns.len()), ZERO);
         let weights = &params.get(weight)[columns.start * outputs..columns.end * outputs];
         pack_transposed(&mut self.input_weights, weights, outputs, columns.len(), 0);
         let panels = Panels::new(&self.input_weights, outputs, columns.len());
         product(&self.gradients[0][rows.start * outputs..rows.end * outputs], panels, to, Then::Keep);
-        if let Some(limit) = engine.clip {
-            // A value beyond the limit has no gradient.
-            let clipped = self.clipped[rows.start * inputs..rows.end * inputs].chunks_exact(inputs);
-            for (to, x) in to.chunks_exact_mut(columns.len()).zip(clipped) {
-                to.iter_mut().zip(&x[columns.clone()]).filter(|(_, x)| x.abs() >= limit).for_each(|(d, _)| *d = 0.0);
-            }
-        }
     }
 }
 
@@ -383,14 +387,6 @@ fn affine<'a>(step: &Step, params: &'a CpuParams) -> Option<Affine<'a>> {
     step.norm.map(|n| Affine { weight: params.get(n), bias: params.get(n + 1) })
 }
 
-/// The input as the first layer reads it.
-pub(super) fn clip<'a>(limit: Option<f32>, x: &'a [f32], clipped: &'a mut Vec<f32>) -> &'a [f32] {
-    let Some(limit) = limit else { return x };
-    let to = sized(clipped, x.len());
-    to.iter_mut().zip(x).for_each(|(to, x)| *to = x.clamp(-limit, limit));
-    to
-}
-
 /// A buffer in four equal parts.
 fn four(buffer: &mut [f32]) -> [&mut [f32]; 4] {
     let (ab, cd) = buffer.split_at_mut(buffer.len() / 2);
@@ -406,12 +402,4 @@ pub(super) fn concat_rows(a: &[f32], a_width: usize, b: &[f32], b_width: usize, 
         first.copy_from_slice(a);
         second.copy_from_slice(b);
     }
-}
-
-/// The first `n` values of a buffer that grows where it is too short.
-pub(super) fn sized(buffer: &mut Vec<f32>, n: usize) -> &mut [f32] {
-    if buffer.len() < n {
-        buffer.resize(n, 0.0);
-    }
-    &mut buffer[..n]
 }

@@ -2,6 +2,7 @@
 
 mod compile;
 mod engine;
+mod input;
 mod predict;
 mod train;
 

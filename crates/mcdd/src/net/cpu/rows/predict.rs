@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::super::layout::CpuParams;
 use super::compile::{CompiledSteps, Step, compile};
-use super::engine::{Pass, RowEngine, clip, concat_rows, sized};
+use super::engine::{Pass, RowEngine, concat_rows};
+use super::input::{InputStage, sized};
 use crate::compute::gemm::{Line, Panels, ZERO, pack_transposed, product};
 use crate::compute::pool::Pool;
 use crate::error::Result;
@@ -17,7 +18,7 @@ use crate::onnx::{Builder, Value};
 #[derive(Clone, Debug)]
 pub(crate) struct RowNetwork {
     graph: Graph,
-    clip: Option<f32>,
+    input: InputStage,
     steps: Vec<Step>,
     /// Whether the latent vector is the input followed by the last step's output.
     concat: bool,
@@ -31,7 +32,7 @@ pub(crate) struct RowNetwork {
 /// Buffers of one thread.
 #[derive(Default)]
 struct RowBuffers {
-    clipped: Vec<f32>,
+    read: Vec<f32>,
     values: [Vec<f32>; 2],
     both: Vec<f32>,
 }
@@ -42,7 +43,7 @@ impl RowNetwork {
             true => graph.folded(params).map(|(g, p)| (Some(g), Some(p)))?,
             false => (None, None),
         };
-        let CompiledSteps { clip, steps, concat } = compile(plain.as_ref().unwrap_or(graph))?;
+        let CompiledSteps { input, steps, concat } = compile(plain.as_ref().unwrap_or(graph))?;
         let used = folded.as_ref().unwrap_or(params);
         let packed = steps
             .iter()
@@ -53,7 +54,7 @@ impl RowNetwork {
             })
             .collect();
         let (concat, latent) = (concat.is_some(), graph.latent()?);
-        Ok(RowNetwork { graph: graph.clone(), clip, steps, concat, latent, packed, params: params.clone(), folded })
+        Ok(RowNetwork { graph: graph.clone(), input, steps, concat, latent, packed, params: params.clone(), folded })
     }
 }
 
@@ -67,8 +68,8 @@ impl Network for RowNetwork {
     }
 
     fn latents<'b>(&self, x: &[f32], buffers: &'b mut NetworkBuffers) -> &'b [f32] {
-        let RowBuffers { clipped, values, both } = buffers.get();
-        let x = clip(self.clip, x, clipped);
+        let RowBuffers { read, values, both } = buffers.get();
+        let x = self.input.forward(x, read);
         let Some(first) = self.steps.first() else {
             let to = sized(&mut values[0], x.len());
             to.copy_from_slice(x);
@@ -151,8 +152,8 @@ impl InputGradient for RowGradient {
         pass.forward(engine, &self.params, x);
         pass.latents_and_gradient().1.copy_from_slice(latent_gradient);
         pass.backward_hidden(engine, &self.params);
-        let (to, width) = (sized(gradient, x.len()), engine.inputs());
-        pass.input_gradient(engine, &self.params, 0..x.len() / width, 0..width, to);
+        let to = sized(gradient, x.len());
+        pass.input_gradients(engine, &self.params, to);
         to
     }
 }

@@ -100,8 +100,14 @@ fn each_value_replaces_the_one_of_the_preset() {
 
 #[test]
 fn a_method_decides_the_detector_the_rate_and_the_clip() {
-    let own =
-        |method: &str| changed(Preset::Best.settings(), |s| (s.head, s.detector) = (head(method), Detect::default()));
+    let own = |method: &str| {
+        changed(Preset::Best.settings(), |s| {
+            (s.head, s.detector) = (head(method), Detect::default());
+            if !method.starts_with("deep-mcdd") {
+                (s.members, s.bins) = (5, None);
+            }
+        })
+    };
     let low = |method: &str| changed(own(method), |s| (s.batch_norm, s.lr) = (false, 1e-3));
     let bare = |method: &str| changed(low(method), |s| s.clip = None);
     let rules = [
