@@ -4,7 +4,8 @@
 //! Neighbors are exact. All training rows are kept unless `rows` limits their number. Then random rows of the large
 //! classes are dropped, and small classes stay complete. With `spread` the rows that are kept are spread evenly instead:
 //! each is the one that is farthest from those before it (Gonzalez, Clustering to minimize the maximum intercluster distance,
-//! 1985), so that no training row is far from a kept one. That needs fewer rows, if the nearest one is all that counts.
+//! 1985), so that no training row is far from a kept one. That needs fewer rows, if the nearest one is all that counts. With
+//! `cover` their number follows from how near is near enough.
 //!
 //! The paper normalizes deep features first. This helps if the norm depends more on the network's certainty than on the
 //! input. Here it is a setting, off by default: in tables, and in features trained with distances, the norm is
@@ -20,14 +21,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::kept_rows::{CANDIDATES, balanced_subset, covering, farthest_first, select};
 use super::neighbors::{Index, Metric, normalize_rows, unit_rows};
 use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
-use crate::compute::pool::{Pool, chunks};
-use crate::compute::vector::squared_distance;
+use crate::compute::pool::Pool;
 use crate::error::Result;
 use crate::onnx::{Builder, Features as Inputs, Scores};
-use crate::seed::Stream;
-use crate::stats::moments::mean;
 
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,11 +42,14 @@ pub struct Config {
     pub rows: Option<usize>,
     /// Whether these are spread evenly instead of random. Default: no.
     pub spread: bool,
+    /// For `k` = 1: rows are dropped as long as the nearest kept row is within this fraction, 0 to 1, of the median distance
+    /// between rows of different classes. None is dropped if half of the rows, or 4,000, would not be enough. Default: 0.
+    pub cover: f64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { k: 5, normalize: false, log: false, rows: None, spread: false }
+        Config { k: 5, normalize: false, log: false, rows: None, spread: false, cover: 0.0 }
     }
 }
 
@@ -65,6 +67,9 @@ impl FitDetector for Config {
         if self.rows == Some(0) {
             return Err(out_of_range("rows", 0, "1 or more"));
         }
+        if !(0.0..=1.0).contains(&self.cover) || (self.cover > 0.0 && self.k > 1) {
+            return Err(out_of_range("cover", self.cover, "from 0 to 1, and 0 if k is above 1"));
+        }
         check_k(self.k)
     }
 
@@ -73,14 +78,19 @@ impl FitDetector for Config {
         let width = rows.width();
         let limit = self.rows.unwrap_or(rows.count);
         let some = if self.spread { limit.max(CANDIDATES) } else { limit };
-        let features: Vec<f32> = if some < rows.count {
-            balanced_subset(training, some).into_iter().flat_map(|i| rows.feature_row(i)).copied().collect()
-        } else {
-            rows.features.to_vec()
-        };
-        let mut features = if self.normalize { normalize_rows(&features, width) } else { features };
+        let (mut features, mut labels) = (rows.features.to_vec(), training.labels.map(<[u32]>::to_vec));
+        if some < rows.count {
+            let kept = balanced_subset(training.labels, rows.count, some, training.seed);
+            features = select(&features, width, &kept);
+            labels = labels.map(|labels| kept.iter().map(|&i| labels[i]).collect());
+        }
+        if self.normalize {
+            features = normalize_rows(&features, width);
+        }
         if self.spread && limit * width < features.len() {
             features = farthest_first(&features, width, limit, pool);
+        } else if let (true, Some(labels)) = (self.cover > 0.0, labels) {
+            features = covering(&features, width, &labels, self.cover, training.seed, pool).unwrap_or(features);
         }
         let index = Index::new(Metric::Distance, features, rows.width(), self.k, pool);
         let floor = if self.log { smallest_distance(&index, self.k) } else { 0.0 };
@@ -95,63 +105,6 @@ impl FitDetector for Config {
         Ok(Box::new(Knn { config: self.clone(), index: Index::load(Metric::Distance, state, "rows", self.k)?, floor }))
     }
 }
-
-/// `limit` of the training rows, in their order. Only the largest classes lose rows, and these end up equally large up to
-/// one row.
-fn balanced_subset(training: &Training, limit: usize) -> Vec<usize> {
-    let mut classes = vec![Vec::new(); training.classes.max(1)];
-    for row in 0..training.rows.count {
-        classes[training.labels.map_or(0, |l| l[row] as usize)].push(row);
-    }
-    // The smallest class first: what it does not use of its quota goes to the larger ones.
-    classes.sort_by_key(|rows| (rows.len(), rows.first().copied()));
-    let (mut left, mut kept) = (limit, Vec::with_capacity(limit));
-    let count = classes.len();
-    for (i, rows) in classes.iter_mut().enumerate() {
-        let quota = rows.len().min(left / (count - i));
-        if quota < rows.len() {
-            Stream::new(training.seed, &format!("knn/rows/{i}")).shuffle(rows);
-        }
-        kept.extend_from_slice(&rows[..quota]);
-        left -= quota;
-    }
-    kept.sort_unstable();
-    kept
-}
-
-/// At most `limit` of the rows: the one that is nearest to the mean, then each time the one that is farthest from all before it.
-/// Copies of a row are kept once. Ties go to the earlier row.
-fn farthest_first(rows: &[f32], width: usize, limit: usize, pool: &Pool) -> Vec<f32> {
-    let center: Vec<f32> = mean(rows, width).into_iter().map(|v| v as f32).collect();
-    let count = rows.len() / width;
-    let distance = |i: usize, to: &[f32]| squared_distance(&rows[i * width..(i + 1) * width], to);
-    let first = (0..count).map(|i| distance(i, &center)).enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
-    let mut next = first.map_or(0, |(i, _)| i);
-    // Of each row, the squared distance to the nearest kept one.
-    let mut nearest = vec![f32::INFINITY; count];
-    let mut kept = Vec::with_capacity(limit * width);
-    loop {
-        let new = &rows[next * width..(next + 1) * width];
-        kept.extend_from_slice(new);
-        if kept.len() == limit * width {
-            return kept;
-        }
-        pool.split(chunks(&mut nearest, TOGETHER), |c, nearest| {
-            for (i, nearest) in (c * TOGETHER..).zip(nearest) {
-                *nearest = nearest.min(distance(i, new));
-            }
-        });
-        next = (0..count).fold(0, |best, i| if nearest[i] > nearest[best] { i } else { best });
-        if nearest[next] <= 0.0 {
-            return kept;
-        }
-    }
-}
-
-/// Rows among which those that are spread evenly are chosen.
-const CANDIDATES: usize = 20_000;
-/// Rows whose distances are computed together.
-const TOGETHER: usize = 2048;
 
 /// A tenth of the median distance of training rows to their k-th neighbor; 1e-6 if all rows are equal.
 fn smallest_distance(index: &Index, k: usize) -> f64 {
@@ -270,61 +223,28 @@ mod tests {
     }
 
     #[test]
-    fn small_classes_stay_complete() {
-        // Three classes of 10, 100 and 1000 rows.
-        let labels: Vec<u32> = (0..1110).map(|i| if i < 10 { 0 } else { 1 + u32::from(i >= 110) }).collect();
-        let features = rows(1110, 2, "coreset");
-        let training = Training {
-            rows: Features { count: 1110, features: &features, logits: &[] },
-            labels: Some(&labels),
-            classes: 3,
-            ..Training::default()
-        };
-        let sizes = |limit: usize| {
-            let kept = balanced_subset(&training, limit);
-            assert!(kept.len() == limit && kept.is_sorted_by(|a, b| a < b));
-            [0, 1, 2].map(|c| kept.iter().filter(|&&r| labels[r] == c).count())
-        };
-        assert_eq!(sizes(300), [10, 100, 190]);
-        assert_eq!(sizes(101), [10, 45, 46]);
-        assert_eq!(sizes(2), [0, 1, 1]);
-        let unlabeled = Training { labels: None, classes: 0, ..training };
-        assert_eq!(balanced_subset(&unlabeled, 50).len(), 50);
-        assert_ne!(balanced_subset(&unlabeled, 50), balanced_subset(&Training { seed: 1, ..unlabeled }, 50));
-        // A kept row is its own nearest neighbor.
-        let pool = Pool::new(1);
-        let fitted = Fitted::new(&DetectorConfig::parse("knn:k=1:rows=50").unwrap(), &unlabeled, &pool).unwrap();
-        let scores = fitted.score(&unlabeled.rows, &pool).unwrap();
-        assert!(balanced_subset(&unlabeled, 50).iter().all(|&r| scores[r] == 0.0));
-        assert_eq!(scores.iter().filter(|&&s| s == 0.0).count(), 50);
-    }
-
-    #[test]
-    fn spread_rows_cover_all_others() {
+    fn only_kept_rows_have_a_distance_of_zero() {
         let (train, width) = (rows(700, 3, "train"), 3);
-        let all: Vec<&[f32]> = train.chunks(width).collect();
-        let of = |limit: usize| {
-            let kept = farthest_first(&train, width, limit, &Pool::new(2));
-            assert_eq!(kept, farthest_first(&train, width, limit, &Pool::new(1)));
-            kept
-        };
-        let kept = of(60);
-        assert_eq!(kept.len(), 60 * width);
-        let near =
-            |x: &[f32], rows: &[f32]| rows.chunks(width).map(|y| squared_distance(x, y)).fold(f32::INFINITY, f32::min);
-        // Every row is as near to a kept one as the kept ones are to each other, at least.
-        let cover = all.iter().map(|x| near(x, &kept)).fold(0.0, f32::max);
-        for (i, x) in kept.chunks(width).enumerate() {
-            assert!(all.contains(&x));
-            assert!(near(x, &[&kept[..i * width], &kept[(i + 1) * width..]].concat()) >= cover);
+        for kept in ["rows=60", "rows=60:spread=true"] {
+            let scores = score(&format!("knn:k=1:{kept}"), &train, &train, width);
+            assert_eq!(scores.iter().filter(|&&s| s == 0.0).count(), 60);
         }
-        // Fewer rows are the first of more; copies are kept once.
-        assert_eq!(of(20), kept[..20 * width]);
-        let twice = [&train[..], &train].concat();
-        assert_eq!(farthest_first(&twice, width, 1000, &Pool::new(1)).len(), train.len());
-        // As a setting: only kept rows have a distance of 0.
-        let scores = score("knn:k=1:rows=60:spread=true", &train, &train, width);
-        assert_eq!(scores.iter().filter(|&&s| s == 0.0).count(), 60);
+        // Two classes far from each other need few rows for their distance, and none is dropped without classes.
+        let labels: Vec<u32> = (0..700).map(|i| i % 2).collect();
+        let far: Vec<f32> =
+            train.iter().enumerate().map(|(i, v)| v + if i / 3 % 2 == 0 { 0.0 } else { 30.0 }).collect();
+        let pool = Pool::new(1);
+        for (labels, cover, fewest, most) in
+            [(Some(&labels[..]), 0.02, 20, 200), (None, 0.02, 700, 700), (Some(&labels), 0.0, 700, 700)]
+        {
+            let features = Features { count: 700, features: &far, logits: &[] };
+            let training = Training { rows: features, labels, classes: 2, ..Training::default() };
+            let config = DetectorConfig::parse(&format!("knn:k=1:cover={cover}")).unwrap();
+            let scores = Fitted::new(&config, &training, &pool).unwrap().score(&features, &pool).unwrap();
+            let zeros = scores.iter().filter(|&&s| s == 0.0).count();
+            assert!((fewest..=most).contains(&zeros), "{cover}: {zeros}");
+            assert!(scores.iter().all(|&s| s > -1.1), "within 2% of the distance between the classes");
+        }
     }
 
     #[test]
@@ -347,6 +267,9 @@ mod tests {
         for wrong in [
             "knn:k=0",
             "knn:rows=0",
+            "knn:k=1:cover=1.5",
+            "knn:k=1:cover=-0.1",
+            "knn:k=2:cover=0.1",
             "knn:k=10001",
             "lof:k=0",
             "nnguide:k=0",

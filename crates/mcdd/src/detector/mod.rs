@@ -108,6 +108,7 @@ mod gen_entropy;
 mod gmm;
 mod isolation_forest;
 mod k_means;
+mod kept_rows;
 mod kl_matching;
 mod knn;
 mod last_layer;

@@ -1,5 +1,5 @@
 //! Networks for the class: the last two of an ensemble of Deep-MCDD. Their `nu` is smaller, so that classes count more and
-//! distances less. The last one reads its inputs also as a piecewise-linear code in bins (Gorishniy et al. 2022), which lets it
+//! distances less, and the epoch with the lowest validation loss is kept. The last one reads its inputs also as a piecewise-linear code in bins (Gorishniy et al. 2022), which lets it
 //! bend at a value of a single column, as a tree does. The confidence comes from the others alone. `docs/default.md` has what
 //! this brings.
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::head::HeadConfig;
 use crate::net::{Bin, Graph};
 
-use super::Settings;
+use super::{Select, Settings};
 
 /// The most codes of a network: more would make its first layer most of its work.
 const MAX_CODES: usize = 512;
@@ -78,13 +78,14 @@ fn is_for_class(member: usize, settings: &Settings) -> bool {
     member + settings.class_members() >= settings.members
 }
 
-/// The objective of a member.
-pub(super) fn head(member: usize, settings: &Settings) -> HeadConfig {
-    let mut head = settings.head.clone();
-    if let (HeadConfig::DeepMcdd(config), true) = (&mut head, is_for_class(member, settings)) {
+/// The settings of a member: those for the class have a smaller `nu`, and the epoch with the lowest validation loss.
+pub(super) fn member_settings(member: usize, settings: &Settings) -> Settings {
+    let mut own = settings.clone();
+    if let (HeadConfig::DeepMcdd(config), true) = (&mut own.head, is_for_class(member, settings)) {
         config.nu *= NU;
+        own.select = Select::Best;
     }
-    head
+    own
 }
 
 /// At most `most` bins of each feature, each with the same number of rows; none for a feature whose quantiles have two values.
@@ -162,11 +163,13 @@ mod tests {
         assert_eq!([0, 4, 5, 6].map(|m| graphs.role(m, &best)), wanted);
         assert!(graphs.get(true).widths().unwrap()[2] > 3);
         assert_eq!(graphs.get(false), &graph(3, &best));
-        let nu = |member| match head(member, &best) {
+        let nu = |member| match member_settings(member, &best).head {
             HeadConfig::DeepMcdd(config) => config.nu,
             _ => f64::NAN,
         };
         assert_eq!([0, 4, 5, 6].map(nu), [1.0, 1.0, NU, NU]);
+        let select = |member| member_settings(member, &best).select;
+        assert_eq!([4, 5].map(select), [Select::Last, Select::Best]);
         let softmax = Settings::builder().method("softmax").build().unwrap();
         let three = Settings { members: 3, ..best.clone() };
         let off = [Settings { bins: None, ..best }, Preset::Fast.settings(), Preset::Paper.settings(), softmax, three];

@@ -180,7 +180,7 @@ pub fn fit(
         }
         let rows @ MemberRows { train, validation } = rows[member];
         let graph = graphs.get(graphs.role(member, settings).binned);
-        let settings = &Settings { head: bins::head(member, settings), ..settings.clone() };
+        let settings = &bins::member_settings(member, settings);
         let checkpointer = match &run.checkpoint {
             Some(folder) => {
                 let fingerprint = checkpoint::fingerprint(graph, settings, &[train, validation])?;

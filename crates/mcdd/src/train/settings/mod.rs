@@ -40,9 +40,11 @@ pub enum Preset {
     Paper,
 }
 
-/// Training rows that each network of a preset keeps for its neighbors: with five networks of 32 latent features 32 MB,
+/// The most training rows that each network of a preset keeps for its neighbors: with five networks of 32 latent features 32 MB,
 /// and all rows of an ordinary table.
 const KEPT: usize = 50_000;
+/// Rows are dropped where others are near: within this fraction of the median distance between rows of different classes.
+const COVER: f64 = 0.01;
 
 impl Preset {
     /// All presets.
@@ -92,7 +94,8 @@ impl Preset {
                 batch_norm: true,
                 latent: 32,
                 detector: Detect {
-                    detector: config::Knn { k: 1, log: true, rows: Some(KEPT), ..config::Knn::default() }.into(),
+                    detector: config::Knn { k: 1, log: true, rows: Some(KEPT), cover: COVER, ..config::Knn::default() }
+                        .into(),
                     on: None,
                 },
                 steps: Some(10_000),
