@@ -212,6 +212,14 @@ def models():
                 put(target, f"{number}", joined(*container(folder / f"{number}.mcdd")))
             put("export", f"{number}", bytes([number]) + joined(*container(folder / f"{number}.mcdd")))
         put("model", "whole", (folder / "0.mcdd").read_bytes())
+        # With networks for the class, one of them with a piecewise-linear code.
+        run("train", "t.csv", "-o", "class.mcdd", "--hidden", "2", "--latent", "2", "--epochs", "1", "--members", "4", "--quiet")
+        text, tensors, data = container(folder / "class.mcdd")
+        assert all(f'"{key}":' in text for key in ["binned", "role", "sharpness"]), text
+        for target in ["model", "report"]:
+            put(target, "class", joined(text, tensors, data))
+        for way in [0, 3]:
+            put("export", f"class-{way}", bytes([way]) + joined(text, tensors, data))
         categories = "".join(f"{i % 7},{'xyz'[i % 3]},202{i % 5}-03-0{i % 9 + 1},{'ab'[i % 2]}\n" for i in range(60))
         (folder / "mixed.csv").write_text("p,q,day,label\n" + categories)
         run("train", "mixed.csv", "-o", "mixed.mcdd", *small, "--preset", "fast")

@@ -75,15 +75,17 @@ pub fn error(error: &anyhow::Error) {
     let ours = error.downcast_ref::<mcdd::Error>();
     let text = ours.map_or_else(|| error.to_string(), |e| e.message_with(rename));
     // Only an excerpt of a file has several lines.
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<String> = text.lines().take(MOST_LINES).map(|line| cut(line, LONGEST)).collect();
     print_line("1;31", "error", &lines.join("\n  "));
     let hint = ours.and_then(|e| e.hint_with(rename)).map(|hint| hint.replace(LIST_OF_METHODS, "see mcdd methods"));
     let usage = "see mcdd --help for the commands, mcdd COMMAND --help for their options";
-    print_line("1;36", "hint", hint.as_deref().unwrap_or(usage));
+    print_line("1;36", "hint", &hint.map_or_else(|| usage.into(), |hint| cut(&hint, LONGEST)));
 }
 
 /// The longest message, in characters: names in it may have any length.
 pub const LONGEST: usize = 2000;
+/// The most lines of an error.
+const MOST_LINES: usize = 100;
 
 /// Prints a warning.
 pub fn warning(text: &str) {
@@ -129,11 +131,14 @@ pub fn print_data(text: &str) -> anyhow::Result<()> {
 
 /// A name or a cell in a table of text: without control characters, and cut after `max` characters.
 pub fn short(text: &str, max: usize) -> String {
-    let mut out: String = plain(text).chars().take(max).collect();
-    if text.chars().nth(max).is_some() {
-        out.push('…');
+    cut(&plain(text), max)
+}
+
+fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
     }
-    out
 }
 
 /// Whether an error only means that the reader of the output has closed it.

@@ -66,7 +66,7 @@ fn mutated(seed: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn no_saved_input_and_no_mutation_of_one_does_harm() {
     let corpus = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus"));
-    let each = std::env::var("MCDD_FUZZ_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
+    let each = std::env::var("MCDD_FUZZ_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     let start = std::env::var("MCDD_FUZZ_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let only = std::env::var("MCDD_FUZZ_TARGET").ok();
     for (name, target) in targets::ALL.into_iter().filter(|(name, _)| only.as_deref().is_none_or(|o| o == *name)) {

@@ -223,6 +223,30 @@ fn hostile_archives_are_refused() {
     assert!(get(&lab, "drive", "mirror").0);
 }
 
+/// A pipe would be waited for, and a file that is too long would fill the disk.
+#[cfg(unix)]
+#[test]
+fn pipes_and_long_files_in_place_of_a_set_are_refused() {
+    let lab = Lab::new();
+    let pipe = |name: &str| {
+        assert!(std::process::Command::new("mkfifo").arg(lab.path(name)).status().unwrap().success());
+    };
+    fs::create_dir_all(lab.path("mirror")).unwrap();
+    fs::create_dir_all(lab.path("there/drive")).unwrap();
+    let archive = "mirror/dataset+for+sensorless+drive+diagnosis.zip";
+    pipe(archive);
+    refused(&lab, "drive", "mirror", "not a file");
+    fs::remove_file(lab.path(archive)).unwrap();
+    fs::File::create(lab.path(archive)).unwrap().set_len(1 << 36).unwrap();
+    refused(&lab, "drive", "mirror", "at most ");
+    assert!(files(&lab.path("d")).is_empty());
+    pipe("there/drive/Sensorless_drive_diagnosis.txt");
+    let out = quiet(&lab, &["datasets", "--data", "there"]).output().unwrap();
+    assert!(out.status.success(), "{}", stderr(&out));
+    let out = quiet(&lab, &["bench", "drive", "--data", "there", "-o", "study"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
+}
+
 /// A file without a checksum that an earlier run left is not preferred to the source that is given now.
 #[test]
 fn a_file_of_an_earlier_run_is_not_trusted() {

@@ -95,6 +95,49 @@ fn pipes_do_not_hang() {
     }
 }
 
+/// Small files that are read as a whole: a pipe is not waited for, and what has no end is not read.
+#[cfg(unix)]
+#[test]
+fn pipes_and_devices_in_place_of_small_files() {
+    let lab = Lab::new();
+    model(&lab);
+    photos(&lab);
+    let row = |i: usize| format!("{},{},{}", i % 5 + 3 * (i % 3), i % 7, ["x", "y", "z"][i % 3]);
+    lab.write("three.csv", &table(90, row, "a,b,label"));
+    fs::create_dir(lab.path("study")).unwrap();
+    for name in ["pipe", "pipe.toml", "pipe.onnx", "study/results.jsonl"] {
+        assert!(Command::new("mkfifo").arg(lab.path(name)).status().unwrap().success());
+    }
+    for args in [
+        &["monitor", "m.mcdd", "t.csv", "--state", "pipe"][..],
+        &["monitor", "m.mcdd", "t.csv", "--state", "/dev/zero"],
+        &["monitor", "m.mcdd", "--state", "pipe"],
+        &["monitor", "m.mcdd", "--state", "/dev/zero"],
+        &["bench", "three.csv", "--methods", "softmax", "--epochs", "1", "--folds", "2", "-o", "study"],
+        &["bench", "pipe.toml"],
+        &["figure", "bars", "study", "-o", "f.svg"],
+        &["train", "photos", "--net", "resnet8", "--init", "pipe"],
+        &["train", "t.csv", "--backbone", "pipe.onnx"],
+        &["layers", "pipe.onnx"],
+        &["layers", "/dev/zero"],
+        &["inspect", "pipe"],
+        &["inspect", "/dev/zero"],
+        &["serve", "pipe"],
+        &["export", "pipe", "-o", "x.onnx"],
+        &["refit", "pipe", "t.csv", "-o", "x.mcdd"],
+    ] {
+        let out = ends(&lab, args);
+        let text = stderr(&out);
+        assert!(out.status.code() == Some(2) && text.contains("hint: "), "mcdd {args:?}: {text}");
+        let named = text.contains("is not a file") || text.contains("there are no results");
+        assert!(named, "mcdd {args:?}: {text}");
+    }
+    // A file without an end, almost: only its start is read.
+    fs::File::create(lab.path("large.mcdd")).unwrap().set_len(1 << 36).unwrap();
+    lab.fails(&["inspect", "large.mcdd"], "large.mcdd: not an mcdd");
+    lab.fails(&["layers", "large.mcdd"], "longer than 1073741824 bytes");
+}
+
 /// With a limit on the memory of the process, an image that takes too much of it is an error of this image.
 #[cfg(target_os = "linux")]
 #[test]
@@ -258,7 +301,11 @@ fn no_message_has_what_a_terminal_obeys() {
                 open.push(path);
             } else if path.extension().is_some_and(|e| e == "html" || e == "svg" || e == "md" || e == "tex") {
                 pages += 1;
-                assert!(harmless(&fs::read_to_string(&path).unwrap()), "{}", path.display());
+                let text = fs::read_to_string(&path).unwrap();
+                assert!(harmless(&text), "{}", path.display());
+                let policy = "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'";
+                let page = path.extension().is_some_and(|e| e == "html");
+                assert!(!page || text.contains(policy), "{}", path.display());
             }
         }
     }
@@ -293,9 +340,33 @@ fn long_names_are_cut() {
         &table(60, |i| format!("{},{},{}", i % 5, i % 7, name(i)), &format!("{},b,label", "c".repeat(100_000))),
     );
     lab.ok(&["train", "t.csv", "--preset", "fast", "--epochs", "2", "--quiet", "-o", "m.mcdd"]);
-    for args in [&["inspect", "m.mcdd"][..], &["evaluate", "m.mcdd", "t.csv"], &["check", "t.csv"]] {
-        let out = lab.ok(args);
+    lab.write("other.csv", "x,b\n1,2\n");
+    let label = "l".repeat(100_000);
+    for args in [
+        &["inspect", "m.mcdd"][..],
+        &["evaluate", "m.mcdd", "t.csv"],
+        &["check", "t.csv"],
+        &["explain", "m.mcdd", "t.csv", "--row", "1", "--row", "2"],
+        &["monitor", "m.mcdd", "t.csv"],
+        &["export", "m.mcdd", "-o", "m.onnx"],
+        // Errors too.
+        &["predict", "m.mcdd", "other.csv"],
+        &["train", "t.csv", "--label", &label],
+        &["layers", "m.mcdd"],
+    ] {
+        let out = ends(&lab, args);
+        assert!(matches!(out.status.code(), Some(0 | 2)), "{}", stderr(&out));
         let length = out.stdout.len() + out.stderr.len();
-        assert!(length < 20_000, "mcdd {args:?} prints {length} bytes");
+        assert!(length < 20_000, "mcdd {} prints {length} bytes", args[0]);
     }
+    // A network whose layer has a long name.
+    use mcdd::onnx::{Builder, Dim, Type};
+    let (mut g, long) = (Builder::new(), "y".repeat(100_000));
+    g.reserve(&[&long]);
+    let x = g.input("x", Type::F32, &[Dim::Rows, Dim::Size(3)]);
+    let y = g.op("Tanh", &[x]);
+    g.output(&long, y, Type::F32, &[Dim::Rows, Dim::Size(3)]);
+    fs::write(lab.path("n.onnx"), g.finish("network", &[]).unwrap()).unwrap();
+    let out = lab.ok(&["layers", "n.onnx"]);
+    assert!(stdout(&out).contains("yyy…") && out.stdout.len() < 20_000, "{} bytes", out.stdout.len());
 }

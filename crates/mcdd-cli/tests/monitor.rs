@@ -86,6 +86,54 @@ fn a_stream_is_watched_over_several_runs() {
     }
 }
 
+/// A state is read, changed and written: of two at once one is refused, and no row is lost.
+#[test]
+fn one_process_at_a_time_writes_a_state() {
+    let lab = lab();
+    lab.ok(&["monitor", "m.mcdd", "same.csv", "--state", "s.json", "-q"]);
+    let args = ["monitor", "m.mcdd", "-", "--state", "s.json", "-q"];
+    let mut first = lab.std_command(&args);
+    first.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut first = first.spawn().unwrap();
+    let start = std::time::Instant::now();
+    while !lab.path(".s.json.lock").exists() {
+        assert!(start.elapsed().as_secs() < 120, "it does not begin");
+        thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // It waits for rows. Another one is refused, under any name of the file; looking at it is not.
+    let part = "s.json: is in use by another process";
+    lab.fails(&["monitor", "m.mcdd", "same.csv", "--state", "s.json"], part);
+    lab.fails(&["monitor", "m.mcdd", "--restart", "--state", "s.json"], part);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(lab.path("s.json"), lab.path("link.json")).unwrap();
+        lab.fails(&["monitor", "m.mcdd", "same.csv", "--state", "link.json"], "link.json: is in use");
+    }
+    fs::copy(lab.path("m.mcdd"), lab.path("s.mcdd")).unwrap();
+    lab.fails(&["serve", "s.mcdd", "--listen", "127.0.0.1:0", "--state", "."], part);
+    assert!(stdout(&lab.ok(&["monitor", "m.mcdd", "--state", "s.json"])).contains("rows      300"));
+    first.stdin.take().unwrap().write_all(&fs::read(lab.path("same.csv")).unwrap()).unwrap();
+    let done = first.wait_with_output().unwrap();
+    assert!(stdout(&done).contains("rows      600"), "{}", stdout(&done));
+    assert!(!lab.path(".s.json.lock").exists());
+
+    // Many at once: each row of those that were not refused counts.
+    let children = [(); 6].map(|()| {
+        let mut command = lab.std_command(&["monitor", "m.mcdd", "same.csv", "same.csv", "--state", "n.json", "-q"]);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+    });
+    let mut counted = 0;
+    for child in children {
+        let out = child.wait_with_output().unwrap();
+        match out.status.code() {
+            Some(0) => counted += 1,
+            code => assert!(code == Some(2) && stderr(&out).contains("in use by another process"), "{}", stderr(&out)),
+        }
+    }
+    let text = stdout(&lab.ok(&["monitor", "m.mcdd", "--state", "n.json"]));
+    assert!(counted > 0 && text.contains(&format!("rows      {}", 600 * counted)), "{counted}: {text}");
+}
+
 #[test]
 fn the_column_that_changed_is_named() {
     let lab = lab();

@@ -21,7 +21,8 @@ fn format(level: &str, fields: &[(&str, &str)]) -> String {
         let plain = !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:".contains(c));
         // As JSON, control characters cannot begin a line of their own.
         let value = if plain { (*value).to_owned() } else { serde_json::Value::from(*value).to_string() };
-        line.push_str(&format!(" {key}={value}"));
+        // JSON leaves others that a terminal obeys.
+        line.push_str(&format!(" {key}={}", mcdd::error::plain(&value)));
     }
     line
 }
@@ -34,5 +35,7 @@ mod tests {
     fn values_stay_on_their_line() {
         let line = format("info", &[("event", "loaded"), ("model", "a\nlevel=error"), ("x", "")]);
         assert!(line.ends_with("level=info event=loaded model=\"a\\nlevel=error\" x=\"\""), "{line}");
+        let line = format("info", &[("model", "a\u{9b}31m\u{202e}\x1b[0m\x7f")]);
+        assert!(line.ends_with("model=\"a\u{fffd}31m\u{fffd}\\u001b[0m\u{fffd}\""), "{line:?}");
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::SystemTime;
 
+use mcdd::files::Lock;
 use mcdd::model::Model;
 use mcdd::monitor::Monitor;
 
@@ -75,6 +76,8 @@ pub(crate) struct Models {
     log: Log,
     entries: Mutex<BTreeMap<String, Entry>>,
     served: RwLock<Arc<BTreeMap<String, Arc<Served>>>>,
+    /// The states that this process writes, and no other one.
+    locks: Mutex<BTreeMap<String, Lock>>,
 }
 
 pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
@@ -82,16 +85,18 @@ pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 fn name_of(path: &Path) -> String {
-    path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+    // It comes to terminals, in the log and in metrics.
+    path.file_stem().map(|s| mcdd::error::plain(&s.to_string_lossy())).unwrap_or_default()
 }
 
 impl Models {
     /// Reads all models.
     ///
     /// # Errors
-    /// If a file that was named cannot be read, two have one name, or no model file is found.
+    /// If a file that was named cannot be read, two have one name, no model file is found, or another process writes a state.
     pub(crate) fn open(config: Config, log: Log) -> mcdd::Result<Models> {
-        let models = Models { config, log, entries: Mutex::default(), served: RwLock::default() };
+        let (entries, served, locks) = (Mutex::default(), RwLock::default(), Mutex::default());
+        let models = Models { config, log, entries, served, locks };
         for path in models.config.models.iter().filter(|path| !path.is_dir()) {
             // An error of a file that was named is one of the command.
             Model::load(path)?;
@@ -103,6 +108,9 @@ impl Models {
                     .at_file(file)
                     .hint("a model is called by the name of its file: rename one of them"));
             }
+        }
+        for file in files.iter().filter(|file| stamp(file).is_some()) {
+            models.claim(&name_of(file))?;
         }
         models.refresh();
         if models.all().is_empty() {
@@ -150,7 +158,7 @@ impl Models {
         let files = self.files();
         let mut changed = false;
         for path in &files {
-            let (name, Some(now)) = (name_of(path), stamp(path)) else { continue };
+            let name = name_of(path);
             let entry = entries.entry(name.clone()).or_insert_with(|| Entry {
                 path: path.clone(),
                 stamp: (None, 0),
@@ -158,7 +166,19 @@ impl Models {
                 served: None,
                 problem: None,
             });
-            if entry.stamp == now || entry.path != *path {
+            if entry.path != *path {
+                continue;
+            }
+            let Some(now) = stamp(path) else {
+                // A pipe, a folder, a link to nothing. One that is served stays until it is there again.
+                if entry.served.is_none() && entry.problem.is_none() {
+                    let error = mcdd::error::plain(&format!("{}: is not a file", path.display()));
+                    self.log.line("error", &[("event", "not loaded"), ("model", &name), ("error", &error)]);
+                    entry.problem = Some(error);
+                }
+                continue;
+            };
+            if entry.stamp == now {
                 continue;
             }
             entry.stamp = now;
@@ -193,6 +213,7 @@ impl Models {
         entries.retain(|name, entry| {
             let stays = files.contains(&entry.path);
             if !stays {
+                self.locks.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
                 self.log.line("info", &[("event", "removed"), ("model", name)]);
                 changed = true;
             }
@@ -208,8 +229,24 @@ impl Models {
         self.config.state.as_ref().map(|folder| folder.join(format!("{name}.json")))
     }
 
+    /// Makes sure that no other process writes the state of a model.
+    ///
+    /// # Errors
+    /// If one does.
+    fn claim(&self, name: &str) -> mcdd::Result<()> {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = self.state_file(name).filter(|_| !locks.contains_key(name)) {
+            locks.insert(name.to_owned(), Lock::beside(&path, "state")?);
+        }
+        Ok(())
+    }
+
     /// The monitor of a model: from its state, or a new one.
     fn watch(&self, name: &str, model: &Model) -> Watch {
+        if let Err(e) = self.claim(name) {
+            let fields = [("event", "state not kept"), ("model", name), ("error", &e.to_string())];
+            self.log.line("error", &fields);
+        }
         let calibration = model.calibration();
         let stored = || {
             self.state_file(name).filter(|path| path.exists()).and_then(|path| {
@@ -234,10 +271,14 @@ impl Models {
         Watch { monitor, recent: Recent::default(), saved }
     }
 
+    fn is_claimed(&self, name: &str) -> bool {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner).contains_key(name)
+    }
+
     /// Writes the states of the monitors that have changed since the last time.
     pub(crate) fn save(&self) {
         for (name, served) in self.all().iter() {
-            let Some(path) = self.state_file(name) else { continue };
+            let Some(path) = self.state_file(name).filter(|_| self.is_claimed(name)) else { continue };
             // Written from a copy, so that predictions do not wait for the disk.
             let copy = {
                 let mut watch = served.watch();

@@ -49,6 +49,58 @@ fn requests_past_the_limits_are_refused_and_hurt_no_others() {
     assert_eq!(server.post("/predict", "text/csv", rows(100)).status, 200);
 }
 
+/// A folder of models in which others have put what is no model.
+#[cfg(unix)]
+#[test]
+fn what_is_no_model_in_a_folder_is_listed_and_the_rest_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = folder.path().join("models");
+    let states = folder.path().join("states");
+    std::fs::create_dir_all(models.join("folder.mcdd")).unwrap();
+    std::fs::create_dir(&states).unwrap();
+    let pipe = |path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    pipe(models.join("pipe.mcdd"));
+    // A state that would be waited for.
+    pipe(states.join("good.json"));
+    std::os::unix::fs::symlink("loop.mcdd", models.join("loop.mcdd")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", models.join("device.mcdd")).unwrap();
+    std::fs::write(models.join("empty.mcdd"), "").unwrap();
+    std::fs::File::create(models.join("large.mcdd")).unwrap().set_len(1 << 36).unwrap();
+    let good = running::model_file(&models, "good.mcdd", 1);
+    let terminal = "t\u{1b}[31m\u{9b}31m\u{202e}";
+    std::fs::copy(&good, models.join(format!("{terminal}.mcdd"))).unwrap();
+    let config = |folder: &std::path::Path| mcdd_serve::Config {
+        models: vec![folder.join("models")],
+        state: Some(folder.join("states")),
+        ..running::config()
+    };
+    // A state that cannot be one stops the server before it begins.
+    let e = mcdd_serve::Local::new(config(folder.path())).err().unwrap();
+    assert!(e.to_string().contains("good.json: is not a file") && e.hint_text().is_some(), "{e}");
+    std::fs::remove_file(states.join("good.json")).unwrap();
+
+    let server = mcdd_serve::Local::new(config(folder.path())).unwrap();
+    // Two servers would overwrite each other's states.
+    let e = mcdd_serve::Local::new(config(folder.path())).err().unwrap();
+    assert!(e.to_string().contains("in use by another process"), "{e}");
+    let (code, body) = server.answer("GET", "/status", &[], Vec::new()).unwrap();
+    assert_eq!(code, 200);
+    let status: Value = serde_json::from_slice(&body).unwrap();
+    let names = |list: &str, key: &str| -> Vec<String> {
+        status[list].as_array().unwrap().iter().map(|m| m[key].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("models", "name"), ["good", "t\u{fffd}[31m\u{fffd}31m\u{fffd}"]);
+    assert_eq!(names("not_loaded", "model"), ["device", "empty", "folder", "large", "loop", "pipe"]);
+    let (_, metrics) = server.answer("GET", "/metrics", &[], Vec::new()).unwrap();
+    let metrics = String::from_utf8(metrics).unwrap();
+    assert!(
+        metrics.contains("good") && !metrics.chars().any(|c| c != '\n' && mcdd::error::is_harmful(c)),
+        "{metrics:?}"
+    );
+    drop(server);
+    assert!(mcdd_serve::Local::new(config(folder.path())).is_ok());
+}
+
 #[test]
 fn a_full_queue_is_503_with_the_time_to_wait() {
     let server = start(|config| config.limits = Limits { total_bytes: 4096, ..Limits::default() });

@@ -5,14 +5,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::path::Path;
 
+use safetensors::tensor::Metadata;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::files::write_beside;
+use crate::files::{read_at_most, write_beside};
+
+/// Files of at most this length are read before they are looked at.
+const SMALL: u64 = 16 << 20;
+/// The longest header: that of safetensors.
+const MAX_HEADER: u64 = 100_000_000;
 
 /// Numbers of one tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,16 +169,36 @@ impl Container {
         Self::from_bytes(&Self::bytes_of(path)?, format).map_err(|e| e.at_file(path))
     }
 
-    /// The bytes of a file; a folder or a device is an error.
+    /// The bytes of a file; a folder or a device is an error. Of a large file that is not a container only the start is read, which
+    /// is not a container either.
     ///
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>> {
-        let is_file = std::fs::metadata(path).map_err(|e| Error::io(e, path))?.is_file();
-        if !is_file {
-            return Err(Error::format("is not a file").at_file(path));
+        let io = |e| Error::io(e, path);
+        let data = std::fs::metadata(path).map_err(io)?;
+        if !data.is_file() {
+            return Err(Error::format("is not a file").at_file(path).hint("give a file that mcdd has written"));
         }
-        std::fs::read(path).map_err(|e| Error::io(e, path))
+        if data.len() <= SMALL {
+            return read_at_most(path, SMALL);
+        }
+        let mut file = std::fs::File::open(path).map_err(io)?;
+        let mut bytes = vec![0; 8];
+        file.read_exact(&mut bytes).map_err(io)?;
+        let header = bytes.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
+        if header > MAX_HEADER {
+            return Ok(bytes);
+        }
+        file.by_ref().take(header).read_to_end(&mut bytes).map_err(io)?;
+        // Ours, and its tensors fill the file.
+        let about: Option<Metadata> = serde_json::from_slice(&bytes[8..]).ok();
+        let ours = about.filter(|a| a.metadata().as_ref().is_some_and(|texts| texts.contains_key("mcdd")));
+        if ours.and_then(|a| (a.data_len() as u64).checked_add(8 + header)) != Some(data.len()) {
+            return Ok(bytes);
+        }
+        file.take(data.len() - 8 - header).read_to_end(&mut bytes).map_err(io)?;
+        Ok(bytes)
     }
 
     /// The format of the file, such as `mcdd model 1`; none if it is not a container.
@@ -287,6 +314,27 @@ mod tests {
             assert!(Container::from_bytes(&damaged, FORMAT).is_err(), "bit {i}");
         }
         assert!(Container::from_bytes(&[bytes, vec![0]].concat(), FORMAT).is_err());
+    }
+
+    #[test]
+    fn of_a_large_file_that_is_something_else_only_the_start_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let mut large = example();
+        large.put("large", &[5 << 20], Values::F32(vec![1.5; 5 << 20]));
+        large.write(&path, FORMAT).unwrap();
+        assert_eq!(Container::read(&path, FORMAT).unwrap(), large);
+        let bytes = std::fs::read(&path).unwrap();
+        let foreign = br#"{"w":{"dtype":"U8","shape":[68719476736],"data_offsets":[0,68719476736]}}"#;
+        let foreign = [&(foreign.len() as u64).to_le_bytes()[..], foreign].concat();
+        // A file with zeros, with any start, with a model at its start, with tensors of another program.
+        for start in [&[][..], &[255; 8][..], &[9, 0, 0, 0, 0, 0, 0, 0][..], &bytes[..], &foreign[..]] {
+            std::fs::write(&path, start).unwrap();
+            let length = if start == foreign { start.len() as u64 } else { 0 } + (1 << 36);
+            std::fs::File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+            assert!(Container::bytes_of(&path).unwrap().len() < 1 << 12);
+            assert!(Container::read(&path, FORMAT).is_err());
+        }
     }
 
     #[test]

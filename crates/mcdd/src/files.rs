@@ -1,7 +1,7 @@
 //! Files are written under a temporary name and renamed, so that a crash leaves the old file or the new one.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -37,6 +37,114 @@ pub fn write_beside(path: &Path, write: impl FnOnce(&mut (dyn Write + Send)) -> 
         let _ = folder.sync_all();
     }
     Ok(())
+}
+
+/// The bytes of a file that has at most `most`. A pipe would be waited for, and a device has no end: both are errors.
+///
+/// # Errors
+/// If it cannot be read, is not a file, or has more bytes.
+pub fn read_at_most(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let io = |e| Error::io(e, path);
+    let data = fs::metadata(path).map_err(io)?;
+    if data.is_dir() {
+        return Err(Error::format("is a folder, not a file").at_file(path).hint("give the name of a file"));
+    }
+    if !data.is_file() {
+        return Err(Error::format("is not a file").at_file(path).hint("a pipe or a device is not read: give a file"));
+    }
+    let mut bytes = Vec::new();
+    if data.len() <= most {
+        // It may grow while it is read.
+        File::open(path).map_err(io)?.take(most + 1).read_to_end(&mut bytes).map_err(io)?;
+    }
+    if data.len() > most || bytes.len() as u64 > most {
+        return Err(Error::format(format!("is longer than {most} bytes, the limit of such a file"))
+            .at_file(path)
+            .hint("give another file"));
+    }
+    Ok(bytes)
+}
+
+/// A file that one process at a time holds; the system releases it when the process ends. It is removed at the end.
+#[derive(Debug)]
+pub struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock at `path`; none if another process holds it. A file system without locks gives it to all.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn at(path: &Path) -> std::io::Result<Option<Lock>> {
+        Self::take(path, |file| match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(true),
+        })
+    }
+
+    /// The same, and waits for the process that holds it.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or waiting fails.
+    pub fn wait(path: &Path) -> std::io::Result<Lock> {
+        loop {
+            if let Some(lock) = Self::take(path, |file| file.lock().map(|()| true))? {
+                return Ok(lock);
+            }
+        }
+    }
+
+    /// The lock of a file, beside it: for a file that is read, changed and written again. Two names of one file have one lock.
+    ///
+    /// # Errors
+    /// If another process holds it (`setting` names what the file was given by), or it cannot be written.
+    pub fn beside(file: &Path, setting: &str) -> Result<Lock> {
+        let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+        if target.exists() && !target.is_file() {
+            return Err(Error::setting("is not a file").at_file(file).hint(format!("give another `{setting}`")));
+        }
+        let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let path = target.with_file_name(format!(".{name}.lock"));
+        Self::at(&path).map_err(|e| Error::io(e, &path))?.ok_or_else(|| {
+            Error::setting("is in use by another process")
+                .at_file(file)
+                .hint(format!("wait until it ends, or give another `{setting}`"))
+        })
+    }
+
+    fn take(path: &Path, lock: impl Fn(&File) -> std::io::Result<bool>) -> std::io::Result<Option<Lock>> {
+        loop {
+            // Opening a pipe of this name would wait.
+            if fs::symlink_metadata(path).is_ok_and(|data| !data.is_file()) {
+                return Err(std::io::Error::other("is not a file"));
+            }
+            let file = File::options().create(true).truncate(false).write(true).open(path)?;
+            if !lock(&file)? {
+                return Ok(None);
+            }
+            // The process before has removed it, and the next one would lock another file.
+            if is_at(&file, path) {
+                return Ok(Some(Lock { path: path.to_owned(), _file: file }));
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Removed while it is held, so that who waits for it finds that it is another file now.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether a file is still the one at its path.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(mine), Ok(there)) => identity(&mine) == identity(&there),
+        _ => false,
+    }
 }
 
 /// Whether two paths are the same file or folder, by any links; they need not exist. Standard input (`-`) is the file that
@@ -236,6 +344,62 @@ mod tests {
         let e = check_not_input(&path("a"), "output", [path("b").as_path(), &path("./a")]).unwrap_err();
         assert!(e.to_string().contains("would overwrite") && e.hint_text().unwrap().contains("`output`"));
         check_not_input(&path("new"), "output", [path("b").as_path()]).unwrap();
+    }
+
+    #[test]
+    fn only_files_are_read_and_only_to_their_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read_at_most(&path, 5).unwrap(), b"12345");
+        let fails = |path: &Path, part: &str| {
+            let e = read_at_most(path, 4).unwrap_err().to_string();
+            assert!(e.contains(part), "{e}");
+        };
+        fails(&path, "longer than 4 bytes");
+        fails(dir.path(), "is a folder");
+        fails(&dir.path().join("none"), "no such file");
+        #[cfg(unix)]
+        {
+            let pipe = dir.path().join("pipe");
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            fails(&pipe, "is not a file");
+            fails(Path::new("/dev/zero"), "is not a file");
+            assert!(Lock::at(&pipe).is_err());
+        }
+    }
+
+    #[test]
+    fn one_holds_a_lock_and_its_file_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.json");
+        let held = Lock::beside(&path, "state").unwrap();
+        let e = Lock::beside(&path, "state").unwrap_err();
+        assert!(e.to_string().contains("in use by another process"), "{e}");
+        assert!(Lock::at(&dir.path().join(".state.json.lock")).unwrap().is_none());
+        drop(held);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        // Many at once: never two.
+        let (inside, path) = (std::sync::atomic::AtomicUsize::new(0), dir.path().join("lock"));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let held = Lock::wait(&path).unwrap();
+                        assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                        inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        drop(held);
+                    }
+                });
+            }
+        });
+        #[cfg(unix)]
+        {
+            fs::write(&path, "").unwrap();
+            std::os::unix::fs::symlink(&path, dir.path().join("other")).unwrap();
+            let _held = Lock::beside(&path, "state").unwrap();
+            assert!(Lock::beside(&dir.path().join("other"), "state").is_err());
+        }
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray};
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, BinaryArray, DictionaryArray, Int32Array, LargeStringArray, RecordBatch, StringArray};
 use arrow_ipc::CompressionType;
 use mcdd::data::images::{ImageOptions, Images};
 use mcdd::data::{Label, ReadOptions, Table};
@@ -133,6 +134,15 @@ fn small_files_that_stand_for_large_data() {
     let path = parquet(folder, vec![("t", repeated)], delta);
     let (table, used) = peak(|| read(&path).map(|table| table.rows()));
     assert_eq!(table.unwrap(), 1500);
+    assert!(used < 150, "{used} MiB");
+
+    // Texts with offsets of 64 bits, more than 2 GiB of them: a valid file.
+    let values = Arc::new(LargeStringArray::from(vec![entry]));
+    let coded = DictionaryArray::<Int32Type>::new(Int32Array::from(vec![0; 9000]), values);
+    let large = properties().set_dictionary_page_size_limit(64 << 20);
+    let path = parquet(folder, vec![("t", Arc::new(coded) as ArrayRef)], large);
+    let (table, used) = peak(|| read(&path).map(|table| table.rows()));
+    assert_eq!(table.unwrap(), 9000);
     assert!(used < 150, "{used} MiB");
 
     // Many equal images.

@@ -227,6 +227,8 @@ struct Scored<'a> {
 
 /// The longest cell in a table of text.
 const MAX_CELL: usize = 30;
+/// The longest name in a line.
+const MAX_NAME: usize = 200;
 
 impl Scored<'_> {
     fn class(&self, number: Option<u32>) -> Option<&str> {
@@ -246,11 +248,11 @@ impl Scored<'_> {
     fn heading(&self) -> Result<String, std::fmt::Error> {
         let (confidence, p, verdict) = self.scores();
         let mut out = match self.name {
-            Some(name) => format!("image {} ({}): {verdict}", self.row, ui::plain(name)),
+            Some(name) => format!("image {} ({}): {verdict}", self.row, short(name, MAX_NAME)),
             None => format!("row {}: {verdict}", self.row),
         };
         if let Some(label) = self.label() {
-            write!(out, ", most like {}", ui::plain(label))?;
+            write!(out, ", most like {}", short(label, MAX_NAME))?;
         }
         writeln!(out, " (confidence {confidence:.4}, p-value {p:.4})")?;
         Ok(out)
@@ -282,7 +284,8 @@ impl Scored<'_> {
 
     fn text(&self, why: &Explanation) -> Result<String, std::fmt::Error> {
         let mut out = self.heading()?;
-        let against = self.class(why.class).map_or("all training rows".into(), |c| format!("class {}", ui::plain(c)));
+        let against =
+            self.class(why.class).map_or("all training rows".into(), |c| format!("class {}", short(c, MAX_NAME)));
         let mut table = vec![["column", "value", "expected", "deviations", "gain"].map(String::from)];
         let reasons: Vec<_> = why.columns.iter().filter(|c| c.gain > 0.0).collect();
         if reasons.is_empty() {
@@ -311,7 +314,7 @@ impl Scored<'_> {
         }
         for c in &reasons {
             if let Some(note) = &c.note {
-                writeln!(out, "  {}: {}", ui::plain(&c.column), ui::plain(note))?;
+                writeln!(out, "  {}: {}", short(&c.column, MAX_NAME), short(note, ui::LONGEST))?;
             }
         }
         writeln!(out, "  (expected: the mean of {against})\n")?;

@@ -33,6 +33,9 @@ pub struct Args {
     json: bool,
 }
 
+/// The longest name in the table; JSON has all of it.
+const LONGEST_NAME: usize = 200;
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let network = NetworkFile::read(&args.network)?;
@@ -48,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let shape: Vec<String> = layer.shape.iter().map(usize::to_string).collect();
         let default = if layer.default { "  (default)" } else { "" };
         // A name of several lines would look like several layers.
-        let name = mcdd::error::plain(&layer.name);
+        let name = ui::short(&layer.name, LONGEST_NAME);
         writeln!(out, "{name:<width$}  {:<20}  {:>8}  {}{default}", layer.operator, layer.features, shape.join("x"))?;
     }
     ui::print(&out)?;

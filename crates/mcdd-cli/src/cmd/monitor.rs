@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use mcdd::compute::pool::Pool;
 use mcdd::data::RowsOrScores;
 use mcdd::error::count;
-use mcdd::files::write_beside;
+use mcdd::files::{Lock, write_beside};
 use mcdd::model::{Model, Predictions};
 use mcdd::monitor::{About, Monitor, Part};
 use mcdd::report::figure::Theme;
@@ -28,7 +28,8 @@ Examples:
 
 The evidence starts at 1. If the rows are like the calibration rows of the model, it ever reaches 1/alpha with a probability \
 of at most alpha, however long the stream is. There the alarm is raised, and stays until --restart. \
-The state is written after each block of rows, so that a killed run loses nothing that it has printed.";
+The state is written after each block of rows, so that a killed run loses nothing that it has printed. One process at a time \
+writes a state; a second one is refused.";
 
 /// Watch a stream of rows, and raise an alarm when they are no longer like the calibration rows
 #[derive(clap::Args, Clone, Debug)]
@@ -186,11 +187,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let model = args.loading.model(&args.model)?;
     let pool = Pool::new(args.running.threads());
+    // A state is read, changed and written by one process at a time; any may look at it.
+    let changes = args.restart || !args.data.is_empty();
+    let _lock = args.state.as_deref().filter(|_| changes).map(|path| Lock::beside(path, "state")).transpose()?;
     let mut monitor = args.monitor(&model, &pool)?;
     if args.restart {
         monitor.restart();
-    }
-    if args.restart || (args.state.is_some() && args.data.is_empty()) {
         args.save(&monitor)?;
     }
     for path in &args.data {

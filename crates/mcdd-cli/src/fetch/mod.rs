@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use mcdd::data::sets::{Checksum, Download, Found, Set, thousands};
 use mcdd::error::Kind;
+use mcdd::files::Lock;
 use mcdd::{Error, Result};
 use sha2::Digest;
 
@@ -114,63 +115,37 @@ pub fn get(set: &'static Set, dir: &Path, origin: &Origin) -> Result<()> {
     Ok(())
 }
 
-/// One process at a time fetches a set.
-struct Lock {
-    path: PathBuf,
-    _file: File,
+/// One process at a time fetches a set. At the end its folder is removed, if it is empty.
+struct Fetching {
+    folder: PathBuf,
+    lock: Option<Lock>,
 }
 
-impl Drop for Lock {
+impl Drop for Fetching {
     fn drop(&mut self) {
-        // Removed while it is held, so that who waits for it finds that it is another file now.
-        let _ = fs::remove_file(&self.path);
-        if let Some(folder) = self.path.parent() {
-            let _ = fs::remove_dir(folder);
-        }
+        drop(self.lock.take());
+        let _ = fs::remove_dir(&self.folder);
     }
 }
 
 /// Waits until no other process fetches the set. The system releases the lock of a process that ends.
-fn lock(folder: &Path, set: &Set) -> Result<Lock> {
+fn lock(folder: &Path, set: &Set) -> Result<Fetching> {
     let path = folder.join(format!("{}.lock", set.name));
-    let io = |e| Error::io(e, &path);
-    let mut waited = false;
+    let mut waits = false;
     loop {
-        fs::create_dir_all(folder).map_err(io)?;
-        let file = match fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path) {
-            // The process before has removed the folder.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            other => other.map_err(io)?,
-        };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                if !waited {
-                    ui::note(&format!("another process is fetching {}: waiting for it", set.title));
-                }
-                waited = true;
-                file.lock().map_err(io)?;
+        fs::create_dir_all(folder).map_err(|e| Error::io(e, folder))?;
+        let taken = if waits { Lock::wait(&path).map(Some) } else { Lock::at(&path) };
+        match taken {
+            Ok(Some(lock)) => return Ok(Fetching { folder: folder.to_owned(), lock: Some(lock) }),
+            Ok(None) => {
+                ui::note(&format!("another process is fetching {}: waiting for it", set.title));
+                waits = true;
             }
-            // A file system without locks.
-            Err(fs::TryLockError::Error(_)) => {}
-        }
-        if is_still(&file, &path) {
-            return Ok(Lock { path, _file: file });
+            // The process before has removed the folder.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(Error::io(e, &path)),
         }
     }
-}
-
-/// Whether a file is still the one at its path.
-#[cfg(unix)]
-fn is_still(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let place = |data: fs::Metadata| (data.dev(), data.ino());
-    file.metadata().ok().map(place) == fs::metadata(path).ok().map(place)
-}
-
-#[cfg(not(unix))]
-fn is_still(_file: &File, path: &Path) -> bool {
-    path.exists()
 }
 
 /// Fetches a file to `work`, unless it is present.
@@ -195,7 +170,10 @@ fn fetch(download: &Download, set: &Set, work: &Path, origin: &Origin) -> Result
         }
     };
     let outcome = match origin {
-        Origin::Folder(folder) => copy(&folder.join(download.file), &part, &shown),
+        Origin::Folder(folder) => {
+            let most = download.bytes.unwrap_or(http::LIMITS.longest);
+            copy(&folder.join(download.file), &part, most, &shown)
+        }
         _ => {
             // HTTPS is required of publishers, not of a mirror that the user chose.
             let secure = matches!(origin, Origin::Publisher);
@@ -221,12 +199,20 @@ fn fetch(download: &Download, set: &Set, work: &Path, origin: &Origin) -> Result
     fs::rename(&part, &file).map_err(|e| Error::io(e, &file))
 }
 
-fn copy(from: &Path, to: &Path, shown: &dyn Fn(u64, Option<u64>)) -> Result<()> {
-    let mut input = File::open(from).map_err(|e| Error::io(e, from))?;
-    let data = input.metadata().map_err(|e| Error::io(e, from))?;
+/// Copies a file of at most `most` bytes.
+fn copy(from: &Path, to: &Path, most: u64, shown: &dyn Fn(u64, Option<u64>)) -> Result<()> {
+    // Opening a pipe would wait.
+    let data = fs::metadata(from).map_err(|e| Error::io(e, from))?;
     if !data.is_file() {
         return Err(Error::setting("not a file").at_file(from).hint("give the folder that holds the files"));
     }
+    if data.len() > most {
+        let length = data.len();
+        return Err(Error::format(format!("it has {length} bytes, and at most {most} are expected"))
+            .at_file(from)
+            .hint("give the folder that holds the published files"));
+    }
+    let mut input = File::open(from).map_err(|e| Error::io(e, from))?;
     let mut output = File::create(to).map_err(|e| Error::io(e, to))?;
     each_block(&mut input, from, |block, done| {
         shown(done, Some(data.len()));

@@ -33,6 +33,7 @@ use self::runtime::{Runtime, try_run};
 use crate::container::hex;
 use crate::data::{ColumnKind, ImageShape, ImageSpec, Schema};
 use crate::error::{Error, Result};
+use crate::files::read_at_most;
 use crate::net::{Network, NetworkBuffers};
 use crate::onnx::read::{File, MAX_FILE, is_standard, shown};
 use crate::onnx::{Attribute, Builder, Value};
@@ -96,14 +97,7 @@ impl NetworkFile {
     /// If it cannot be read, is not an ONNX file, is damaged, or has what is not supported.
     pub fn read(path: impl AsRef<Path>) -> Result<NetworkFile> {
         let path = path.as_ref();
-        let about = std::fs::metadata(path).map_err(|e| Error::io(e, path))?;
-        if !about.is_file() {
-            return Err(Error::data("is not a file").at_file(path).hint("give an ONNX file"));
-        }
-        if about.len() > MAX_FILE {
-            return Err(Error::data(format!("has more than {} MB", MAX_FILE >> 20)).at_file(path));
-        }
-        let bytes = std::fs::read(path).map_err(|e| Error::io(e, path))?;
+        let bytes = read_at_most(path, MAX_FILE)?;
         let name = path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
         Self::of(&bytes, name, path.parent()).map_err(|e| e.at_file(path))
     }

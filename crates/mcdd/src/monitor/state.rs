@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::watch::{Monitor, name_of};
 use crate::error::{Error, Result};
-use crate::files::write_beside;
+use crate::files::{read_at_most, write_beside};
 use crate::model::Calibration;
 
 /// The version of the file.
@@ -37,12 +37,7 @@ impl Monitor {
     /// # Errors
     /// If the file cannot be read, is damaged, or belongs to another model.
     pub fn load(path: &Path, calibration: &Calibration) -> Result<Monitor> {
-        let size = std::fs::metadata(path).map_err(|e| Error::io(e, path))?.len();
-        if size > MOST_BYTES {
-            return Err(Error::format(format!("{size} bytes are too many for the state of a monitor")).at_file(path));
-        }
-        let text = std::fs::read(path).map_err(|e| Error::io(e, path))?;
-        Self::from_json(&text, calibration).map_err(|e| e.at_file(path))
+        Self::from_json(&read_at_most(path, MOST_BYTES)?, calibration).map_err(|e| e.at_file(path))
     }
 
     fn from_json(text: &[u8], calibration: &Calibration) -> Result<Monitor> {

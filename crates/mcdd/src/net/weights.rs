@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::{Graph, Params};
 use crate::container::hex;
 use crate::error::{Error, Result};
+use crate::files::read_at_most;
 
 /// The largest size of a file.
 const MAX_BYTES: u64 = 4 << 30;
@@ -28,12 +29,7 @@ impl Weights {
     /// # Errors
     /// If the file cannot be read, a tensor is missing, or one has another shape or type.
     pub fn read(path: &Path, graph: &Graph) -> Result<Weights> {
-        let size = std::fs::metadata(path).map_err(|e| Error::io(e, path))?.len();
-        if size > MAX_BYTES {
-            return Err(Error::format("is too large for a file of weights").at_file(path));
-        }
-        let bytes = std::fs::read(path).map_err(|e| Error::io(e, path))?;
-        Self::from_bytes(&bytes, graph).map_err(|e| e.at_file(path))
+        Self::from_bytes(&read_at_most(path, MAX_BYTES)?, graph).map_err(|e| e.at_file(path))
     }
 
     fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<Weights> {

@@ -272,11 +272,7 @@ type Contents = Option<(About, Vec<Cell>)>;
 
 /// The contents, and the length of the complete lines.
 fn read(path: &Path) -> Result<(Contents, u64)> {
-    let io = |e| Error::io(e, path);
-    if fs::metadata(path).map_err(io)?.len() > MAX_BYTES {
-        return Err(Error::format("is longer than any results file").at_file(path).hint("give another folder"));
-    }
-    let bytes = fs::read(path).map_err(io)?;
+    let bytes = files::read_at_most(path, MAX_BYTES)?;
     let kept = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
     let foreign = || Error::format("is not a results file").at_file(path).hint("give another folder");
     // An incomplete first line must at least begin as ours does.

@@ -1,6 +1,5 @@
 //! The options of a benchmark in a TOML file.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use mcdd::data::sets;
@@ -86,11 +85,8 @@ impl Args {
             return Ok(self);
         }
         let wrong = |what: String| mcdd::Error::setting(what).at_file(&path).hint("mcdd bench --help shows an example");
-        let size = fs::metadata(&path).map_err(|e| mcdd::Error::io(e, &path))?.len();
-        if size > MAX_BYTES {
-            return Err(wrong("is too long".into()));
-        }
-        let text = fs::read_to_string(&path).map_err(|e| mcdd::Error::io(e, &path))?;
+        let bytes = mcdd::files::read_at_most(&path, MAX_BYTES)?;
+        let text = String::from_utf8(bytes).map_err(|_| wrong("is not a text in UTF-8".into()))?;
         // The error has the line and the column, and shows them in the text.
         let file: BenchFile = toml::from_str(&text).map_err(|e| wrong(e.to_string().trim().to_owned()))?;
         if file.jobs.is_some_and(|j| options::thread_count(&j.to_string()).is_err()) {

@@ -85,6 +85,10 @@ impl ImageArgs {
                 .hint(format!("leave out `{name}`, or give a `net` for images, e.g. cnn")));
         }
         match &self.init {
+            // Opening a pipe would wait.
+            Some(file) if std::fs::metadata(file).is_ok_and(|data| !data.is_file()) => {
+                Err(mcdd::Error::setting("is not a file").at_file(file).hint("give a safetensors file as `init`"))
+            }
             Some(file) => std::fs::File::open(file).map(drop).map_err(|e| mcdd::Error::io(e, file)),
             None => Ok(()),
         }

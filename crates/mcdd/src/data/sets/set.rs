@@ -204,7 +204,8 @@ impl Set {
                 // `train-images-idx3-ubyte` is also spelled `train-images.idx3-ubyte`.
                 let spelled = [name.to_owned(), name.replace("-idx", ".idx")];
                 let packed = spelled.iter().flat_map(|n| ["", ".gz", ".Z"].map(|end| format!("{n}{end}")));
-                match packed.map(|n| found.folder.join(n)).find(|path| path.exists()) {
+                // A pipe of this name would be waited for.
+                match packed.map(|n| found.folder.join(n)).find(|path| path.is_file() || path.is_dir()) {
                     Some(path) => found.files.push(path),
                     None => found.missing.push(name),
                 }
