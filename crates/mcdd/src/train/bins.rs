@@ -1,7 +1,7 @@
 //! Networks for the class: the last two of an ensemble of Deep-MCDD. Their `nu` is smaller, so that classes count more and
-//! distances less, and the epoch with the lowest validation loss is kept. The last one reads its inputs also as a piecewise-linear code in bins (Gorishniy et al. 2022), which lets it
-//! bend at a value of a single column, as a tree does. The confidence comes from the others alone. `docs/default.md` has what
-//! this brings.
+//! distances less, and the epoch with the lowest validation loss is kept. The last one reads its inputs also as a
+//! piecewise-linear code in bins (Gorishniy et al. 2022), which lets it bend at a value of a single column, as a tree does.
+//! The confidence comes from the others alone. `docs/default.md` has what this brings.
 
 use serde::{Deserialize, Serialize};
 
