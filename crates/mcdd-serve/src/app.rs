@@ -3,7 +3,6 @@
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -11,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use flate2::bufread::MultiGzDecoder;
 use http_body_util::BodyExt as _;
 use mcdd::model::Predictions;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
 use crate::failure::{Answer, Failure};
@@ -19,12 +18,9 @@ use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::models::{Models, Served};
 use crate::otlp::Spans;
+use crate::places::Place;
 use crate::queue::Queue;
 use crate::room::{Memory, Room};
-
-/// How often, and how far apart, a full queue is looked at before a request is refused: for a second.
-const PATIENCE: usize = 4;
-const PAUSE: Duration = Duration::from_millis(250);
 
 /// The state of the server.
 pub(crate) struct App {
@@ -83,9 +79,8 @@ impl App {
         })
     }
 
-    /// Reads a body for a model within its limits of size and time. While the queue of the model is full, nothing is read.
-    pub(crate) async fn body(&self, served: &Served, headers: &HeaderMap, body: Body) -> Answer<Received> {
-        self.wait_for_room(served, 1).await?;
+    /// Reads a body for a model within its limits of size and time, and takes a place in the queue for it.
+    pub(crate) async fn body(&self, served: &Served, headers: &HeaderMap, body: Body) -> Answer<(Received, Place)> {
         let limit = served.limits.body_bytes;
         let gzip = match headers.get(CONTENT_ENCODING).map(|v| v.as_bytes().to_ascii_lowercase()).as_deref() {
             None | Some(b"" | b"identity") => false,
@@ -118,33 +113,32 @@ impl App {
                             return Err(too_large(limit));
                         }
                         room.reach(bytes.len() + data.len())?;
+                        if let Some(length) = stated.filter(|_| bytes.is_empty()) {
+                            // Exactly what is needed, instead of twice as much while it grows.
+                            bytes.reserve_exact(length);
+                        }
                         bytes.extend_from_slice(data);
                     }
                 }
             }
         }
         let received = Received { bytes, room };
-        if gzip { aside(true, move || decompressed(received, limit)).await } else { Ok(received) }
-    }
-
-    /// Waits a little until the queue has room for rows of a model. Clients that try again at once after a refusal would otherwise
-    /// take the time of those that are answered.
-    async fn wait_for_room(&self, served: &Served, rows: usize) -> Answer<()> {
-        for _ in 0..PATIENCE {
-            if self.queue.has_room(served, rows) {
-                return Ok(());
-            }
-            sleep(PAUSE).await;
-        }
-        if self.queue.has_room(served, rows) { Ok(()) } else { Err(Failure::busy()) }
+        let received = if gzip { aside(true, move || decompressed(received, limit)).await? } else { received };
+        let place = self.queue.places.enter(&served.name, served.limits.queued_rows, received.bytes.len()).await?;
+        Ok((received, place))
     }
 
     /// Predicts rows, after those that wait before them.
-    pub(crate) async fn predict(&self, served: &Arc<Served>, x: Vec<f32>, room: &mut Room) -> Answer<Predictions> {
+    pub(crate) async fn predict(
+        &self,
+        served: &Arc<Served>,
+        x: Vec<f32>,
+        place: Place,
+        room: &mut Room,
+    ) -> Answer<Predictions> {
         let rows = x.len() / served.model.schema().width().max(1);
         room.take_for_answer(rows, served.model.classes().len())?;
-        self.wait_for_room(served, rows).await?;
-        let answer = self.queue.add(Arc::clone(served), x)?;
+        let answer = self.queue.add(Arc::clone(served), x, place)?;
         let predictions = answer.await.map_err(|_| Failure::internal())??;
         self.metrics.predicted(served, &predictions);
         Ok(predictions)

@@ -21,6 +21,7 @@ mod models;
 mod openapi;
 mod otlp;
 mod page;
+mod places;
 mod plain;
 mod protocol;
 mod queue;
