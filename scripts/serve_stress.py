@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts `mcdd serve` under pressure on loopback, and checks that it keeps its promises. Bounded in count and time; about two minutes.
 
-    python3 scripts/serve_stress.py target/release/mcdd [--idle 10000] [--overload 30] [--only idle,loris,half,large,overload,kill]
+    python3 scripts/serve_stress.py target/release/mcdd [--idle 10000] [--overload 30] [--only idle,loris,half,large,single,thousand,rate,kill]
 
 Needs wrk (a Debian package) for the overload. The server has one half of the cores during the overload and wrk the other, so that wrk, which has more to do
 under overload, does not take the time of the server. Trains a small model on generated rows, serves it, and checks that
@@ -247,13 +247,15 @@ def main():
     parser.add_argument("mcdd", type=Path)
     parser.add_argument("--idle", type=int, default=10_000)
     parser.add_argument("--overload", type=int, default=30)
-    parser.add_argument("--only", default="idle,loris,half,large,overload,kill")
+    parser.add_argument("--only", default="idle,loris,half,large,single,thousand,rate,kill")
     args = parser.parse_args()
     only = args.only.split(",")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard != resource.RLIM_INFINITY and hard < args.idle + 200:
         raise SystemExit(f"only {hard} files may be open (ulimit -n)")
+    if not shutil.which("wrk"):
+        raise SystemExit("wrk is missing: apt-get install wrk")
     command = args.mcdd.resolve()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -271,15 +273,16 @@ def main():
                 half_closed(server, one.encode())
             if "large" in only:
                 large(server, one.encode(), thousand)
-            if "overload" in only and shutil.which("wrk"):
+            if "single" in only:
                 server.stop()
                 server = Server(command, folder, cores=HALVES[0])
                 overload(server, folder, "single rows", one, 64, args.overload)
+            if "thousand" in only or "rate" in only:
                 server.stop()
                 server = Server(command, folder, "--max-queued-rows", "64000", "--max-rows", "1000", cores=HALVES[0])
+            for part in {"thousand", "rate"}.intersection(only):
                 name = "1,000 rows each, at most 64,000 rows wait"
-                overload(server, folder, name, thousand, 32, args.overload)
-                overload(server, folder, name, thousand, 32, args.overload, rate=True)
+                overload(server, folder, name, thousand, 32, args.overload, rate=part == "rate")
             if "kill" in only:
                 server = killed(command, folder, server, thousand)
             server.stop()

@@ -54,7 +54,7 @@ fn describe(token: bool, models: &[&str]) -> Value {
     let mut document = json!(all);
     let operations = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
     let operations = operations.filter_map(Value::as_object_mut).flat_map(|methods| methods.values_mut());
-    let parameters = operations.filter_map(|o| o["parameters"].as_array_mut()).flatten();
+    let parameters = operations.filter_map(|o| o.get_mut("parameters")?.as_array_mut()).flatten();
     for parameter in parameters.filter(|p| p["name"] == "model" && p["in"] == "path") {
         parameter["schema"]["enum"] = json!(models);
     }
