@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use flate2::bufread::MultiGzDecoder;
 use http_body_util::BodyExt as _;
 use mcdd::model::Predictions;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::config::Config;
 use crate::failure::{Answer, Failure};
@@ -18,7 +18,7 @@ use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::models::{Models, Served};
 use crate::otlp::Spans;
-use crate::places::Place;
+use crate::places::{PATIENCE, Place};
 use crate::queue::Queue;
 use crate::room::{Memory, Room};
 
@@ -98,8 +98,10 @@ impl App {
         }
         // Memory is taken as bytes arrive, so that a client that sends nothing holds a kilobyte.
         let mut room = self.memory.room()?;
+        // A request that would wait in vain is received, so that its client reads the refusal, and not kept.
+        let crowded = self.queue.places.crowded(&served.name, served.limits.queued_rows);
         let deadline = Instant::now() + self.config.limits.read_time;
-        let (mut body, mut bytes) = (body, Vec::new());
+        let (mut body, mut bytes, mut length) = (body, Vec::new(), 0);
         loop {
             let frame = timeout_at(deadline, body.frame()).await.map_err(|_| {
                 Failure::new(StatusCode::REQUEST_TIMEOUT, "the body of the request did not arrive in time")
@@ -109,10 +111,14 @@ impl App {
                 Some(Err(_)) => return Err(Failure::bad("the body of the request ended early")),
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
-                        if bytes.len() + data.len() > limit {
+                        length += data.len();
+                        if length > limit {
                             return Err(too_large(limit));
                         }
-                        room.reach(bytes.len() + data.len())?;
+                        if crowded {
+                            continue;
+                        }
+                        room.reach(length)?;
                         if let Some(length) = stated.filter(|_| bytes.is_empty()) {
                             // Exactly what is needed, instead of twice as much while it grows.
                             bytes.reserve_exact(length);
@@ -121,6 +127,10 @@ impl App {
                     }
                 }
             }
+        }
+        if crowded {
+            sleep(PATIENCE).await;
+            return Err(Failure::busy());
         }
         let received = Received { bytes, room };
         let received = if gzip { aside(true, move || decompressed(received, limit)).await? } else { received };

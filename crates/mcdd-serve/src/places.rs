@@ -15,7 +15,7 @@ use crate::failure::{Answer, Failure};
 
 /// How long a request stands in line. Clients that try again at once after a refusal would otherwise take the time of those that
 /// are answered.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Bytes of a row before any was seen.
 const ROW_BYTES: usize = 64;
@@ -41,6 +41,8 @@ struct State {
     rows: usize,
     own: BTreeMap<String, Own>,
     line: VecDeque<Waiter>,
+    /// The rows of the line.
+    standing: usize,
     closed: bool,
 }
 
@@ -76,6 +78,7 @@ impl State {
         loop {
             let first = self.line.get(at)?;
             if first.enter.is_closed() {
+                self.standing -= first.rows;
                 self.line.remove(at);
             } else if !self.fits_own(&first.model, first.rows, first.most) {
                 at += 1;
@@ -83,6 +86,7 @@ impl State {
                 return None;
             } else {
                 let waiter = self.line.remove(at)?;
+                self.standing -= waiter.rows;
                 self.add(&waiter.model, waiter.rows);
                 return Some(waiter);
             }
@@ -123,8 +127,15 @@ impl Places {
         let mut state = self.lock();
         state.closed = true;
         let line = std::mem::take(&mut state.line);
+        state.standing = 0;
         drop(state);
         drop(line);
+    }
+
+    /// Whether a request to a model would stand behind as many rows as the queue holds, and so in vain.
+    pub(crate) fn crowded(&self, model: &str, most: usize) -> bool {
+        let state = self.lock();
+        state.standing >= self.most && !(state.fits(1, self.most) && state.fits_own(model, 1, most))
     }
 
     /// A place for a request of so many bytes to a model that may have so many rows at once.
@@ -141,6 +152,7 @@ impl Places {
                 return Ok(self.place(model.to_owned(), rows, bytes));
             }
             let (enter, entering) = oneshot::channel();
+            state.standing += rows;
             state.line.push_back(Waiter { model: model.to_owned(), most, rows, enter });
             entering
         };
@@ -253,12 +265,19 @@ mod tests {
                     place
                 })
             };
+            assert!(!places.crowded("a", 50));
             // The model a has no room; b has, behind a in the line; then the queue has none.
             let waiting = [send("a1", "a", 50, 10), send("b1", "b", 100, 50), send("b2", "b", 100, 1)];
             for _ in 0..20 {
                 yield_now().await;
             }
             assert_eq!(*order.lock().unwrap(), ["b1"]);
+            assert!(!places.crowded("b", 100));
+            let more = send("a2", "a", 50, 90);
+            yield_now().await;
+            assert!(places.crowded("b", 100) && places.crowded("a", 50));
+            more.abort();
+            let _ = more.await;
             // A client that goes away leaves the line.
             waiting[0].abort();
             drop(first);
