@@ -60,6 +60,8 @@ class Server:
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
         self.host, port = self.address.rsplit(":", 1)
         self.port = int(port)
+        # It prints its address a moment before it listens for signals.
+        self.status()
 
     def connect(self):
         return socket.create_connection((self.host, self.port), timeout=60)
@@ -280,7 +282,7 @@ def main():
             if "thousand" in only or "rate" in only:
                 server.stop()
                 server = Server(command, folder, "--max-queued-rows", "64000", "--max-rows", "1000", cores=HALVES[0])
-            for part in {"thousand", "rate"}.intersection(only):
+            for part in [p for p in ("thousand", "rate") if p in only]:
                 name = "1,000 rows each, at most 64,000 rows wait"
                 overload(server, folder, name, thousand, 32, args.overload, rate=part == "rate")
             if "kill" in only:
