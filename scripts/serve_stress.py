@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Puts `mcdd serve` under pressure on loopback, and checks that it keeps its promises. Bounded in count and time; about two minutes.
 
-    python3 scripts/serve_stress.py target/release/mcdd [--idle 10000] [--overload 30]
+    python3 scripts/serve_stress.py target/release/mcdd [--idle 10000] [--overload 30] [--only idle,loris,half,large,single,thousand,rate,kill]
 
-Needs wrk (a Debian package) for the overload. Trains a small model on generated rows, serves it, and checks that
+Needs wrk (a Debian package) for the overload. The server has one half of the cores during the overload and wrk the other, so that wrk, which has more to do
+under overload, does not take the time of the server. Trains a small model on generated rows, serves it, and checks that
 
 - a single row is answered while 10,000 connections are open and send nothing, and they are closed when their time is over;
 - a single row is answered while others send a byte a second (slow loris), and these are cut off;
 - a client that closes its side after its request gets its answer;
 - a single row is answered soon while one client sends a million rows;
-- ten times as many clients as the server is measured with are either answered or refused with 503: goodput, memory, recovery;
+- ten times overload is answered or refused with 503: goodput, memory, recovery. Once with ten times as many clients, each of which sends its next
+  request as soon as it has an answer or a refusal; once with a stated rate, ten times the requests a second that the server
+  can answer, by clients that wait for a second after each answer, as Retry-After asks them to;
 - after kill -9 the next server has the state of the monitor, whole, and at most a second older.
 """
 
@@ -43,14 +46,22 @@ def rows(count, seed, labeled):
     return "\n".join(lines) + "\n"
 
 
+CORES = sorted(os.sched_getaffinity(0))
+HALVES = CORES[: len(CORES) // 2] or CORES, CORES[len(CORES) // 2 :]
+
+
 class Server:
-    def __init__(self, command, folder, *options):
+    def __init__(self, command, folder, *options, cores=CORES):
         words = [command, "serve", "m.mcdd", "--listen", "127.0.0.1:0", "--state", "watched", *options]
+        os.sched_setaffinity(0, cores)
         self.process = subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, text=True)
+        os.sched_setaffinity(0, CORES)
         self.address = next(line.split("http://")[1].strip() for line in self.process.stderr if "http://" in line)
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
         self.host, port = self.address.rsplit(":", 1)
         self.port = int(port)
+        # It prints its address a moment before it listens for signals.
+        self.status()
 
     def connect(self):
         return socket.create_connection((self.host, self.port), timeout=60)
@@ -161,17 +172,20 @@ def large(server, one, text):
 
 
 def wrk(server, script, clients, seconds):
-    words = ["wrk", "-t", "2", "-c", str(clients), "-d", f"{seconds}s", "--latency", "--timeout", "30s", "-s", script]
+    """Answered requests a second, all requests a second, refused ones, p99, errors of connections."""
+    words = ["taskset", "-c", ",".join(map(str, HALVES[1])), "wrk", "-t", str(len(HALVES[1])), "-c", str(clients), "-d", f"{seconds}s", "--latency", "--timeout", "30s", "-s", script]
     text = subprocess.run([*words, f"http://{server.address}/predict"], check=True, capture_output=True, text=True).stdout
     every, duration = int(re.search(r"(\d+) requests in", text)[1]), float(re.search(r"requests in ([\d.]+)s", text)[1])
     other = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
     other = int(other[1]) if other else 0
-    return (every - other) / duration, other, re.search(r"99%\s+(\S+)", text)[1], re.search(r"Socket errors: (.*)", text)
+    p99 = re.search(r"99%\s+(\S+)", text)
+    return (every - other) / duration, every / duration, other, p99[1] if p99 else "none", re.search(r"Socket errors: (.*)", text)
 
 
-def overload(server, folder, name, text, clients, seconds):
-    script = folder / f"{name}.lua"
+def overload(server, folder, name, text, clients, seconds, rate=False):
+    script, patient = folder / "now.lua", folder / "later.lua"
     script.write_text(f"wrk.method = 'POST'\nwrk.headers['Content-Type'] = 'text/csv'\nwrk.body = [[{text}]]\n")
+    patient.write_text(script.read_text() + "function delay() return 1000 end\n")
     peak = max(wrk(server, script, clients, 5)[0] for _ in range(2))
     before, highest, stop = server.memory(), [0.0], threading.Event()
 
@@ -182,14 +196,18 @@ def overload(server, folder, name, text, clients, seconds):
 
     thread = threading.Thread(target=watch)
     thread.start()
-    good, refused, p99, errors = wrk(server, script, 10 * clients, seconds)
+    # A refusal takes a second, and the client waits for another.
+    many = int(20 * peak) if rate else 10 * clients
+    good, sent, refused, p99, errors = wrk(server, patient if rate else script, many, seconds)
     time.sleep(2)
     after = wrk(server, script, clients, 5)[0]
     stop.set()
     thread.join()
     print(
-        f"overload, {name}: {clients} clients {peak:.0f} requests/s; {10 * clients} clients for {seconds} s: {good:.0f}/s ({100 * good / peak:.0f}%), "
-        f"{refused} refused, p99 {p99}{', ' + errors[1] if errors else ''}; memory {before:.0f} to {highest[0]:.0f} MB; two seconds later {after:.0f}/s ({100 * after / peak:.0f}%)"
+        f"overload, {name}: {clients} clients {peak:.0f} requests/s; {many} clients{' that wait' if rate else ''} for {seconds} s send {sent:.0f}/s: "
+        f"{good:.0f}/s answered ({100 * good / peak:.0f}%), {refused} refused, p99 {p99}{', ' + errors[1] if errors else ''}; "
+        f"memory {before:.0f} to {highest[0]:.0f} MB; two seconds later {after:.0f}/s ({100 * after / peak:.0f}%)",
+        flush=True,
     )
     assert server.process.poll() is None
 
@@ -231,11 +249,15 @@ def main():
     parser.add_argument("mcdd", type=Path)
     parser.add_argument("--idle", type=int, default=10_000)
     parser.add_argument("--overload", type=int, default=30)
+    parser.add_argument("--only", default="idle,loris,half,large,single,thousand,rate,kill")
     args = parser.parse_args()
+    only = args.only.split(",")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard != resource.RLIM_INFINITY and hard < args.idle + 200:
         raise SystemExit(f"only {hard} files may be open (ulimit -n)")
+    if not shutil.which("wrk"):
+        raise SystemExit("wrk is missing: apt-get install wrk")
     command = args.mcdd.resolve()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -245,16 +267,26 @@ def main():
         one, thousand = rows(1, 2, False), rows(1000, 3, False)
         server = Server(command, folder, "--max-megabytes", "256")
         try:
-            idle(server, one.encode(), args.idle)
-            loris(server, one.encode(), 200)
-            half_closed(server, one.encode())
-            large(server, one.encode(), thousand)
-            if shutil.which("wrk"):
-                overload(server, folder, "single rows", one, 64, args.overload)
+            if "idle" in only:
+                idle(server, one.encode(), args.idle)
+            if "loris" in only:
+                loris(server, one.encode(), 200)
+            if "half" in only:
+                half_closed(server, one.encode())
+            if "large" in only:
+                large(server, one.encode(), thousand)
+            if "single" in only:
                 server.stop()
-                server = Server(command, folder, "--max-queued-rows", "64000", "--max-rows", "1000")
-                overload(server, folder, "1,000 rows each, at most 64,000 rows wait", thousand, 32, args.overload)
-            server = killed(command, folder, server, thousand)
+                server = Server(command, folder, cores=HALVES[0])
+                overload(server, folder, "single rows", one, 64, args.overload)
+            if "thousand" in only or "rate" in only:
+                server.stop()
+                server = Server(command, folder, "--max-queued-rows", "64000", "--max-rows", "1000", cores=HALVES[0])
+            for part in [p for p in ("thousand", "rate") if p in only]:
+                name = "1,000 rows each, at most 64,000 rows wait"
+                overload(server, folder, name, thousand, 32, args.overload, rate=part == "rate")
+            if "kill" in only:
+                server = killed(command, folder, server, thousand)
             server.stop()
         finally:
             if server.process.poll() is None:

@@ -198,6 +198,67 @@ fn serve_ends_when_it_is_told_to() {
     assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"even\""), "{text}");
     assert!(Command::new("kill").arg(server.id().to_string()).status().unwrap().success());
     assert_eq!(server.wait().unwrap().code(), Some(0));
+    // As soon as the address is printed, too.
+    for _ in 0..20 {
+        let (mut server, _) = lab.serve("m.mcdd");
+        assert!(Command::new("kill").arg(server.id().to_string()).status().unwrap().success());
+        assert_eq!(server.wait().unwrap().code(), Some(0));
+    }
+}
+
+/// `SIGHUP` makes the server look at its files, and does not end it; after `kill -9` the next one goes on with the monitor. The log has the
+/// requests with their ids, and nothing of their rows.
+#[cfg(unix)]
+#[test]
+fn serve_reads_again_when_told_to_and_goes_on_after_a_kill() {
+    let lab = lab();
+    lab.ok(&["train", "train.csv", "--preset", "fast", "--epochs", "2", "-q", "-o", "next.mcdd"]);
+    let serve = || {
+        let args = ["serve", "m.mcdd", "--listen", "127.0.0.1:0", "--state", "watched", "--log-requests"];
+        let mut server = lab.std_command(&args).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+        let address = lines.by_ref().find_map(|l| l.unwrap().split_once("http://").map(|(_, a)| a.to_owned())).unwrap();
+        (server, address, thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n")))
+    };
+    let signal = |server: &std::process::Child, name: &str| {
+        assert!(Command::new("kill").args([name, &server.id().to_string()]).status().unwrap().success());
+    };
+    let json = |address: &str, path: &str| -> Value {
+        let text = help::request(address, "GET", path, "text/plain", b"");
+        serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap()
+    };
+    let until = |what: &str, done: &dyn Fn() -> bool| {
+        let begun = std::time::Instant::now();
+        while !done() {
+            assert!(begun.elapsed().as_secs() < 60, "{what}");
+            thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    let (mut server, address, log) = serve();
+    let mut stream = TcpStream::connect(&address).unwrap();
+    let body = "a,b\n12345.6789,0.5\n";
+    let head = "POST /predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Request-Id: order-17\r\nContent-Type: text/csv\r\n";
+    stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200") && text.to_ascii_lowercase().contains("x-request-id: order-17"), "{text}");
+    fs::rename(lab.path("next.mcdd"), lab.path("m.mcdd")).unwrap();
+    signal(&server, "-HUP");
+    until("the new file is not read", &|| json(&address, "/v2/models/m")["versions"] == json!(["2"]));
+    // The calibration is another one, so the monitor began again.
+    let same = fs::read(lab.path("same.csv")).unwrap();
+    assert!(help::request(&address, "POST", "/predict", "text/csv", &same).starts_with("HTTP/1.1 200"));
+    let state = || fs::read_to_string(lab.path("watched/m.json")).unwrap_or_default();
+    until("the state is not written", &|| state().contains("\"rows\":300"));
+    signal(&server, "-KILL");
+    assert_eq!(server.wait().unwrap().code(), None);
+    let log = log.join().unwrap();
+    assert!(log.contains("request=order-17 method=POST path=/predict status=200"), "{log}");
+    assert!(!log.contains("12345") && !log.contains("a,b"), "{log}");
+    let (mut server, address, _) = serve();
+    assert_eq!(json(&address, "/status")["models"][0]["monitor"]["rows"], 300);
+    signal(&server, "-TERM");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
 }
 
 /// Stands between a browser and the server: adds a script to the page, which its policy would forbid, and shows it in a frame

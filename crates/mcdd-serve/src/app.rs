@@ -3,7 +3,6 @@
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -19,12 +18,9 @@ use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::models::{Models, Served};
 use crate::otlp::Spans;
+use crate::places::{PATIENCE, Place};
 use crate::queue::Queue;
 use crate::room::{Memory, Room};
-
-/// How often, and how far apart, a full queue is looked at before a request is refused: for a second.
-const PATIENCE: usize = 4;
-const PAUSE: Duration = Duration::from_millis(250);
 
 /// The state of the server.
 pub(crate) struct App {
@@ -83,9 +79,8 @@ impl App {
         })
     }
 
-    /// Reads a body for a model within its limits of size and time. While the queue of the model is full, nothing is read.
-    pub(crate) async fn body(&self, served: &Served, headers: &HeaderMap, body: Body) -> Answer<Received> {
-        self.wait_for_room(served, 1).await?;
+    /// Reads a body for a model within its limits of size and time, and takes a place in the queue for it.
+    pub(crate) async fn body(&self, served: &Served, headers: &HeaderMap, body: Body) -> Answer<(Received, Place)> {
         let limit = served.limits.body_bytes;
         let gzip = match headers.get(CONTENT_ENCODING).map(|v| v.as_bytes().to_ascii_lowercase()).as_deref() {
             None | Some(b"" | b"identity") => false,
@@ -103,8 +98,10 @@ impl App {
         }
         // Memory is taken as bytes arrive, so that a client that sends nothing holds a kilobyte.
         let mut room = self.memory.room()?;
+        // A request that would wait in vain is received, so that its client reads the refusal, and not kept.
+        let crowded = self.queue.places.crowded(&served.name, served.limits.queued_rows);
         let deadline = Instant::now() + self.config.limits.read_time;
-        let (mut body, mut bytes) = (body, Vec::new());
+        let (mut body, mut bytes, mut length) = (body, Vec::new(), 0);
         loop {
             let frame = timeout_at(deadline, body.frame()).await.map_err(|_| {
                 Failure::new(StatusCode::REQUEST_TIMEOUT, "the body of the request did not arrive in time")
@@ -114,37 +111,44 @@ impl App {
                 Some(Err(_)) => return Err(Failure::bad("the body of the request ended early")),
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
-                        if bytes.len() + data.len() > limit {
+                        length += data.len();
+                        if length > limit {
                             return Err(too_large(limit));
                         }
-                        room.reach(bytes.len() + data.len())?;
+                        if crowded {
+                            continue;
+                        }
+                        room.reach(length)?;
+                        if let Some(length) = stated.filter(|_| bytes.is_empty()) {
+                            // Exactly what is needed, instead of twice as much while it grows.
+                            bytes.reserve_exact(length);
+                        }
                         bytes.extend_from_slice(data);
                     }
                 }
             }
         }
-        let received = Received { bytes, room };
-        if gzip { aside(true, move || decompressed(received, limit)).await } else { Ok(received) }
-    }
-
-    /// Waits a little until the queue has room for rows of a model. Clients that try again at once after a refusal would otherwise
-    /// take the time of those that are answered.
-    async fn wait_for_room(&self, served: &Served, rows: usize) -> Answer<()> {
-        for _ in 0..PATIENCE {
-            if self.queue.has_room(served, rows) {
-                return Ok(());
-            }
-            sleep(PAUSE).await;
+        if crowded {
+            sleep(PATIENCE).await;
+            return Err(Failure::busy());
         }
-        if self.queue.has_room(served, rows) { Ok(()) } else { Err(Failure::busy()) }
+        let received = Received { bytes, room };
+        let received = if gzip { aside(true, move || decompressed(received, limit)).await? } else { received };
+        let place = self.queue.places.enter(&served.name, served.limits.queued_rows, received.bytes.len()).await?;
+        Ok((received, place))
     }
 
     /// Predicts rows, after those that wait before them.
-    pub(crate) async fn predict(&self, served: &Arc<Served>, x: Vec<f32>, room: &mut Room) -> Answer<Predictions> {
+    pub(crate) async fn predict(
+        &self,
+        served: &Arc<Served>,
+        x: Vec<f32>,
+        place: Place,
+        room: &mut Room,
+    ) -> Answer<Predictions> {
         let rows = x.len() / served.model.schema().width().max(1);
         room.take_for_answer(rows, served.model.classes().len())?;
-        self.wait_for_room(served, rows).await?;
-        let answer = self.queue.add(Arc::clone(served), x)?;
+        let answer = self.queue.add(Arc::clone(served), x, place)?;
         let predictions = answer.await.map_err(|_| Failure::internal())??;
         self.metrics.predicted(served, &predictions);
         Ok(predictions)

@@ -1,8 +1,19 @@
 //! Errors of requests, in the form of the Open Inference Protocol: a status, and `{"error": "…"}`.
 
+use std::collections::BTreeMap;
+
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::openapi::{Ref, RefOr, Response as Described};
+use utoipa::{IntoResponses, ToSchema};
+
+/// What is wrong, and what to do.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Message {
+    error: String,
+}
 
 /// Why a request is not answered.
 #[derive(Debug)]
@@ -35,6 +46,27 @@ impl Failure {
     }
 }
 
+/// Answers to requests that have rows, in the description of the routes.
+pub(crate) struct Refused;
+/// Answers to other requests.
+pub(crate) struct Missing;
+
+fn described(status: &[u16]) -> BTreeMap<String, RefOr<Described>> {
+    status.iter().map(|s| (s.to_string(), Ref::from_response_name("Failure").into())).collect()
+}
+
+impl IntoResponses for Refused {
+    fn responses() -> BTreeMap<String, RefOr<Described>> {
+        described(&[400, 401, 404, 408, 413, 415, 422, 500, 503])
+    }
+}
+
+impl IntoResponses for Missing {
+    fn responses() -> BTreeMap<String, RefOr<Described>> {
+        described(&[401, 404])
+    }
+}
+
 /// An error about the rows that were sent. Settings are query parameters.
 impl From<mcdd::Error> for Failure {
     fn from(error: mcdd::Error) -> Failure {
@@ -49,7 +81,7 @@ impl From<mcdd::Error> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let body = serde_json::json!({ "error": self.message }).to_string();
+        let body = serde_json::to_string(&Message { error: self.message }).unwrap_or_default();
         let mut response = (self.status, body).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if self.status == StatusCode::SERVICE_UNAVAILABLE {

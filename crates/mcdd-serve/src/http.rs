@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
@@ -17,7 +17,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::otlp::{Parent, Span, Spans, Subject};
+use crate::otlp::{Parent, Span, Subject};
 use crate::{openapi, page, plain, protocol};
 
 const REQUEST_ID: &str = "x-request-id";
@@ -36,7 +36,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/predict", post(plain::predict))
         .route("/models/{model}/restart", post(page::restart))
         .route("/openapi.json", get(openapi::document))
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(page::metrics))
         .route("/v2", get(protocol::server))
         .route("/v2/", get(protocol::server))
         .route("/v2/health/live", get(protocol::live))
@@ -45,28 +45,23 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v2/models/{model}", get(protocol::metadata))
         .route("/v2/models/{model}/ready", get(protocol::model_ready))
         .route("/v2/models/{model}/infer", post(protocol::infer))
-        .route("/v2/models/{model}/versions/{version}", get(protocol::metadata))
-        .route("/v2/models/{model}/versions/{version}/ready", get(protocol::model_ready))
-        .route("/v2/models/{model}/versions/{version}/infer", post(protocol::infer))
+        .route("/v2/models/{model}/versions/{version}", get(protocol::version_metadata))
+        .route("/v2/models/{model}/versions/{version}/ready", get(protocol::version_ready))
+        .route("/v2/models/{model}/versions/{version}/infer", post(protocol::version_infer))
         .fallback(|| async {
             Failure::new(StatusCode::NOT_FOUND, "there is nothing here; / and /openapi.json say what there is")
         })
         .method_not_allowed_fallback(|| async {
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method; /openapi.json lists them")
         });
+    #[cfg(test)]
+    let routes = routes.route("/panic", get(|| async { assert!(std::hint::black_box(false), "a test") }));
     let inner = Arc::clone(&app);
     let panicked = move |_: Box<dyn std::any::Any + Send>| {
         inner.metrics.panicked();
         Failure::internal().into_response()
     };
     routes.layer(CatchPanicLayer::custom(panicked)).layer(from_fn_with_state(Arc::clone(&app), around)).with_state(app)
-}
-
-async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let models = app.models.all();
-    let dropped = app.spans.as_ref().map_or(0, Spans::dropped);
-    let text = app.metrics.text(app.queue.rows(), dropped, models.values().map(|m| &**m));
-    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
 }
 
 /// Whether a header has the token. All bytes are compared, so that the time says nothing about it.

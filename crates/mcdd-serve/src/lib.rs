@@ -21,6 +21,7 @@ mod models;
 mod openapi;
 mod otlp;
 mod page;
+mod places;
 mod plain;
 mod protocol;
 mod queue;
@@ -139,12 +140,13 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `SIGTERM` or an interrupt. Then requests under way are answered, and no others.
+    /// Serves until `SIGTERM` or an interrupt. Then requests under way are answered, and no others. `ready` is called once
+    /// signals are waited for.
     ///
     /// # Errors
     /// If the system refuses threads or signals.
-    pub fn run(self) -> io::Result<()> {
-        self.run_until(stop_signal())
+    pub fn run(self, ready: impl FnOnce()) -> io::Result<()> {
+        self.run_until(stop_signal(ready))
     }
 
     /// Serves until `stop` is ready.
@@ -177,12 +179,13 @@ impl Server {
 }
 
 /// `SIGTERM`, or an interrupt.
-async fn stop_signal() -> io::Result<()> {
+async fn stop_signal(ready: impl FnOnce()) -> io::Result<()> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
         let mut term = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        ready();
         std::future::poll_fn(|cx| {
             let ready = term.poll_recv(cx).is_ready() || interrupt.poll_recv(cx).is_ready();
             if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
@@ -191,13 +194,14 @@ async fn stop_signal() -> io::Result<()> {
         Ok(())
     }
     #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
+    {
+        ready();
+        tokio::signal::ctrl_c().await
+    }
 }
 
 /// Looks at the files every second, and at once after `SIGHUP`.
-async fn keep_up(app: Arc<App>, tls: Option<Arc<Tls>>) {
-    #[cfg(unix)]
-    let mut hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok();
+async fn keep_up(app: Arc<App>, tls: Option<Arc<Tls>>, #[cfg(unix)] mut hangup: Option<tokio::signal::unix::Signal>) {
     loop {
         #[cfg(unix)]
         match &mut hangup {
@@ -265,7 +269,12 @@ async fn serve(
     let most = limits.connections.min(most_files().saturating_sub(OTHER_FILES).max(1));
     let connections = Arc::new(Semaphore::new(most));
     let router = http::router(Arc::clone(&app));
-    let keeping = tokio::spawn(keep_up(Arc::clone(&app), tls.clone()));
+    let keeping = tokio::spawn(keep_up(
+        Arc::clone(&app),
+        tls.clone(),
+        #[cfg(unix)]
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
+    ));
     let accepting = {
         let graceful = Arc::clone(&graceful);
         tokio::spawn(async move {

@@ -75,3 +75,56 @@ impl Drop for Local {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::config::Limits;
+    use crate::models::Served;
+    use mcdd::data::{ReadOptions, Table};
+    use mcdd::model::Model;
+    use mcdd::train::{Preset, Settings};
+
+    fn config() -> (tempfile::TempDir, Config) {
+        let rows: String = (0..60).map(|i| format!("{},{},{}\n", i % 2, i % 7, ["a", "b"][i % 2])).collect();
+        let label = ReadOptions { label: "label".parse().unwrap_or_default(), ..Default::default() };
+        let table = Table::from_bytes(format!("x,y,label\n{rows}").into_bytes(), "train.csv", &label).unwrap();
+        let settings = Settings::builder().preset(Preset::Fast).epochs(1).build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.mcdd");
+        std::fs::write(&path, Model::fit(&table, &settings).unwrap().to_bytes().unwrap()).unwrap();
+        let config = Config {
+            models: vec![path],
+            listen: ([127, 0, 0, 1], 0).into(),
+            threads: 1,
+            token: None,
+            alpha: 0.01,
+            state: None,
+            log_requests: false,
+            tls: None,
+            otlp: None,
+            limits: Limits::default(),
+            model_limits: Vec::new(),
+        };
+        (folder, config)
+    }
+
+    /// A small model.
+    pub(crate) fn served() -> (tempfile::TempDir, Arc<Served>) {
+        let (folder, config) = config();
+        let models = Models::open(config, Log).unwrap();
+        let served = Arc::clone(&models.all()["m"]);
+        (folder, served)
+    }
+
+    #[test]
+    fn a_panic_in_a_request_is_a_500_and_the_next_is_answered() {
+        let (_folder, config) = config();
+        let local = Local::new(config).unwrap();
+        let (status, body) = local.answer("GET", "/panic", &[], Vec::new()).unwrap();
+        assert!(status == 500 && body.starts_with(b"{\"error\":"), "{status} {}", String::from_utf8_lossy(&body));
+        assert_eq!(local.answer("POST", "/predict", &[], b"x,y\n1,2\n".to_vec()).unwrap().0, 200);
+        let metrics = String::from_utf8(local.answer("GET", "/metrics", &[], Vec::new()).unwrap().1).unwrap();
+        assert!(metrics.contains("mcdd_panics_total 1"), "{metrics}");
+    }
+}

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use mcdd::data::ColumnKind;
 use mcdd::data::SchemaColumn;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, Missing, Refused};
 use crate::models::Served;
+use crate::otlp::Spans;
 
 pub(crate) async fn page() -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/html; charset=utf-8")], include_str!("page.html"))
@@ -26,7 +27,8 @@ pub(crate) async fn style() -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("page.css"))
 }
 
-/// The models, what they know, and what was seen of their rows.
+/// Models, what they know, recent rows and alarms
+#[utoipa::path(get, path = "/status", responses((status = 200, description = "The answer", body = Value), Missing))]
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Json<Value> {
     let models = app.models.all();
     let problems: Vec<Value> =
@@ -76,7 +78,13 @@ fn column(column: &SchemaColumn) -> Value {
     }
 }
 
-/// Starts the monitor of a model again, after an alarm.
+/// Start the monitor of a model again, after an alarm
+#[utoipa::path(
+    post,
+    path = "/models/{model}/restart",
+    params(("model" = String, Path, description = "A model")),
+    responses((status = 200, description = "The monitor", body = Value), Refused)
+)]
 pub(crate) async fn restart(State(app): State<Arc<App>>, Path(model): Path<String>) -> Answer<Json<Value>> {
     let served = app.model(Some(&model))?;
     let mut watch = served.watch();
@@ -84,4 +92,16 @@ pub(crate) async fn restart(State(app): State<Arc<App>>, Path(model): Path<Strin
         watch.monitor.as_mut().ok_or_else(|| Failure::bad("the model has too few calibration rows for a monitor"))?;
     monitor.restart();
     Ok(Json(json!({ "model": served.name, "evidence": monitor.evidence(), "alarm": monitor.alarm() })))
+}
+
+/// Metrics for Prometheus
+#[utoipa::path(get, path = "/metrics", responses(
+    (status = 200, description = "Metrics", body = String, content_type = "application/openmetrics-text"),
+    Missing,
+))]
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let models = app.models.all();
+    let dropped = app.spans.as_ref().map_or(0, Spans::dropped);
+    let text = app.metrics.text(app.queue.rows(), dropped, models.values().map(|m| &**m));
+    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
 }

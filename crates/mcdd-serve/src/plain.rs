@@ -17,21 +17,31 @@ use mcdd::model::{Model, Predictions, Threshold};
 use mcdd::stream::{Block, Columns, Csv, Json, Layout, Writer, verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use utoipa::IntoParams;
 
 use crate::app::{App, LARGE, MANY, Received, aside};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, Refused};
 use crate::otlp::Subject;
-use crate::rows::{Kind, Rows, read};
+use crate::rows::{Binary, Kind, Row, Rows, read};
 
 /// The query of a request.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Options {
+    /// The model; needed if there are several
+    #[param(nullable = false)]
     model: Option<String>,
+    /// Fraction of known rows to keep
+    #[param(nullable = false, exclusive_minimum = 0, exclusive_maximum = 1)]
     tpr: Option<f64>,
+    /// 1 for the reasons of each verdict
     #[serde(default)]
+    #[param(nullable = false)]
     explain: Option<String>,
+    /// 1 for the probabilities of the classes
     #[serde(default)]
+    #[param(nullable = false)]
     probs: Option<String>,
 }
 
@@ -39,6 +49,29 @@ fn on(flag: Option<&String>) -> bool {
     flag.is_some_and(|v| !matches!(v.as_str(), "0" | "false" | "no"))
 }
 
+/// Predict rows or an image, answered in the same format
+#[utoipa::path(
+    post,
+    path = "/predict",
+    params(Options),
+    request_body(content(
+        (Vec<Row> = "application/json"),
+        (String = "application/x-ndjson"),
+        (String = "text/csv"),
+        (Binary = "application/vnd.apache.arrow.stream"),
+        (Binary = "image/png"),
+        (Binary = "image/jpeg"),
+    )),
+    responses(
+        (status = 200, description = "Predictions", content(
+            (Vec<Value> = "application/json"),
+            (String = "application/x-ndjson"),
+            (String = "text/csv"),
+            (Binary = "application/vnd.apache.arrow.stream"),
+        )),
+        Refused,
+    )
+)]
 pub(crate) async fn predict(
     State(app): State<Arc<App>>,
     query: Result<Query<Options>, QueryRejection>,
@@ -49,7 +82,7 @@ pub(crate) async fn predict(
     let served = app.model(options.model.as_deref())?;
     let threshold = served.model.threshold_at(options.tpr)?;
     let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok().map(str::to_owned));
-    let body = app.body(&served, &headers, body).await?;
+    let (body, place) = app.body(&served, &headers, body).await?;
     let model = Arc::clone(&served);
     let (kind, rows, mut room) = aside(body.bytes.len() > LARGE, move || {
         let Received { bytes, mut room } = body;
@@ -71,7 +104,7 @@ pub(crate) async fn predict(
     }
     let Rows { x, unseen, names } = rows;
     let copy = if explain { x.clone() } else { Vec::new() };
-    let predictions = app.predict(&served, x, &mut room).await?;
+    let predictions = app.predict(&served, x, place, &mut room).await?;
     let subject = Subject { model: served.name.clone(), rows: count };
     let columns = Columns {
         probs: on(options.probs.as_ref()) && served.model.classifies(),

@@ -12,33 +12,44 @@ use mcdd::data::{Cell, ColumnKind, ImageSpec, Schema};
 use mcdd::model::{Model, Predictions, Threshold};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use crate::app::{App, LARGE, MANY, Received, aside};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Failure, Missing, Refused};
 use crate::models::Served;
 use crate::otlp::Subject;
 use crate::plain::explanations;
 use crate::room::Room;
-use crate::rows::{Encoder, Own, Rows};
+use crate::rows::{Binary, Encoder, Own, Rows};
 use crate::tensor::{Datatype, Input, Output, Parameters, Values};
 
 type Server = State<Arc<App>>;
 const HEADER_LENGTH: &str = "inference-header-content-length";
 
+/// The server
+#[utoipa::path(get, path = "/v2", responses((status = 200, description = "The answer", body = Value), Missing))]
 pub(crate) async fn server() -> Json<Value> {
     Json(json!({ "name": "mcdd", "version": env!("CARGO_PKG_VERSION"), "extensions": ["binary_tensor_data"] }))
 }
 
+/// Whether the server runs
+#[utoipa::path(get, path = "/v2/health/live", responses((status = 200, description = "It runs", body = Value)))]
 pub(crate) async fn live() -> Json<Value> {
     Json(json!({ "live": true }))
 }
 
+/// Whether requests are welcome
+#[utoipa::path(get, path = "/v2/health/ready", responses(
+    (status = 200, description = "Ready", body = Value),
+    (status = 503, description = "Not ready", body = Value),
+))]
 pub(crate) async fn ready(State(app): Server) -> Response {
     let status = if app.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({ "ready": app.is_ready() }))).into_response()
 }
 
-/// The list of models, as Triton's clients ask for it.
+/// The models, as Triton's clients ask for them
+#[utoipa::path(post, path = "/v2/repository/index", responses((status = 200, description = "The answer", body = Value), Missing))]
 pub(crate) async fn index(State(app): Server) -> Json<Value> {
     let models = app.models.all();
     let one =
@@ -59,12 +70,27 @@ fn find(app: &App, path: &[(String, String)]) -> Answer<Arc<Served>> {
     }
 }
 
+/// Whether a model is ready
+#[utoipa::path(get, path = "/v2/models/{model}/ready", params(("model" = String, Path, description = "A model")), responses((status = 200, description = "The answer", body = Value), Missing))]
 pub(crate) async fn model_ready(State(app): Server, Path(path): Path<Vec<(String, String)>>) -> Answer<Json<Value>> {
     let served = find(&app, &path)?;
     Ok(Json(json!({ "name": served.name, "ready": true })))
 }
 
-/// What a model reads and answers.
+/// Whether a version of a model is ready
+#[utoipa::path(get, path = "/v2/models/{model}/versions/{version}/ready", params(("model" = String, Path, description = "A model"), ("version" = String, Path, description = "Its version: how often its file was read")), responses((status = 200, description = "The answer", body = Value), Missing))]
+pub(crate) async fn version_ready(app: Server, path: Path<Vec<(String, String)>>) -> Answer<Json<Value>> {
+    model_ready(app, path).await
+}
+
+/// What a version of a model reads and answers
+#[utoipa::path(get, path = "/v2/models/{model}/versions/{version}", params(("model" = String, Path, description = "A model"), ("version" = String, Path, description = "Its version: how often its file was read")), responses((status = 200, description = "The answer", body = Value), Missing))]
+pub(crate) async fn version_metadata(app: Server, path: Path<Vec<(String, String)>>) -> Answer<Json<Value>> {
+    metadata(app, path).await
+}
+
+/// What a model reads and answers
+#[utoipa::path(get, path = "/v2/models/{model}", params(("model" = String, Path, description = "A model")), responses((status = 200, description = "The answer", body = Value), Missing))]
 pub(crate) async fn metadata(State(app): Server, Path(path): Path<Vec<(String, String)>>) -> Answer<Json<Value>> {
     let served = find(&app, &path)?;
     let model = &served.model;
@@ -104,8 +130,9 @@ fn used(schema: &Schema) -> impl Iterator<Item = &mcdd::data::SchemaColumn> {
 }
 
 /// An inference request.
-#[derive(Debug, Deserialize)]
-struct Request<'a> {
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = Inference)]
+pub(crate) struct Request<'a> {
     #[serde(default)]
     id: Option<String>,
     #[serde(default)]
@@ -117,7 +144,7 @@ struct Request<'a> {
 }
 
 /// The parameters of a request that mean something here; others are not read.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 struct Settings {
     #[serde(default)]
     tpr: Option<f64>,
@@ -126,7 +153,7 @@ struct Settings {
     binary_data_output: Option<bool>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct Wanted {
     name: String,
     #[serde(default)]
@@ -174,6 +201,37 @@ fn parse(
     Ok((Question { id: request.id, threshold, wanted }, rows))
 }
 
+/// Infer with a version of a model (Open Inference Protocol)
+#[utoipa::path(
+    post,
+    path = "/v2/models/{model}/versions/{version}/infer",
+    params(("model" = String, Path, description = "A model"), ("version" = String, Path, description = "Its version: how often its file was read")),
+    request_body = Request<'_>,
+    responses(
+        (status = 200, description = "Tensors", content((Value = "application/json"), (Binary = "application/octet-stream"))),
+        Refused,
+    )
+)]
+pub(crate) async fn version_infer(
+    app: Server,
+    path: Path<Vec<(String, String)>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Response> {
+    infer(app, path, headers, body).await
+}
+
+/// Infer (Open Inference Protocol)
+#[utoipa::path(
+    post,
+    path = "/v2/models/{model}/infer",
+    params(("model" = String, Path, description = "A model")),
+    request_body = Request<'_>,
+    responses(
+        (status = 200, description = "Tensors", content((Value = "application/json"), (Binary = "application/octet-stream"))),
+        Refused,
+    )
+)]
 pub(crate) async fn infer(
     State(app): Server,
     Path(path): Path<Vec<(String, String)>>,
@@ -181,7 +239,7 @@ pub(crate) async fn infer(
     body: Body,
 ) -> Answer<Response> {
     let served = find(&app, &path)?;
-    let body = app.body(&served, &headers, body).await?;
+    let (body, place) = app.body(&served, &headers, body).await?;
     let split = headers.get(HEADER_LENGTH).map(|v| v.to_str().ok().and_then(|v| v.parse::<usize>().ok()));
     let model = Arc::clone(&served);
     let (question, rows, mut room) = aside(body.bytes.len() > LARGE, move || {
@@ -199,7 +257,7 @@ pub(crate) async fn infer(
         )));
     }
     let copy = if explain { rows.x.clone() } else { Vec::new() };
-    let predictions = app.predict(&served, rows.x, &mut room).await?;
+    let predictions = app.predict(&served, rows.x, place, &mut room).await?;
     let subject = Subject { model: served.name.clone(), rows: count };
     aside(count > MANY || explain, move || {
         let reasons =

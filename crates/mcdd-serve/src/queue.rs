@@ -4,7 +4,7 @@
 //! busy server predicts many small requests at once and an idle one waits for nothing. A large request gets a block at a
 //! time and goes to the end of the queue, so that others come between. A row's prediction does not depend on the other rows of its block.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::failure::{Answer, Failure};
 use crate::models::Served;
+use crate::places::{Place, Places};
 
 /// The most rows of a block, and its most inputs.
 const BLOCK_ROWS: usize = 4096;
@@ -27,6 +28,9 @@ struct Job {
     done: usize,
     out: Predictions,
     reply: oneshot::Sender<Answer<Predictions>>,
+    place: Place,
+    /// Whether it was in a block that panicked.
+    alone: bool,
 }
 
 impl Job {
@@ -42,50 +46,20 @@ impl Job {
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<Job>,
-    /// Rows of these jobs, and of the block that is being predicted.
-    rows: usize,
-    /// The same by model.
-    by_model: BTreeMap<String, usize>,
     closed: bool,
-}
-
-impl Waiting {
-    /// Whether so many rows of a model find room. A request of any size does if nothing waits before it.
-    fn has_room(&self, served: &Served, rows: usize, most: usize) -> bool {
-        let own = self.by_model.get(&served.name).copied().unwrap_or(0);
-        let fits = |waiting: usize, most: usize| waiting == 0 || waiting + rows <= most;
-        !self.closed && fits(self.rows, most) && fits(own, served.limits.queued_rows)
-    }
-
-    fn add(&mut self, served: &Served, rows: usize) {
-        self.rows += rows;
-        match self.by_model.get_mut(&served.name) {
-            Some(own) => *own += rows,
-            None => drop(self.by_model.insert(served.name.clone(), rows)),
-        }
-    }
-
-    fn remove(&mut self, served: &Served, rows: usize) {
-        self.rows -= rows;
-        if let Some(own) = self.by_model.get_mut(&served.name) {
-            *own -= rows;
-            if *own == 0 {
-                self.by_model.remove(&served.name);
-            }
-        }
-    }
 }
 
 /// The queue of rows to predict.
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     more: Condvar,
-    most_rows: usize,
+    /// How many rows may be in it, and in requests that are being read.
+    pub places: Arc<Places>,
 }
 
 impl Queue {
     pub(crate) fn new(most_rows: usize) -> Queue {
-        Queue { waiting: Mutex::default(), more: Condvar::new(), most_rows }
+        Queue { waiting: Mutex::default(), more: Condvar::new(), places: Places::new(most_rows) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -94,30 +68,29 @@ impl Queue {
 
     /// The number of rows that wait.
     pub(crate) fn rows(&self) -> usize {
-        self.lock().rows
+        self.places.rows()
     }
 
-    /// Whether the queue has room for rows of this model.
-    pub(crate) fn has_room(&self, served: &Served, rows: usize) -> bool {
-        self.lock().has_room(served, rows, self.most_rows)
-    }
-
-    /// Puts rows into the queue, if it has room for them.
-    pub(crate) fn add(&self, served: Arc<Served>, x: Vec<f32>) -> Answer<oneshot::Receiver<Answer<Predictions>>> {
+    /// Puts rows into the queue.
+    pub(crate) fn add(
+        &self,
+        served: Arc<Served>,
+        x: Vec<f32>,
+        mut place: Place,
+    ) -> Answer<oneshot::Receiver<Answer<Predictions>>> {
         let (reply, answer) = oneshot::channel();
-        let job = Job { served, x, done: 0, out: Predictions::default(), reply };
-        let rows = job.left();
+        let rows = x.len() / served.model.schema().width().max(1);
+        place.settle(rows);
         if rows == 0 {
             // Nothing to predict.
-            let _ = job.reply.send(Ok(Predictions::default()));
+            let _ = reply.send(Ok(Predictions::default()));
             return Ok(answer);
         }
         let mut waiting = self.lock();
-        if !waiting.has_room(&job.served, rows, self.most_rows) {
+        if waiting.closed {
             return Err(Failure::busy());
         }
-        waiting.add(&job.served, rows);
-        waiting.jobs.push_back(job);
+        waiting.jobs.push_back(Job { served, x, done: 0, out: Predictions::default(), reply, place, alone: false });
         drop(waiting);
         self.more.notify_one();
         Ok(answer)
@@ -126,6 +99,7 @@ impl Queue {
     /// Takes no more rows; [`Queue::work`] ends after those that wait.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
+        self.places.close();
         self.more.notify_all();
     }
 
@@ -135,7 +109,7 @@ impl Queue {
         let first = loop {
             match waiting.jobs.pop_front() {
                 // Nobody waits for the answer any more.
-                Some(job) if job.reply.is_closed() => waiting.remove(&job.served, job.left()),
+                Some(job) if job.reply.is_closed() => drop(job),
                 Some(job) => break job,
                 None if waiting.closed => return None,
                 None => waiting = self.more.wait(waiting).unwrap_or_else(PoisonError::into_inner),
@@ -145,8 +119,9 @@ impl Queue {
         let mut taken = first.left().min(room);
         let mut block = vec![(first, taken)];
         let mut at = 0;
-        while taken < room && at < waiting.jobs.len() {
-            let fits = |job: &Job| Arc::ptr_eq(&job.served, &block[0].0.served) && taken + job.left() <= room;
+        while taken < room && at < waiting.jobs.len() && !block[0].0.alone {
+            let fits =
+                |job: &Job| !job.alone && Arc::ptr_eq(&job.served, &block[0].0.served) && taken + job.left() <= room;
             if !fits(&waiting.jobs[at]) {
                 at += 1;
             } else if let Some(job) = waiting.jobs.remove(at) {
@@ -160,27 +135,35 @@ impl Queue {
 
     /// Predicts until the queue is closed and empty.
     pub(crate) fn work(&self, pool: &Pool, panicked: impl Fn()) {
+        self.work_with(|served, x, out| served.model.predict_rows(x, out, pool), panicked);
+    }
+
+    fn work_with(&self, predict: impl Fn(&Served, &[f32], &mut Predictions) -> mcdd::Result<()>, panicked: impl Fn()) {
         let (mut x, mut out) = (Vec::new(), Predictions::default());
-        while let Some(block) = self.next() {
+        while let Some(mut block) = self.next() {
             x.clear();
             for (job, rows) in &block {
                 let from = job.done * job.width();
                 x.extend_from_slice(&job.x[from..from + rows * job.width()]);
             }
             let served = Arc::clone(&block[0].0.served);
-            let rows: usize = block.iter().map(|(_, rows)| rows).sum();
-            // A panic is an answer to these requests, and to no others.
-            let done = catch_unwind(AssertUnwindSafe(|| served.model.predict_rows(&x, &mut out, pool)));
+            // A panic is an answer to the request that causes it, and to no others.
+            let done = catch_unwind(AssertUnwindSafe(|| predict(&served, &x, &mut out)));
             match &done {
                 Ok(Ok(())) => served.saw(&out.confidence),
                 Ok(Err(_)) => {}
                 Err(_) => {
                     panicked();
                     out = Predictions::default();
+                    if block.len() > 1 {
+                        let again = block.into_iter().map(|(job, _)| Job { alone: true, ..job });
+                        self.lock().jobs.extend(again);
+                        continue;
+                    }
                 }
             }
             // Before the answers: a client that has its answer finds room.
-            self.lock().remove(&served, rows);
+            block.iter_mut().for_each(|(job, rows)| job.place.leave(*rows));
             let mut from = 0;
             let mut again = Vec::new();
             for (mut job, rows) in block {
@@ -196,7 +179,6 @@ impl Queue {
                         }
                     }
                     failed => {
-                        self.lock().remove(&served, job.left() - rows);
                         let failure = match failed {
                             Ok(Err(e)) => Failure::bad(e.to_string()),
                             _ => Failure::internal(),
@@ -220,5 +202,41 @@ fn part(all: &Predictions, from: usize, to: usize) -> Predictions {
         p_value: some(&all.p_value, 1),
         posterior: some(&all.posterior, all.classes),
         distance: some(&all.distance, all.classes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::tests::served;
+    use tokio::runtime::Builder;
+
+    /// The request that panics fails, and those that were predicted with it do not.
+    #[test]
+    fn a_panic_is_the_failure_of_one_request() {
+        let (_folder, served) = served();
+        let queue = Queue::new(1000);
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let answers: Vec<_> = [0.5, 666.0, 0.25]
+            .into_iter()
+            .map(|value| {
+                let place = runtime.block_on(queue.places.enter("m", 1000, 10)).unwrap();
+                queue.add(Arc::clone(&served), vec![value; served.model.schema().width()], place).unwrap()
+            })
+            .collect();
+        assert_eq!(queue.rows(), 3);
+        queue.close();
+        let panics = std::cell::Cell::new(0);
+        let predict = |served: &Served, x: &[f32], out: &mut Predictions| {
+            assert!(!x.contains(&666.0), "this row panics");
+            served.model.predict_rows(x, out, &Pool::new(1))
+        };
+        queue.work_with(predict, || panics.set(panics.get() + 1));
+        let status: Vec<u16> = answers
+            .into_iter()
+            .map(|mut a| a.try_recv().unwrap().map_or_else(|f| f.status.as_u16(), |p| 200 + p.rows() as u16 - 1))
+            .collect();
+        // Once together, once alone.
+        assert_eq!((status, panics.get(), queue.rows()), (vec![200, 500, 200], 2, 0));
     }
 }

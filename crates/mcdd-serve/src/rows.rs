@@ -10,6 +10,9 @@ use mcdd::stream;
 use serde::Deserializer;
 use serde::de::{self, DeserializeSeed, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, KnownFormat, Schema as Described, SchemaFormat, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::failure::{Answer, Failure};
 use crate::room::Room;
@@ -26,6 +29,30 @@ pub(crate) struct Rows {
     /// For images their names.
     pub names: Vec<String>,
 }
+
+/// A row in JSON, in the description of the routes: an object with the columns, or an array of values in their order.
+pub(crate) struct Row;
+
+impl PartialSchema for Row {
+    fn schema() -> RefOr<Described> {
+        let object = ObjectBuilder::new().schema_type(Type::Object);
+        AnyOfBuilder::new().item(object).item(ArrayBuilder::new()).into()
+    }
+}
+
+impl ToSchema for Row {}
+
+/// Bytes, in the description of the routes.
+pub(crate) struct Binary;
+
+impl PartialSchema for Binary {
+    fn schema() -> RefOr<Described> {
+        let format = SchemaFormat::KnownFormat(KnownFormat::Binary);
+        ObjectBuilder::new().schema_type(Type::String).format(Some(format)).into()
+    }
+}
+
+impl ToSchema for Binary {}
 
 /// What the body of a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

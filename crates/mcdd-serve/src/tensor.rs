@@ -4,13 +4,14 @@ use mcdd::data::Cell;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use crate::failure::{Answer, Failure};
 use crate::room::Room;
 use crate::rows::{Elements, Own};
 
 /// The type of the elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) enum Datatype {
     #[serde(rename = "BOOL")]
     Bool,
@@ -39,7 +40,7 @@ pub(crate) enum Datatype {
 }
 
 /// The parameters of a tensor that mean something here; others are not read.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 pub(crate) struct Parameters {
     /// Its bytes after the JSON.
     #[serde(default)]
@@ -50,7 +51,7 @@ pub(crate) struct Parameters {
 }
 
 /// A tensor of a request. Its data stays text until its size is known to fit.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct Input<'a> {
     pub name: String,
     pub shape: Vec<u64>,
@@ -58,6 +59,7 @@ pub(crate) struct Input<'a> {
     #[serde(default)]
     pub parameters: Parameters,
     #[serde(default, borrow)]
+    #[schema(value_type = Vec<serde_json::Value>)]
     pub data: Option<&'a RawValue>,
 }
 

@@ -349,6 +349,13 @@ fn the_page_loads_nothing_from_elsewhere_and_the_description_is_true() {
     assert!(page.head.contains("default-src 'none'") && !page.text().contains("http"), "{}", page.head);
     assert!(server.get("/page.js").status == 200 && server.get("/page.css").status == 200);
     let description = server.get("/openapi.json").json();
+    assert_eq!(description["paths"].as_object().unwrap().len(), 15);
+    assert_eq!(description["components"]["responses"]["Failure"]["content"].as_object().unwrap().len(), 1);
+    assert_eq!(
+        description["paths"]["/v2/models/{model}"]["get"]["parameters"][0]["schema"]["enum"],
+        json!(["flowers"])
+    );
+    assert!(!description.to_string().contains(":null"), "{description}");
     for (path, operations) in description["paths"].as_object().unwrap() {
         let path = path.replace("{model}", "flowers").replace("{version}", "1");
         for method in operations.as_object().unwrap().keys() {

@@ -157,9 +157,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let server = Server::new(config)?;
-    if !args.running.quiet {
-        ui::note(&format!("serving on {scheme}://{}", server.address()?));
-    }
-    server.run()?;
+    let address = server.address()?;
+    server.run(|| {
+        if !args.running.quiet {
+            ui::note(&format!("serving on {scheme}://{address}"));
+        }
+    })?;
     Ok(ExitCode::SUCCESS)
 }
