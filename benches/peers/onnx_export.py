@@ -17,8 +17,9 @@ benches/peers/.venv-onnx with the packages of requirements-onnx.txt. Cases are
 Rows that are scored are those of the data, and the same with each column shuffled, so that many are unknown, again and again up to --rows.
 Each model is checked by onnx's checker and by strict shape inference. A relative difference of scores is |a - b| / max(|b|, s), where
 s is the standard deviation of all scores of `mcdd predict`. A verdict is close if the score is within 1e-5 (relative as
-above) of the threshold. Times are processor time: of onnxruntime without loading, of `mcdd predict` with reading and writing. Exits with
-1 if a verdict differs that is not close, or a class whose probability is not tied.
+above) of the threshold. Times are processor time: of onnxruntime without loading, of `mcdd predict` with reading and writing. With
+--tract the files run in tract instead of onnxruntime. Exits with 1 if a
+verdict differs that is not close, or a class whose probability is not tied.
 """
 
 from __future__ import annotations
@@ -94,13 +95,42 @@ def expected(path: Path):
     return {name: np.array(column) for name, column in zip(head, zip(*rows))}
 
 
-def compare(mcdd: Mcdd, model: Path, feed, rows: Path, work: Path, core: bool = False, tpr: str | None = None) -> dict:
+def in_tract(command: str, exported: Path, inputs: dict, names: list[str], work: Path) -> dict:
+    """The outputs of a file in tract."""
+    import numpy as np
+    import onnx
+
+    folder = work / "tract"
+    folder.mkdir(exist_ok=True)
+    lines = []
+    # A fixed threshold is no input; constants are not given.
+    for i, port in enumerate(onnx.load(exported).graph.input):
+        values = inputs[port.name]
+        lines.append(" ".join([{"float64": "f64", "int64": "i64", "uint8": "u8"}[str(values.dtype)], *map(str, values.shape)]))
+        (folder / f"{i}.in").write_bytes(np.ascontiguousarray(values).tobytes())
+    (folder / "inputs").write_text("\n".join(lines))
+    done = subprocess.run([command, exported, folder], capture_output=True, text=True)
+    if done.returncode:
+        raise Refused("tract: " + " ".join(done.stderr.split())[:200])
+    rows = len(next(iter(inputs.values())))
+    found = {name: np.frombuffer((folder / f"{i}.out").read_bytes()) for i, name in enumerate(names)}
+    for name in ("class", "known"):
+        if name in found:
+            found[name] = found[name].astype(bool if name == "known" else int)
+    if "probabilities" in found:
+        found["probabilities"] = found["probabilities"].reshape(rows, -1)
+    return found
+
+
+def compare(mcdd: Mcdd, model: Path, feed, rows: Path, work: Path, core: bool = False, tpr: str | None = None, tract: str = "") -> dict:
     """Exports a model, runs it on rows, and compares every one with `mcdd predict`."""
     import numpy as np
     import onnx
     import onnxruntime
 
     exported, predicted = work / "m.onnx", work / "predicted.csv"
+    if tract:
+        core, tpr = True, tpr or "0.95"
     fixed = ["--tpr", tpr] if tpr else []
     mcdd("export", model, "-o", exported, *(["--core"] if core else []), *fixed)
     loaded = onnx.load(exported)
@@ -114,21 +144,25 @@ def compare(mcdd: Mcdd, model: Path, feed, rows: Path, work: Path, core: bool = 
     probabilities = ["--probs"] if json.loads(about["mcdd.classes"]) else []
     seconds = mcdd("predict", model, rows, *probabilities, *fixed, "-o", predicted)
     want = expected(predicted)
+    inputs = feed(json.loads(about["mcdd.inputs"]), core)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = os.cpu_count() or 1
     options.log_severity_level = 3
     # Threads that wait would count as processor time.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(exported, options, providers=["CPUExecutionProvider"])
-    inputs = feed(json.loads(about["mcdd.inputs"]), core)
     names = [output.name for output in session.get_outputs()]
-    begin = time.process_time()
-    parts = []
     count = len(next(iter(inputs.values())))
-    for at in range(0, count, 4096):
-        parts.append(session.run(None, {name: values[at : at + 4096] for name, values in inputs.items()}))
-    onnx_seconds = time.process_time() - begin
-    got = {name: np.concatenate([part[i] for part in parts]) for i, name in enumerate(names)}
+    if tract:
+        begin = processor_seconds()
+        got = in_tract(tract, exported, inputs, names, work)
+        onnx_seconds = processor_seconds() - begin
+    else:
+        begin, parts = time.process_time(), []
+        for at in range(0, count, 4096):
+            parts.append(session.run(None, {name: values[at : at + 4096] for name, values in inputs.items()}))
+        onnx_seconds = time.process_time() - begin
+        got = {name: np.concatenate([part[i] for part in parts]) for i, name in enumerate(names)}
 
     score = want["confidence"].astype(float)
     spread = score[np.abs(score) < 1e300].std() or 1.0
@@ -180,18 +214,25 @@ def head() -> None:
 
 class Run:
     def __init__(self, args, work: Path):
-        self.args, self.work, self.mcdd = args, work, Mcdd(args.mcdd)
-        self.results: dict[str, dict] = {}
+        self.args, self.work, self.mcdd, self.tract = args, work, Mcdd(args.mcdd), ""
+        if args.tract:
+            manifest = HERE.parent / "tract" / "Cargo.toml"
+            subprocess.run(["cargo", "build", "--release", "--quiet", "--manifest-path", manifest], check=True)
+            self.tract = str(manifest.parent / "target" / "release" / "mcdd-tract")
+        written = args.json and Path(args.json).exists()
+        self.results: dict[str, dict] = json.loads(Path(args.json).read_text()) if written else {}
 
     def check(self, name: str, model: Path, feed, rows: Path, core: bool = False, tpr: str | None = None) -> None:
-        if self.args.only and self.args.only not in name:
+        if (self.args.only and self.args.only not in name) or name in self.results:
             return
         try:
-            self.results[name] = compare(self.mcdd, model, feed, rows, self.work, core, tpr)
+            self.results[name] = compare(self.mcdd, model, feed, rows, self.work, core, tpr, self.tract)
             line(name, self.results[name])
         except Refused as error:
             print(f"| {name} | refused: {error} |", flush=True)
             self.results[name] = {"refused": str(error)}
+        if self.args.json:
+            Path(self.args.json).write_text(json.dumps(self.results, indent=1))
 
     def matrix(self, values, name: str):
         """Rows of numbers as a file, and as inputs."""
@@ -238,7 +279,7 @@ class Run:
         self.mcdd("train", *data, "--method", method, *settings, "-o", model)
         self.check(f"{name}{method}", model, feed, rows)
         for detector in DETECTORS:
-            if self.args.only and self.args.only not in f"{name}{method} {detector}":
+            if (self.args.only and self.args.only not in f"{name}{method} {detector}") or f"{name}{method} {detector}" in self.results:
                 continue
             try:
                 self.mcdd("refit", model, *data, "--detector", detector, "-o", refitted)
@@ -417,17 +458,16 @@ def main() -> int:
     parser.add_argument("--train-rows", type=int, default=14_500, help="the rows that the models of the grid are trained on")
     parser.add_argument("--images", type=int, default=2_000, help="the images that are scored")
     parser.add_argument("--train-images", type=int, default=2_000, help="the images that are trained on")
+    parser.add_argument("--tract", action="store_true", help="runs the files in tract (benches/tract), as --core with a fixed threshold")
     parser.add_argument("--only", help="only models whose name contains this")
     parser.add_argument("--mcdd", default=str(ROOT / "target" / "release" / "mcdd"), help="the command")
-    parser.add_argument("--json", help="also writes every number to this file")
+    parser.add_argument("--json", help="also writes every number to this file; what is in it already is not run again")
     args = parser.parse_args()
     environment()
     with tempfile.TemporaryDirectory() as folder:
         run = Run(args, Path(folder))
         for case in args.cases:
             getattr(run, case)()
-    if args.json:
-        Path(args.json).write_text(json.dumps(run.results, indent=1))
     compared = [r for r in run.results.values() if "refused" not in r]
     wrong = sum(r["wrong"] + r.get("classes", 0) for r in compared)
     print(
