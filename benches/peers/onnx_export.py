@@ -296,13 +296,16 @@ class Run:
         rows, feed = self.matrix(values, "shuttle")
         head()
         model, by_class = self.work / "best.mcdd", self.work / "by_class.mcdd"
-        self.mcdd("train", files[0], *LAST, "-o", model)
+        if not model.exists():
+            self.mcdd("train", files[0], *LAST, "-o", model)
         self.check("Shuttle, default", model, feed, rows)
         fewer, feed = self.matrix(self.with_shuffled(values, min(self.args.rows, 10_000)), "fewer")
         self.check("Shuttle, default, --core", model, feed, fewer, core=True)
         self.check("Shuttle, default, --tpr 0.99", model, feed, fewer, tpr="0.99")
         self.mcdd("refit", model, files[0], *LAST, "--per-class", "-o", by_class)
         self.check("Shuttle, default, --per-class", by_class, feed, fewer)
+        if self.args.only and self.args.only not in "MNIST as a table, default":
+            return
         folder = Path(self.args.data) / "mnist"
 
         def idx(name: str, offset: int):
@@ -355,7 +358,10 @@ class Run:
             def feed(inputs, core, names=names, scored=scored):
                 found = {}
                 for described in inputs:
-                    column = [cell.strip() for cell in scored[:, names.index(described["column"])]]
+                    # A column without a name is called by its number.
+                    name = described["column"]
+                    place = names.index(name) if name in names else int(name.removeprefix("column ")) - 1
+                    column = [cell.strip() for cell in scored[:, place]]
                     if described["takes"] == "text":
                         # As the command reads numbers that are categories: 1.0 is 1.
                         values = np.array([cell.removesuffix(".0") for cell in column], dtype=object)
@@ -461,11 +467,12 @@ def main() -> int:
     parser.add_argument("--tract", action="store_true", help="runs the files in tract (benches/tract), as --core with a fixed threshold")
     parser.add_argument("--only", help="only models whose name contains this")
     parser.add_argument("--mcdd", default=str(ROOT / "target" / "release" / "mcdd"), help="the command")
+    parser.add_argument("--work", help="a folder for the models; the default's is used again if it is there")
     parser.add_argument("--json", help="also writes every number to this file; what is in it already is not run again")
     args = parser.parse_args()
     environment()
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(args, Path(folder))
+        run = Run(args, Path(args.work or folder))
         for case in args.cases:
             getattr(run, case)()
     compared = [r for r in run.results.values() if "refused" not in r]
