@@ -408,7 +408,7 @@ class Run:
         part, scored, feed = self.cifar()
         head()
         for method in self.args.methods:
-            settings = ["--net", "cnn8", "--preset", "paper", "--epochs", "2", "--quiet"]
+            settings = ["--net", "cnn8", "--preset", "fast", "--epochs", "2", "--quiet"]
             try:
                 self.detectors("CIFAR-10, ", method, [part], settings, feed, scored)
             except Refused as error:
