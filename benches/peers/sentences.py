@@ -25,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 VENV = HERE / ".venv-sentences"
-MCDD = str(ROOT / "target" / "release" / "mcdd")
+MCDD = os.environ.get("MCDD", str(ROOT / "target" / "release" / "mcdd"))
 HEADS = 12
 BATCH = 64
 

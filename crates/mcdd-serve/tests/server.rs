@@ -48,6 +48,45 @@ fn predictions_are_those_of_the_command_in_every_format() {
     assert!(explained.status == 200 && row["columns"].as_array().is_some_and(|c| !c.is_empty()), "{row}");
 }
 
+/// A model on the features of a network from elsewhere needs nothing of its own.
+#[test]
+fn a_model_on_a_backbone_is_served_as_any_other() {
+    use mcdd::backbone::{BackboneOptions, NetworkFile};
+    use mcdd::model::Model;
+    use mcdd::onnx::{Builder, Dim, Type};
+    let mut g = Builder::new();
+    g.reserve(&["logits"]);
+    let x = g.input("x", Type::F32, &[Dim::Rows, Dim::Size(2)]);
+    let w = g.constant_f32(&[2, 4], &[0.5, -0.25, 1.0, 0.0, 0.125, 1.0, -1.0, 2.0]);
+    let h = g.op("MatMul", &[x, w]);
+    let h = g.op("Tanh", &[h]);
+    let w = g.constant_f32(&[4, 2], &[0.5; 8]);
+    let y = g.op("MatMul", &[h, w]);
+    g.output("logits", y, Type::F32, &[Dim::Rows, Dim::Size(2)]);
+    let network = NetworkFile::from_bytes(&g.finish("network", &[]).unwrap(), "net.onnx").unwrap();
+    let lines = |rows: std::ops::Range<usize>, label: bool| -> String {
+        let head = format!("length,width{}\n", if label { ",species" } else { "" });
+        let row = |i: usize| {
+            let kind = i % 2;
+            let end = if label { [",a", ",b"][kind] } else { "" };
+            format!("{},{}{end}\n", kind as f64 + (i * 7919 % 1000) as f64 / 1000.0, (i * 31 % 97) as f64 / 97.0)
+        };
+        rows.map(row).fold(head, |text, line| text + &line)
+    };
+    let read = mcdd::data::ReadOptions { label: "species".parse().unwrap_or_default(), ..Default::default() };
+    let table = mcdd::data::Table::from_bytes(lines(0..200, true).into_bytes(), "train.csv", &read).unwrap();
+    let settings = mcdd::train::Settings::builder().preset(mcdd::train::Preset::Fast).epochs(3).build().unwrap();
+    let run = mcdd::train::Run::default();
+    let model = Model::fit_with_backbone(&table, &network, &BackboneOptions::default(), &settings, &run).unwrap().model;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("on_net.mcdd");
+    model.save(&path).unwrap();
+    let server = start(|config| config.models = vec![path]);
+    let rows = lines(500..540, false);
+    let found = server.post("/predict", "text/csv", &rows);
+    assert_eq!((found.status, &found.body), (200, &predicted(&model, &rows, Format::Csv)), "{}", found.text());
+}
+
 #[test]
 fn the_protocol_answers_with_tensors_and_bytes() {
     let server = start(|_| ());

@@ -22,6 +22,11 @@ fn weights(graph: &mut Builder, dims: &[usize], name: &str) -> Value {
 
 /// Rows of numbers through a hidden layer to three logits.
 fn rows_network(width: usize, hidden: usize) -> Vec<u8> {
+    rows_network_with(width, hidden, false)
+}
+
+/// The same, with `Dropout` after the hidden layer if asked for.
+fn rows_network_with(width: usize, hidden: usize, dropout: bool) -> Vec<u8> {
     let mut g = Builder::new();
     g.reserve(&["logits"]);
     let x = g.input("x", Type::F32, &[Dim::Rows, Dim::Size(width)]);
@@ -29,7 +34,10 @@ fn rows_network(width: usize, hidden: usize) -> Vec<u8> {
     let x = g.op("Mul", &[x, sixteenth]);
     let w = weights(&mut g, &[hidden, width], "first");
     let h = g.op_with("Gemm", &[x, w], &[("transB", Attribute::Int(1))]);
-    let h = g.op("Relu", &[h]);
+    let mut h = g.op("Relu", &[h]);
+    if dropout {
+        h = g.op("Dropout", &[h]);
+    }
     let w = weights(&mut g, &[3, hidden], "last");
     let y = g.op_with("Gemm", &[h, w], &[("transB", Attribute::Int(1))]);
     g.output("logits", y, Type::F32, &[Dim::Rows, Dim::Size(3)]);
@@ -38,19 +46,20 @@ fn rows_network(width: usize, hidden: usize) -> Vec<u8> {
 
 /// Images of `size`, or of any size, through a convolution to three logits.
 fn image_network(size: usize, metadata: &[(&str, String)]) -> Vec<u8> {
+    image_network_with(size, metadata, true)
+}
+
+/// The same, with or without the size of the kernel, which the weights have as well.
+fn image_network_with(size: usize, metadata: &[(&str, String)], kernel_shape: bool) -> Vec<u8> {
     let mut g = Builder::new();
     g.reserve(&["logits"]);
     let x = g.input("image", Type::F32, &[Dim::Rows, Dim::Size(3), Dim::Size(size), Dim::Size(size)]);
     let w = weights(&mut g, &[16, 3, 3, 3], "conv");
-    let h = g.op_with(
-        "Conv",
-        &[x, w],
-        &[
-            ("kernel_shape", Attribute::Ints(vec![3; 2])),
-            ("pads", Attribute::Ints(vec![1; 4])),
-            ("strides", Attribute::Ints(vec![2; 2])),
-        ],
-    );
+    let mut attributes = vec![("pads", Attribute::Ints(vec![1; 4])), ("strides", Attribute::Ints(vec![2; 2]))];
+    if kernel_shape {
+        attributes.push(("kernel_shape", Attribute::Ints(vec![3; 2])));
+    }
+    let h = g.op_with("Conv", &[x, w], &attributes);
     let h = g.op("Relu", &[h]);
     let h = g.op("GlobalAveragePool", &[h]);
     let h = g.op("Flatten", &[h]);
@@ -344,8 +353,12 @@ mod encode {
     }
 
     pub fn model(parts: &[Vec<u8>], input: &[i64], output: &str) -> Vec<u8> {
+        of_opset(17, parts, input, output)
+    }
+
+    pub fn of_opset(opset: i64, parts: &[Vec<u8>], input: &[i64], output: &str) -> Vec<u8> {
         let graph = [parts.concat(), port(11, "x", input), port(12, output, &[])].concat();
-        [int(1, 8), bytes(7, graph), bytes(8, int(2, 17))].concat()
+        [int(1, 8), bytes(7, graph), bytes(8, int(2, opset))].concat()
     }
 }
 
@@ -433,6 +446,79 @@ fn hostile_networks_are_refused() {
     // Wrong shapes are errors of the runtime.
     let wrong = [bytes(5, tensor("w", 1, &[5, 5], &[0; 100], &[])), node("MatMul", &["x", "w"], &["y"], &[])];
     refused(&model(&wrong, &[0, 4], "y"), "cannot be run");
+}
+
+/// `Dropout` that is off is left out, and a network with it gives the same model. One that is on is refused by its name.
+#[test]
+fn dropout_is_the_identity_in_inference() {
+    use encode::{bytes, int, model, node, of_opset, tensor};
+    let table = numbers(&digits());
+    let [without, with] = [false, true].map(|dropout| {
+        let network = NetworkFile::from_bytes(&rows_network_with(64, 24, dropout), "net.onnx").unwrap();
+        let options = BackboneOptions::default();
+        Model::fit_with_backbone(&table, &network, &options, &quick(), &Run::default()).unwrap().model
+    });
+    assert_eq!(with.predict(&table).unwrap(), without.predict(&table).unwrap());
+    let loaded = Model::from_bytes(&with.to_bytes().unwrap()).unwrap();
+    assert_eq!(loaded.predict(&table).unwrap(), without.predict(&table).unwrap());
+    let options = OnnxOptions { core: true, ..OnnxOptions::default() };
+    assert!(rten::Model::load(with.to_onnx(&options).unwrap()).is_ok());
+
+    let ratio = bytes(5, tensor("ratio", 1, &[], &0.5f32.to_le_bytes(), &[]));
+    let raw = |value: u8| bytes(5, tensor("mode", 9, &[], &[value], &[]));
+    let typed = |value: i64| bytes(5, tensor("mode", 9, &[], &[], &int(5, value)));
+    let dropout = |inputs: &[&str], outputs: &[&str]| node("Dropout", inputs, outputs, &[]);
+    let last = node("Relu", &["a"], &["y"], &[]);
+    for parts in [
+        vec![dropout(&["x"], &["a"])],
+        vec![dropout(&["x"], &["a", "mask"])],
+        vec![ratio.clone(), dropout(&["x", "ratio"], &["a"])],
+        vec![ratio.clone(), dropout(&["x", "ratio", ""], &["a"])],
+        vec![ratio.clone(), raw(0), dropout(&["x", "ratio", "mode"], &["a", "mask"])],
+        vec![typed(0), dropout(&["x", "", "mode"], &["a"])],
+    ] {
+        let network = model(&[&parts[..], &[last.clone()]].concat(), &[0, 4], "y");
+        let layers = NetworkFile::from_bytes(&network, "net.onnx").and_then(|n| n.layers(None)).unwrap();
+        assert_eq!(layers.iter().map(|l| (l.name.as_str(), l.features)).collect::<Vec<_>>(), [("a", 4), ("y", 4)]);
+    }
+    let not = node("Not", &["mode"], &["on"], &[]);
+    for parts in [
+        vec![raw(1), dropout(&["x", "", "mode"], &["a"]), last.clone()],
+        vec![typed(1), dropout(&["x", "", "mode"], &["a"]), last.clone()],
+        vec![raw(0), not, dropout(&["x", "", "on"], &["a"]), last.clone()],
+        vec![dropout(&["x"], &["a", "mask"]), node("Cast", &["mask"], &["y"], &[])],
+    ] {
+        refused(&model(&parts, &[0, 4], "y"), "not supported: Dropout");
+    }
+    // Before opset 7 an attribute switches it off.
+    let off = [bytes(1, "is_test"), int(3, 1), int(20, 2)].concat();
+    let old = |attributes: &[Vec<u8>]| {
+        let parts = [node("Dropout", &["x"], &["a"], attributes), last.clone()];
+        NetworkFile::from_bytes(&of_opset(6, &parts, &[0, 4], "y"), "net.onnx").and_then(|n| n.layers(None))
+    };
+    assert_eq!(old(&[off]).unwrap().len(), 2);
+    assert!(old(&[]).unwrap_err().to_string().contains("Dropout"));
+}
+
+/// The size of a kernel that is not given is that of the weights, which may be stored as integers.
+#[test]
+fn convolutions_without_the_size_of_their_kernel() {
+    use encode::{bytes, model, node, tensor};
+    let images = pictures(40, 8);
+    let [with, without] = [true, false].map(|kernel_shape| {
+        let network = NetworkFile::from_bytes(&image_network_with(8, &[], kernel_shape), "net.onnx").unwrap();
+        let options = BackboneOptions::default();
+        Model::fit_images_with_backbone(&images, &network, &options, &quick(), &Run::default()).unwrap().model
+    });
+    assert_eq!(without.predict_images(&images).unwrap(), with.predict_images(&images).unwrap());
+    let parts = [
+        bytes(5, tensor("w8", 3, &[2, 3, 3, 5], &[1; 90], &[])),
+        bytes(5, tensor("scale", 1, &[], &0.1f32.to_le_bytes(), &[])),
+        node("DequantizeLinear", &["w8", "scale"], &["w"], &[]),
+        node("Conv", &["x", "w"], &["y"], &[]),
+    ];
+    let network = NetworkFile::from_bytes(&model(&parts, &[0, 3, 8, 8], "y"), "net.onnx").unwrap();
+    assert_eq!(network.layers(None).unwrap()[0].shape, [2, 6, 4]);
 }
 
 #[test]

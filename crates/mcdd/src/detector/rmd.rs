@@ -13,7 +13,7 @@ use super::{About, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_
 use crate::compute::pool::Pool;
 use crate::error::{Error, Result};
 use crate::onnx::{Builder, Features as Inputs, Scores};
-use crate::stats::gaussians::{Covariance, Gaussians};
+use crate::stats::gaussians::{Covariance, EMPTY_CLASS_DISTANCE, Gaussians, nearest};
 
 /// Settings: none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,6 +54,9 @@ impl FitDetector for Config {
     }
 }
 
+/// A distance to all data that is larger than the difference by this factor is computed again in f64.
+const CANCELLATION: f64 = 4.0;
+
 struct Relative {
     classes: Gaussians,
     all: Gaussians,
@@ -65,6 +68,16 @@ impl Detector for Relative {
         scratch.f64s.resize(out.len(), 0.0);
         self.all.distances(rows.features, &mut scratch.f64s, &mut scratch.f32s);
         out.iter_mut().zip(&scratch.f64s).for_each(|(o, all)| *o += all);
+        // Far from all data the two distances are large and almost equal: the digits of f32 would cancel.
+        let (width, mut own) = (self.classes.width(), vec![EMPTY_CLASS_DISTANCE; self.classes.classes()]);
+        for ((o, all), x) in out.iter_mut().zip(&scratch.f64s).zip(rows.features.chunks_exact(width)) {
+            if *all > CANCELLATION * o.abs().max(width as f64) {
+                let mut all = [0.0];
+                self.classes.distances_wide(x, &mut own);
+                self.all.distances_wide(x, &mut all);
+                *o = all[0] - nearest(&own);
+            }
+        }
     }
 
     fn save(&self, state: &mut StateDict) {
@@ -93,7 +106,6 @@ mod tests {
     use super::super::mahalanobis::tests::{blobs, close, naive, training};
     use super::*;
     use crate::detector::Fitted;
-    use crate::stats::gaussians::nearest;
 
     #[test]
     fn matches_definition() {
@@ -104,6 +116,31 @@ mod tests {
         let (classes, all) = naive(&x, &labels);
         for ((got, classes), all) in fitted.score(&training.rows, &pool).unwrap().into_iter().zip(classes).zip(all) {
             close(got, -(nearest(&classes) - all));
+        }
+    }
+
+    /// Rows at a distance of thousands of deviations, where the two distances differ in their last digits.
+    #[test]
+    fn far_rows_keep_their_digits() {
+        let (mut x, labels) = blobs(500, 12);
+        let pool = Pool::new(2);
+        let fitted = {
+            let training = training(&x, &labels);
+            let labeled = labeled(&training);
+            let (classes, all) = Gaussians::with_background(&labeled, &pool);
+            Relative { classes, all }
+        };
+        x.iter_mut().for_each(|v| *v = *v * 300.0 + 1e4);
+        let (mut own, mut all) = (vec![0.0; fitted.classes.classes()], [0.0]);
+        let mut got = vec![0.0; 500];
+        let rows = training(&x, &labels).rows;
+        fitted.score(&rows, &mut got, &mut DetectorBuffers::default());
+        for (x, got) in x.chunks_exact(12).zip(got) {
+            fitted.classes.distances_wide(x, &mut own);
+            fitted.all.distances_wide(x, &mut all);
+            let expected = all[0] - nearest(&own);
+            let loss = 1e-5 * expected.abs().max(12.0);
+            assert!((got - expected).abs() <= loss, "{got} instead of {expected}, from {}", all[0]);
         }
     }
 }

@@ -23,6 +23,7 @@ const AXES: &str = "\0axes";
 /// The type of 32-bit numbers.
 pub(crate) const F32: i64 = 1;
 const I64: i64 = 7;
+const BOOL: i64 = 9;
 const IR_WRITTEN: i64 = 10;
 
 /// A network in an ONNX file.
@@ -157,6 +158,8 @@ impl File {
         }
         file.inputs.retain(|port| !file.constants.contains_key(&port.name));
         file.sort()?;
+        file.bypass_dropout();
+        file.complete_convolutions();
         Ok(file)
     }
 
@@ -242,6 +245,56 @@ impl File {
         let mut nodes: Vec<Option<Node>> = std::mem::take(&mut self.nodes).into_iter().map(Some).collect();
         self.nodes = order.into_iter().filter_map(|i| nodes[i].take()).collect();
         Ok(())
+    }
+
+    /// Makes `Identity` of each `Dropout` that does nothing in inference. One that is on, or whose mask is used, stays.
+    fn bypass_dropout(&mut self) {
+        let used: HashSet<String> =
+            self.nodes.iter().flat_map(|n| &n.inputs).chain(self.outputs.iter().map(|p| &p.name)).cloned().collect();
+        let (opset, constants) = (self.opset(), &self.constants);
+        let is_off = |node: &Node| match opset {
+            ..7 => node.int("is_test").is_some_and(|v| v != 0),
+            7..12 => true,
+            _ => match node.inputs.get(2) {
+                Some(mode) if !mode.is_empty() => constants.get(mode).is_some_and(Tensor::is_false),
+                _ => true,
+            },
+        };
+        for node in self.nodes.iter_mut().filter(|n| n.op == "Dropout" && is_standard(&n.domain)) {
+            let has_mask = node.outputs.iter().skip(1).any(|n| used.contains(n));
+            if is_off(node) && !has_mask && !node.inputs.is_empty() {
+                node.op = "Identity".to_owned();
+                node.inputs.truncate(1);
+                node.outputs.truncate(1);
+                node.attributes.clear();
+            }
+        }
+    }
+
+    /// Adds the size of the kernel to convolutions without it: that of the weights, which may be stored as integers.
+    fn complete_convolutions(&mut self) {
+        let keeps_shape = ["Cast", "DequantizeLinear", "Identity"];
+        let mut shapes: HashMap<&str, &[usize]> =
+            self.constants.iter().map(|(name, tensor)| (name.as_str(), &tensor.dims[..])).collect();
+        let mut kernels = Vec::new();
+        for (i, node) in self.nodes.iter().enumerate().filter(|(_, n)| is_standard(&n.domain)) {
+            let shape = |at: usize| node.inputs.get(at).and_then(|n| shapes.get(n.as_str())).copied();
+            if keeps_shape.contains(&node.op.as_str()) {
+                if let (Some(dims), Some(to)) = (shape(0), node.outputs.first()) {
+                    shapes.insert(to, dims);
+                }
+            } else if matches!(node.op.as_str(), "Conv" | "ConvInteger")
+                && !node.has("kernel_shape")
+                && let Some([_, _, kernel @ ..]) = shape(1)
+                && kernel.len() <= 3
+            {
+                kernels.push((i, kernel.iter().map(|&k| k as i64).collect::<Vec<i64>>()));
+            }
+        }
+        for (i, kernel) in kernels {
+            let attribute = super::attribute("kernel_shape", &super::Attribute::Ints(kernel));
+            self.nodes[i].attributes.push(("kernel_shape".into(), attribute.0));
+        }
     }
 
     /// The values that depend on an input.
@@ -409,7 +462,6 @@ impl Node {
     }
 
     /// An attribute that is an integer.
-    #[cfg(feature = "backbone")]
     pub(crate) fn int(&self, name: &str) -> Option<i64> {
         let mut fields = Fields::of(self.attribute(name)?);
         while let Ok(Some((number, field, _))) = fields.next() {
@@ -582,6 +634,23 @@ impl Tensor {
         tensor.bytes(8, name.as_bytes());
         tensor.0.extend_from_slice(&self.body);
         tensor
+    }
+
+    /// Whether it is one truth value, and false.
+    fn is_false(&self) -> bool {
+        if self.kind != BOOL || self.dims.iter().product::<usize>() != 1 {
+            return false;
+        }
+        let mut ints = Vec::new();
+        let mut fields = Fields::of(&self.body);
+        while let Ok(Some((number, field, _))) = fields.next() {
+            match (number, field) {
+                (9, Field::Bytes(bytes)) => ints.extend(bytes.iter().map(|&b| i64::from(b))),
+                (5, field) if field.ints(&mut ints).is_ok() => {}
+                _ => return false,
+            }
+        }
+        ints == [0]
     }
 
     /// Its elements, if they are integers or numbers of 32 bits and few.

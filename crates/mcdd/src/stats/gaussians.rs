@@ -201,13 +201,18 @@ impl Gaussians {
         let rows = x.chunks_exact(self.width).zip(standardized.chunks_exact(self.width));
         for ((x, z), out) in rows.zip(out.chunks_exact_mut(self.classes())) {
             if growth * size(z) > 5e-5 * libm::sqrt(nearest(out)) {
-                for (k, o) in out.iter_mut().enumerate() {
-                    let mean = &self.means[k * self.width..(k + 1) * self.width];
-                    let difference: Vec<f64> = x.iter().zip(mean).map(|(&x, m)| f64::from(x) - m).collect();
-                    let y = self.whitenings[0].apply_wide(&difference);
-                    *o = dot(&y, &y);
-                }
+                self.distances_wide(x, out);
             }
+        }
+    }
+
+    /// The squared distances of one row to the classes that have rows, in f64.
+    pub(crate) fn distances_wide(&self, x: &[f32], out: &mut [f64]) {
+        for (k, o) in out.iter_mut().enumerate().filter(|(k, _)| self.counts[*k] > 0.0) {
+            let mean = &self.means[k * self.width..(k + 1) * self.width];
+            let difference: Vec<f64> = x.iter().zip(mean).map(|(&x, m)| f64::from(x) - m).collect();
+            let y = self.whitening(k).apply_wide(&difference);
+            *o = dot(&y, &y);
         }
     }
 
