@@ -102,9 +102,22 @@ def in_tract(command: str, exported: Path, inputs: dict, names: list[str], work:
 
     folder = work / "tract"
     folder.mkdir(exist_ok=True)
-    lines = []
+    model, lines = onnx.load(exported), []
+    # tract has IsNaN for 32 bits only: what is not a number is not equal to itself.
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type == "IsNaN":
+            same = node.output[0] + "/same"
+            nodes.append(onnx.helper.make_node("Equal", [node.input[0], node.input[0]], [same]))
+            nodes.append(onnx.helper.make_node("Not", [same], list(node.output)))
+        else:
+            nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    exported = folder / "m.onnx"
+    onnx.save(model, exported)
     # A fixed threshold is no input; constants are not given.
-    for i, port in enumerate(onnx.load(exported).graph.input):
+    for i, port in enumerate(model.graph.input):
         values = inputs[port.name]
         lines.append(" ".join([{"float64": "f64", "int64": "i64", "uint8": "u8"}[str(values.dtype)], *map(str, values.shape)]))
         (folder / f"{i}.in").write_bytes(np.ascontiguousarray(values).tobytes())
@@ -217,7 +230,7 @@ class Run:
         self.args, self.work, self.mcdd, self.tract = args, work, Mcdd(args.mcdd), ""
         if args.tract:
             manifest = HERE.parent / "tract" / "Cargo.toml"
-            subprocess.run(["cargo", "build", "--release", "--quiet", "--manifest-path", manifest], check=True)
+            subprocess.run(["cargo", "build", "--release", "--quiet", "--manifest-path", manifest, "--target-dir", manifest.parent / "target"], check=True)
             self.tract = str(manifest.parent / "target" / "release" / "mcdd-tract")
         written = args.json and Path(args.json).exists()
         self.results: dict[str, dict] = json.loads(Path(args.json).read_text()) if written else {}
@@ -442,12 +455,12 @@ class Run:
 
 # Runs in a process of its own, as the peak is that of a process.
 MEMORY = """
-import resource, sys, numpy, onnxruntime
+import sys, numpy, onnxruntime
 options = onnxruntime.SessionOptions()
 options.log_severity_level = 3
 session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 x = numpy.load(sys.argv[2])[: int(sys.argv[3])]
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1e3
 before = peak()
 session.run(["score"], {"x": x})
 print(round(peak() - before))

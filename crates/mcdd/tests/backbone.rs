@@ -477,7 +477,7 @@ fn dropout_is_the_identity_in_inference() {
         vec![ratio.clone(), raw(0), dropout(&["x", "ratio", "mode"], &["a", "mask"])],
         vec![typed(0), dropout(&["x", "", "mode"], &["a"])],
     ] {
-        let network = model(&[&parts[..], &[last.clone()]].concat(), &[0, 4], "y");
+        let network = model(&[&parts[..], std::slice::from_ref(&last)].concat(), &[0, 4], "y");
         let layers = NetworkFile::from_bytes(&network, "net.onnx").and_then(|n| n.layers(None)).unwrap();
         assert_eq!(layers.iter().map(|l| (l.name.as_str(), l.features)).collect::<Vec<_>>(), [("a", 4), ("y", 4)]);
     }

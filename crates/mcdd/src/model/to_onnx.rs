@@ -24,7 +24,8 @@ const ROUNDING: f64 = 1e-6;
 /// scores again shall have its own p-value and verdict.
 fn lowered(score: f64, calibration: &[f64]) -> f64 {
     let at = |part: usize| calibration[part * (calibration.len() - 1) / 4];
-    score - (ROUNDING * (at(3) - at(1))).max(1e-14 * score.abs())
+    // Scores that are all the same, and sums that are almost zero, have the rounding of their terms.
+    score - (ROUNDING * (at(3) - at(1))).max(1e-14 * score.abs().max(1.0))
 }
 
 /// What an ONNX file contains.
