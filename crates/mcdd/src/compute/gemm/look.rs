@@ -32,31 +32,40 @@ struct Looking<'a, L> {
 impl<L: Look> Kernel for Looking<'_, L> {
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let panels = self.start.len();
         let mut panel = 0;
+        if self.m == 1 {
+            // One row needs several panels to keep the multipliers busy.
+            self.all::<S, 1, 4>(simd, &mut panel);
+            self.all::<S, 1, 1>(simd, &mut panel);
+            return;
+        }
         if S::WIDE {
-            let mut waiting = self.waiting();
-            while panel + 2 <= panels {
-                self.panels::<S, 2>(simd, panel, &mut waiting);
-                panel += 2;
-            }
+            self.all::<S, MR, 2>(simd, &mut panel);
         }
-        let mut waiting = self.waiting();
-        while panel < panels {
-            self.panels::<S, 1>(simd, panel, &mut waiting);
-            panel += 1;
-        }
+        self.all::<S, MR, 1>(simd, &mut panel);
     }
 }
 
 impl<L: Look> Looking<'_, L> {
-    /// Sums of all rows between inner blocks; none if there is only one block.
-    fn waiting<const P: usize>(&self) -> Vec<[[Line; P]; MR]> {
-        vec![[[ZERO; P]; MR]; if block(self.b.k) < self.b.k { self.m.div_ceil(MR) } else { 0 }]
+    /// Passes the panels from `panel` on, `P` at a time, as long as there are so many, in tiles of `R` rows.
+    #[inline(always)]
+    fn all<S: Simd, const R: usize, const P: usize>(&mut self, simd: S, panel: &mut usize) {
+        // Sums of all rows between inner blocks; none if there is only one block.
+        let blocks = if block(self.b.k) < self.b.k { self.m.div_ceil(R) } else { 0 };
+        let mut waiting = vec![[[ZERO; P]; R]; blocks];
+        while *panel + P <= self.start.len() {
+            self.panels::<S, R, P>(simd, *panel, &mut waiting);
+            *panel += P;
+        }
     }
 
     #[inline(always)]
-    fn panels<S: Simd, const P: usize>(&mut self, simd: S, panel: usize, waiting: &mut [[[Line; P]; MR]]) {
+    fn panels<S: Simd, const R: usize, const P: usize>(
+        &mut self,
+        simd: S,
+        panel: usize,
+        waiting: &mut [[[Line; P]; R]],
+    ) {
         let (k, m) = (self.b.k, self.m);
         let block = block(k);
         for from in (0..k).step_by(block) {
@@ -65,17 +74,17 @@ impl<L: Look> Looking<'_, L> {
             for j in 0..P {
                 lines[j] = &self.b.panel(panel + j)[from..to];
             }
-            for (t, row) in (0..m).step_by(MR).enumerate() {
-                let rows = MR.min(m - row);
-                let mut pointers = [self.a.as_ptr(); MR];
-                for r in 0..MR {
+            for (t, row) in (0..m).step_by(R).enumerate() {
+                let rows = R.min(m - row);
+                let mut pointers = [self.a.as_ptr(); R];
+                for r in 0..R {
                     // A tile at the lower edge repeats its last row and drops the results.
                     pointers[r] = self.a[(row + r.min(rows - 1)) * k + from..][..to - from].as_ptr();
                 }
-                let mut sums = [[simd.splat(0.0); P]; MR];
+                let mut sums = [[simd.splat(0.0); P]; R];
                 // SAFETY: a line is sixteen numbers, and each row of A is as long as the lines.
                 unsafe {
-                    for r in 0..MR {
+                    for r in 0..R {
                         for j in 0..P {
                             let begin = if from == 0 { &self.start[panel + j] } else { &waiting[t][r][j] };
                             sums[r][j] = simd.load(begin.0.as_ptr());
@@ -83,7 +92,7 @@ impl<L: Look> Looking<'_, L> {
                     }
                     sums = add(simd, pointers, 1, lines, sums);
                 }
-                for r in 0..MR {
+                for r in 0..R {
                     for j in 0..P {
                         if to == k && (r >= rows || !simd.any_not_above(sums[r][j], self.look.limit(row + r))) {
                             continue;
