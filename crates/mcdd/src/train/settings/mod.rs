@@ -44,7 +44,7 @@ pub enum Preset {
 /// and all rows of an ordinary table.
 const KEPT: usize = 50_000;
 /// Rows are dropped where others are near: within this fraction of the median distance between rows of different classes.
-const COVER: f64 = 0.01;
+const COVER: f64 = 0.015;
 
 impl Preset {
     /// All presets.
