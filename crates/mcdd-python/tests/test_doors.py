@@ -173,7 +173,7 @@ def test_ctrl_c_stops_training_and_the_interpreter_goes_on():
     script = """
 import numpy as np, mcdd, sys
 X = np.random.default_rng(0).normal(size=(2000, 20)); y = np.arange(2000) % 5
-clf = mcdd.McddClassifier(epochs=50_000)
+clf = mcdd.McddClassifier(epochs=40_000)
 print("training", flush=True)
 try:
     clf.fit(X, y)

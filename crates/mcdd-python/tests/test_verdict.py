@@ -143,12 +143,14 @@ def test_detector_files_and_pickles(tmp_path):
     import pickle
 
     features = np.random.default_rng(0).normal(size=(300, 5))
-    detector = Detector("knn:k=3", tpr=0.5).fit(features)
-    detector.save(tmp_path / "d.mcdd")
-    for again in (Detector.load(tmp_path / "d.mcdd"), pickle.loads(pickle.dumps(detector))):
-        assert np.array_equal(again.p_values(features), detector.p_values(features))
-        assert np.array_equal(again.is_known(features), detector.is_known(features)) and again.tpr == 0.5
-        assert np.array_equal(again.fit(features).p_values(features), detector.p_values(features))
+    # Settings of 1 and 0 are numbers, not words.
+    for spec in ("knn:k=3", "knn:k=1:cover=0:log=true"):
+        detector = Detector(spec, tpr=0.5).fit(features)
+        detector.save(tmp_path / "d.mcdd")
+        for again in (Detector.load(tmp_path / "d.mcdd"), pickle.loads(pickle.dumps(detector))):
+            assert np.array_equal(again.p_values(features), detector.p_values(features))
+            assert np.array_equal(again.is_known(features), detector.is_known(features)) and again.tpr == 0.5
+            assert np.array_equal(again.fit(features).p_values(features), detector.p_values(features))
     with pytest.raises(mcdd.FormatError):
         McddClassifier.load(tmp_path / "d.mcdd")
 

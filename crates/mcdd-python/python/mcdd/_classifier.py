@@ -75,8 +75,11 @@ def encode_labels(y: Any) -> tuple[Array, npt.NDArray[np.uint32]]:
 
 def _spec(config: dict[str, Any]) -> str:
     """A method or detector of a model file as it is typed: ``knn:k=1:log=true``."""
-    words = {True: "true", False: "false"}
-    parts = [f"{key}={words.get(value, value)}" for key, value in config.items() if key != "name" and value is not None]
+
+    def word(value: Any) -> str:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    parts = [f"{key}={word(value)}" for key, value in config.items() if key != "name" and value is not None]
     return ":".join([config["name"], *parts])
 
 
