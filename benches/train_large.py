@@ -75,7 +75,7 @@ def run(command, folder):
 
 
 def measure(folder, data, options, reading):
-    train = [PROGRAM, "train", data, "-o", "m.mcdd", "--quiet"]
+    train = [PROGRAM, "train", data, "-o", "m.mcdd", "--quiet", "--min-class", "5"]
     read = run([*train, "--preset", "fast", "--epochs", "1", "--max-rows", "1000"], folder)[0] if reading else None
     seconds, memory = run([*train, *options], folder)
     command = [PROGRAM, "evaluate", "m.mcdd", "test.csv", "--ood", "unknown.csv", "--json", "--quiet"]
