@@ -49,7 +49,7 @@ fn requests_past_the_limits_are_refused_and_hurt_no_others() {
     assert_eq!(server.post("/predict", "text/csv", rows(100)).status, 200);
 }
 
-/// A folder of models in which others have put what is no model.
+/// A folder of models that also contains files that are not models.
 #[cfg(unix)]
 #[test]
 fn what_is_no_model_in_a_folder_is_listed_and_the_rest_is_served() {
