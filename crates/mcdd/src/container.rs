@@ -28,6 +28,8 @@ pub(crate) enum Values {
     F32(Vec<f32>),
     /// 64 bits each.
     F64(Vec<f64>),
+    /// Integers of 16 bits.
+    U16(Vec<u16>),
     /// Bytes.
     U8(Vec<u8>),
 }
@@ -37,6 +39,7 @@ impl Values {
         match self {
             Values::F32(_) => Dtype::F32,
             Values::F64(_) => Dtype::F64,
+            Values::U16(_) => Dtype::U16,
             Values::U8(_) => Dtype::U8,
         }
     }
@@ -45,6 +48,7 @@ impl Values {
         match self {
             Values::F32(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
             Values::F64(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Values::U16(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
             Values::U8(v) => v.clone(),
         }
     }
@@ -106,6 +110,17 @@ impl Container {
         }
     }
 
+    /// Takes out a tensor of 16-bit integers of the given shape.
+    ///
+    /// # Errors
+    /// If there is no such tensor.
+    pub(crate) fn take_u16(&mut self, name: &str, shape: &[usize]) -> Result<Vec<u16>> {
+        match self.take(name, shape)? {
+            Values::U16(v) => Ok(v),
+            _ => Err(Error::format(format!("tensor {name} does not hold 16-bit integers"))),
+        }
+    }
+
     /// Takes out bytes.
     ///
     /// # Errors
@@ -135,6 +150,7 @@ impl Container {
             let dtype = match values {
                 Values::F32(_) => "F32",
                 Values::F64(_) => "F64",
+                Values::U16(_) => "U16",
                 Values::U8(_) => "U8",
             };
             header.insert(name.clone(), json!({ "dtype": dtype, "shape": shape, "data_offsets": [from, data.len()] }));
@@ -239,6 +255,7 @@ impl Container {
             let values = match view.dtype() {
                 Dtype::F32 => Values::F32(numbers(view.data(), f32::from_le_bytes)),
                 Dtype::F64 => Values::F64(numbers(view.data(), f64::from_le_bytes)),
+                Dtype::U16 => Values::U16(numbers(view.data(), u16::from_le_bytes)),
                 Dtype::U8 => Values::U8(view.data().to_vec()),
                 _ => return Err(damaged()),
             };

@@ -124,6 +124,7 @@ mod ocsvm;
 mod odin;
 mod react;
 mod rmd;
+mod rounded_rows;
 mod she;
 mod state_dict;
 mod svdd;

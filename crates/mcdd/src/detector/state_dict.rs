@@ -48,6 +48,17 @@ impl<'a> StateDict<'a> {
         self.container.put(name, shape, Values::F64(values.to_vec()));
     }
 
+    /// Stores a tensor of 16-bit integers.
+    pub fn put_u16(&mut self, name: &str, shape: &[usize], values: &[u16]) {
+        let name = self.name(name);
+        self.container.put(name, shape, Values::U16(values.to_vec()));
+    }
+
+    /// Whether there is a tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.container.shape(&self.name(name)).is_ok()
+    }
+
     /// The shape of a tensor that must have `N` dimensions.
     ///
     /// # Errors
@@ -74,6 +85,15 @@ impl<'a> StateDict<'a> {
     pub fn take_f64(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>> {
         let name = self.name(name);
         self.container.take_f64(&name, shape)
+    }
+
+    /// Removes and returns a tensor of 16-bit integers of the given shape.
+    ///
+    /// # Errors
+    /// If there is no such tensor.
+    pub fn take_u16(&mut self, name: &str, shape: &[usize]) -> Result<Vec<u16>> {
+        let name = self.name(name);
+        self.container.take_u16(&name, shape)
     }
 
     /// The error for a state that no fit can have stored.

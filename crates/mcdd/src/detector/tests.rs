@@ -203,6 +203,9 @@ fn damaged_state_does_not_panic() {
                             v.iter_mut().enumerate().for_each(|(i, v)| *v = change(i, f64::from(*v)) as f32)
                         }
                         Values::F64(v) => v.iter_mut().enumerate().for_each(|(i, v)| *v = change(i, *v)),
+                        Values::U16(v) => {
+                            v.iter_mut().enumerate().for_each(|(i, v)| *v = change(i, f64::from(*v)) as u16)
+                        }
                         // No detector has bytes.
                         Values::U8(_) => {}
                     }
@@ -210,6 +213,7 @@ fn damaged_state_does_not_panic() {
                         match values {
                             Values::F32(v) => v.truncate(1),
                             Values::F64(v) => v.truncate(1),
+                            Values::U16(v) => v.truncate(1),
                             Values::U8(v) => v.truncate(1),
                         }
                         *shape = vec![1.min(shape.iter().product())];

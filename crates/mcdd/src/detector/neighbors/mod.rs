@@ -24,6 +24,7 @@
 //! the cluster are computed in f64. This is slower, with the same result. The same holds for rows whose norms would
 //! overflow f32.
 
+mod axes;
 mod nearest;
 mod tree;
 
@@ -152,7 +153,16 @@ impl Index {
         if count == 0 || width == 0 || width != state.width() {
             return Err(state.invalid("the rows have an invalid shape"));
         }
-        if metric == Metric::Distance && rows.iter().any(|v| v.abs() > MAX_FEATURE) {
+        Index::of_stored(metric, rows, state, k)
+    }
+
+    /// An index of at least one row that was stored.
+    ///
+    /// # Errors
+    /// If a row is out of range.
+    pub(super) fn of_stored(metric: Metric, rows: Vec<f32>, state: &StateDict, k: usize) -> Result<Index> {
+        let width = state.width();
+        if metric == Metric::Distance && !rows.iter().all(|v| v.abs() <= MAX_FEATURE) {
             return Err(state.invalid("a row is out of range"));
         }
         Ok(Index::new(metric, rows, width, k, &Pool::new(1)))
@@ -202,31 +212,38 @@ impl Index {
                 }
                 continue;
             }
-            for (i, best) in self.search(queries, k, own.map(|o| o + from)).iter().enumerate() {
-                found(from + i, best);
+            let own = own.map(|o| o + from);
+            match self.tree.as_ref().filter(|_| Tree::supports(k)) {
+                Some(tree) => {
+                    let best = self.walk(tree, queries, k, own);
+                    for (i, best) in best.chunks_exact(k).enumerate() {
+                        found(from + i, best);
+                    }
+                }
+                None => {
+                    for (i, best) in self.compare_all(queries, k, self.unknown(queries, own)).iter().enumerate() {
+                        found(from + i, best);
+                    }
+                }
             }
         }
     }
 
-    /// The `k` nearest rows of each query of a block, nearest first.
-    fn search(&self, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Vec<Neighbor>> {
+    /// The `k` nearest rows of each query of a block, nearest first, by the tree.
+    fn walk(&self, tree: &Tree, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Neighbor> {
         let width = self.width;
-        let walked = self.tree.as_ref().filter(|_| Tree::supports(k)).map(|tree| tree.walk(self, queries, k, own));
-        let Some(walked) = walked else {
-            return self.compare_all(queries, k, self.unknown(queries, own));
-        };
+        let tree::Found { mut best, complete } = tree.walk(self, queries, k, own);
         // Walks that did not end: their neighbors are not farther than the worst row found.
-        let open: Vec<usize> = (0..walked.len()).filter(|&q| !walked[q].complete).collect();
-        let mut out: Vec<Vec<Neighbor>> = walked.into_iter().map(|found| found.best).collect();
+        let open: Vec<usize> = (0..complete.len()).filter(|&q| !complete[q]).collect();
         if !open.is_empty() {
             let rest: Vec<f32> = open.iter().flat_map(|q| &queries[q * width..(q + 1) * width]).copied().collect();
-            let worst = |q: usize| out[q].get(k - 1).map_or(f64::INFINITY, |n| n.value.next_up());
+            let worst = |q: usize| best[q * k + k - 1].value.next_up();
             let known = open.iter().map(|&q| Known { own: own.map(|o| o + q), worst: worst(q) }).collect();
-            for (q, best) in open.into_iter().zip(self.compare_all(&rest, k, known)) {
-                out[q] = best;
+            for (q, found) in open.into_iter().zip(self.compare_all(&rest, k, known)) {
+                best[q * k..(q + 1) * k].copy_from_slice(&found);
             }
         }
-        out
+        best
     }
 
     /// What is known before the search about queries, of which the first is the stored row `own`, if any.

@@ -95,16 +95,17 @@ proptest! {
             index.nearest(&own, k, Some(from), |_, best| found.push(best.to_vec()));
             found
         };
-        prop_assert!(index.tree.is_none());
+        index.tree = None;
         let expected = all(&index);
         // With an unlimited budget, and with a limited one.
         for budget in [usize::MAX, budget] {
-            let mut tree = Tree::new(index.rows(), width, &pool);
-            tree.budget = budget;
-            index.tree = Some(tree);
-            prop_assert_eq!(&all(&index), &expected);
-            for (query, expected) in queries.chunks(width).zip(&expected) {
-                index.nearest(query, k, None, |_, alone| assert_eq!(alone, expected));
+            for mut tree in [Some(Tree::as_given(&index, &pool)), Tree::turned(&index, &pool)].into_iter().flatten() {
+                tree.budget = budget;
+                index.tree = Some(tree);
+                prop_assert_eq!(&all(&index), &expected);
+                for (query, expected) in queries.chunks(width).zip(&expected) {
+                    index.nearest(query, k, None, |_, alone| assert_eq!(alone, expected));
+                }
             }
         }
     }

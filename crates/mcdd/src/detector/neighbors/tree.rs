@@ -1,29 +1,30 @@
 //! A tree of bounding boxes, so that a query visits few rows.
 //!
-//! Rows are split at the median of the feature with the largest range until 16 are left, a leaf. Each leaf has a bounding
-//! box, each 16 boxes have one around them, and so on up to at most 16 boxes at the top. A query visits the nearest box
-//! first and skips boxes that are farther than its neighbors so far. Latents of a trained network lie near surfaces of few
-//! dimensions, and a query among them visits about 20 of thousands of leaves. For rows without such structure it would
-//! have to visit almost all. So a walk has a budget; a walk that does not end within it is left to brute force. If stored
-//! rows do not find their neighbors within it, no tree is used.
+//! Rows are turned into their principal axes (`axes.rs`) and split at the median of the axis with the largest range until 16
+//! are left, a leaf. Each leaf has a bounding box, each 16 boxes have one around them, and so on up to at most 16 boxes at the
+//! top. A query visits the nearest box first and skips boxes that are farther than its neighbors so far. Latents of a trained
+//! network lie near surfaces of few dimensions, and a query among them visits few leaves. For rows without such structure
+//! it would have to visit almost all. So a walk has a budget; a walk that does not end within it is left to brute force. If
+//! stored rows do not find their neighbors within it, the rows are taken as they are, and if that does not help, no tree is used.
 //!
 //! # The bound
-//! All sums are of squared differences, computed in f32 from the given rows. A difference has a relative error of at most
-//! `u = 2^-24`, and so has each of at most `w` additions of nonnegative terms. The sum of a pair whose squared distance is
-//! `d`, and that of a box around its row, is therefore at most `d (1 + u)^(w + 2) <= d (1 + gamma)` with
-//! `gamma = (w + 2) u / (1 - (w + 2) u)`, up to underflow. A row or a box with a larger sum is farther than `d`. The margin
-//! is relative to the distance, independent of where the rows are.
+//! All sums are of squared differences, computed in f32. A difference has a relative error of at most `u = 2^-24`, and so has
+//! each of at most `w` additions of nonnegative terms. The sum of a pair whose squared distance is `d`, and that of a box around
+//! its row, is therefore at most `d (1 + u)^(w + 2) <= d (1 + gamma)` with `gamma = (w + 2) u / (1 - (w + 2) u)`, up to underflow.
+//! A row or a box with a larger sum is farther than `d`. For rows as they are the margin is relative to the distance,
+//! independent of where they are; turning them adds an error that is relative to their distance from the center.
 
 // Loops over the lanes of several arrays are clearest, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
 
+use super::axes::{Axes, Turned};
 use super::{Index, MAX_SQUARED_NORM, Neighbor, UNDERFLOW, sum_error};
 use crate::compute::gemm::{Line, NR, ZERO};
 use crate::compute::pool::{Pool, chunks};
 use crate::compute::simd::{self, Kernel, Simd};
 
 /// The smallest number of rows for which a walk is faster than brute force.
-const MIN_ROWS: usize = 4000;
+const MIN_ROWS: usize = 512;
 /// The largest number of neighbors for which it is faster.
 const MAX_K: usize = 10;
 /// The largest width; the boxes of wider rows exclude almost nothing.
@@ -42,6 +43,8 @@ const NONE: u32 = u32::MAX;
 /// The rows of an index by leaves, and their bounding boxes.
 #[derive(Debug)]
 pub(super) struct Tree {
+    /// The directions of the rows below, unless these are as given.
+    axes: Option<Axes>,
     /// The indices of the rows, 16 per leaf.
     ids: Vec<[u32; NR]>,
     /// The rows of each leaf as columns.
@@ -52,29 +55,43 @@ pub(super) struct Tree {
     pub(super) budget: usize,
 }
 
-/// Boxes in groups of 16: for each feature a line of lower ends and one of upper ends.
+/// Boxes in groups of 16: for each feature (of the axes, the first ones) a line of lower ends and one of upper ends.
 #[derive(Debug)]
 struct Level {
     count: usize,
+    /// The number of features.
+    first: usize,
     lines: Vec<[Line; 2]>,
 }
 
-/// The result of a walk.
-#[derive(Clone, Debug, Default)]
+/// The results of some walks.
 pub(super) struct Found {
-    /// The nearest rows found, nearest first.
+    /// The nearest rows that were found, `k` for each query, nearest first; [`NOTHING`] in place of those that are missing.
     pub(super) best: Vec<Neighbor>,
-    /// Whether these are the nearest of all rows.
-    pub(super) complete: bool,
+    /// Of each query, whether these are the nearest of all rows.
+    pub(super) complete: Vec<bool>,
 }
 
-/// A leaf (level 0) or the group of boxes of the level below, with the squared distance to the query.
+/// Farther than all rows.
+const NOTHING: Neighbor = Neighbor { value: f64::INFINITY, row: usize::MAX };
+
+/// A leaf or a group of boxes on the way of a walk.
 #[derive(Clone, Copy)]
-struct Node {
-    sum: f32,
+struct Visit {
+    /// Of the rows or boxes that were not visited yet, the squared distance with its last four bits replaced by the place,
+    /// so that the smallest one is found by one operation on 16 integers. They are rounded down by this, so that no box is
+    /// left out.
+    keys: [u32; NR],
+    /// The level of the boxes.
     level: u32,
-    at: u32,
+    /// The place of the first box among those of the level.
+    first: u32,
 }
+
+/// Not below any squared distance.
+const VISITED: u32 = u32::MAX;
+/// The bits of a key that are its place.
+const PLACE: u32 = NR as u32 - 1;
 
 impl Tree {
     /// The tree of the rows of an index, if it is faster than brute force.
@@ -82,11 +99,24 @@ impl Tree {
         if !(MIN_ROWS..NONE as usize).contains(&index.count()) || index.width > MAX_WIDTH {
             return None;
         }
-        Some(Tree::new(&index.rows, index.width, pool)).filter(|tree| tree.is_fast(index))
+        let turned = Tree::turned(index, pool).filter(|tree| tree.is_fast(index));
+        turned.or_else(|| Some(Tree::as_given(index, pool)).filter(|tree| tree.is_fast(index)))
     }
 
-    /// The tree of rows of `width` features.
-    pub(super) fn new(rows: &[f32], width: usize, pool: &Pool) -> Tree {
+    /// The tree of the rows along their principal axes, if these can be found.
+    pub(super) fn turned(index: &Index, pool: &Pool) -> Option<Tree> {
+        let (axes, rows) = Axes::of(&index.rows, index.width, &index.center, pool)?;
+        let first = axes.first;
+        Some(Tree::new(&rows, index.width, first, Some(axes), pool))
+    }
+
+    /// The tree of the rows as they are.
+    pub(super) fn as_given(index: &Index, pool: &Pool) -> Tree {
+        Tree::new(&index.rows, index.width, index.width, None, pool)
+    }
+
+    /// The tree of rows of `width` features, with boxes of the first ones.
+    fn new(rows: &[f32], width: usize, first: usize, axes: Option<Axes>, pool: &Pool) -> Tree {
         let count = rows.len() / width;
         let mut order: Vec<u32> = (0..count as u32).collect();
         sort_into_leaves(&mut order, rows, width, &mut Vec::with_capacity(count));
@@ -99,18 +129,18 @@ impl Tree {
                 lines.iter_mut().zip(row).for_each(|(line, &v)| line.0[j] = v);
             }
         });
-        let mut levels = vec![Level::new(ids.len(), width, |leaf, f| {
+        let mut levels = vec![Level::new(ids.len(), first, |leaf, f| {
             let row = |j: usize| rows[ids[leaf][j] as usize * width + f];
             ends((0..NR).filter(|&j| ids[leaf][j] != NONE).map(|j| [row(j); 2]))
         })];
         while let Some(below) = levels.last().filter(|l| l.count > NR) {
-            levels.push(Level::new(below.count.div_ceil(NR), width, |group, f| {
-                let [low, high] = &below.lines[group * width + f];
+            levels.push(Level::new(below.count.div_ceil(NR), first, |group, f| {
+                let [low, high] = &below.lines[group * first + f];
                 ends((0..NR.min(below.count - group * NR)).map(|j| [low.0[j], high.0[j]]))
             }));
         }
         let budget = ids.len() / BUDGET_DIVISOR;
-        Tree { ids, leaves, levels, budget }
+        Tree { axes, ids, leaves, levels, budget }
     }
 
     /// Whether a walk for `k` neighbors may be faster than brute force.
@@ -119,9 +149,11 @@ impl Tree {
     }
 
     /// The `k` nearest rows of each query within the budget; `k` is at least 1.
-    pub(super) fn walk(&self, index: &Index, queries: &[f32], k: usize, own: Option<usize>) -> Vec<Found> {
-        let mut found = vec![Found::default(); queries.len() / index.width];
-        simd::dispatch(Walk { tree: self, index, queries, k, own, found: &mut found });
+    pub(super) fn walk(&self, index: &Index, queries: &[f32], k: usize, own: Option<usize>) -> Found {
+        let count = queries.len() / index.width;
+        let mut found = Found { best: vec![NOTHING; count * k], complete: vec![false; count] };
+        let turned = self.axes.as_ref().map(|axes| axes.turn(queries));
+        simd::dispatch(Walk { tree: self, index, queries, turned, k, own, found: &mut found });
         found
     }
 
@@ -131,22 +163,23 @@ impl Tree {
         let ended = (0..TRIALS).filter(|i| {
             let row = i * step;
             let query = &index.rows[row * index.width..][..index.width];
-            self.walk(index, query, 1, Some(row)).iter().all(|f| f.complete)
+            self.walk(index, query, 1, Some(row)).complete[0]
         });
         ended.count() > TRIALS * 3 / 4
     }
 }
 
 impl Level {
-    fn new(count: usize, width: usize, ends: impl Fn(usize, usize) -> [f32; 2]) -> Level {
-        let mut lines = vec![[ZERO; 2]; count.div_ceil(NR) * width];
+    fn new(count: usize, first: usize, ends: impl Fn(usize, usize) -> [f32; 2]) -> Level {
+        // Boxes that do not exist are infinitely far away.
+        let mut lines = vec![[Line([f32::INFINITY; NR]); 2]; count.div_ceil(NR) * first];
         for i in 0..count {
-            for f in 0..width {
-                let [low, high] = &mut lines[i / NR * width + f];
+            for f in 0..first {
+                let [low, high] = &mut lines[i / NR * first + f];
                 [low.0[i % NR], high.0[i % NR]] = ends(i, f);
             }
         }
-        Level { count, lines }
+        Level { count, first, lines }
     }
 }
 
@@ -193,80 +226,89 @@ struct Walk<'a> {
     tree: &'a Tree,
     index: &'a Index,
     queries: &'a [f32],
+    turned: Option<Turned>,
     k: usize,
     own: Option<usize>,
-    found: &'a mut [Found],
+    found: &'a mut Found,
+}
+
+/// A query, and what is visited in its place.
+struct Query<'a> {
+    given: &'a [f32],
+    turned: &'a [f32],
+    /// The factor by which a distance may grow when rows are turned, and what is added to it.
+    stretch: f64,
+    error: f64,
 }
 
 impl Kernel for Walk<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let Walk { tree, index, queries, k, own, found } = self;
-        let mut stack = Vec::new();
+        let Walk { tree, index, queries, turned, k, own, found } = self;
+        let (width, mut way) = (index.width, Vec::with_capacity(tree.levels.len()));
         let (mut ended, mut failed) = (0, 0);
-        for (q, (query, found)) in queries.chunks_exact(index.width).zip(found).enumerate() {
+        let results = found.best.chunks_exact_mut(k).zip(&mut found.complete);
+        for (q, (given, (best, complete))) in queries.chunks_exact(width).zip(results).enumerate() {
             if failed > ended / 2 + MAX_FAILURES {
                 return;
             }
             let own = own.map_or(NONE, |own| (own + q) as u32);
-            found.best.reserve_exact(k);
-            found.complete = walk(tree, index, query, k, own, &mut found.best, &mut stack);
-            *(if found.complete { &mut ended } else { &mut failed }) += 1;
+            let query = match (&tree.axes, &turned) {
+                (Some(axes), Some(turned)) => {
+                    let (rows, error) = (&turned.rows[q * width..(q + 1) * width], turned.errors[q]);
+                    Query { given, turned: rows, stretch: axes.stretch, error }
+                }
+                _ => Query { given, turned: given, stretch: 1.0, error: 0.0 },
+            };
+            *complete = query.error < f64::INFINITY && walk(tree, index, &query, own, best, &mut way);
+            *(if *complete { &mut ended } else { &mut failed }) += 1;
         }
     }
 }
 
 /// Walks through the tree and collects the nearest rows in `best`. Returns false if the budget was too small.
 #[inline(always)]
-fn walk(
-    tree: &Tree,
-    index: &Index,
-    query: &[f32],
-    k: usize,
-    own: u32,
-    best: &mut Vec<Neighbor>,
-    stack: &mut Vec<Node>,
-) -> bool {
+fn walk(tree: &Tree, index: &Index, query: &Query, own: u32, best: &mut [Neighbor], way: &mut Vec<Visit>) -> bool {
     let width = index.width;
-    let mut limit = f32::INFINITY;
-    stack.clear();
-    stack.push(Node { sum: 0.0, level: tree.levels.len() as u32, at: 0 });
-    let mut left = tree.budget;
-    while let Some(Node { sum, level, at }) = stack.pop() {
-        if sum > limit {
+    let last = best.len() - 1;
+    let (mut limit, mut left) = (f32::INFINITY, tree.budget);
+    let top = tree.levels.len() as u32 - 1;
+    way.clear();
+    way.push(Visit::of(&tree.levels[top as usize], query.turned, top, 0));
+    while let Some(visit) = way.last_mut() {
+        let Some(j) = take_smallest(&mut visit.keys, limit) else {
+            way.pop();
             continue;
-        }
+        };
         if left == 0 {
             return false;
         }
         left -= 1;
-        let at = at as usize;
+        let (level, at) = (visit.level, visit.first as usize + j);
         if level > 0 {
-            let Level { count, lines } = &tree.levels[level as usize - 1];
-            let sums = box_sums(query, &lines[at * width..(at + 1) * width]);
-            push(stack, &sums.0[..NR.min(count - at * NR)], limit, level - 1, at * NR);
-        } else {
-            let sums = pair_sums(query, &tree.leaves[at * width..(at + 1) * width]);
-            if above(&sums, limit) {
+            // Boxes that do not exist are at the end of the last group, and are farther than all others.
+            if at < tree.levels[level as usize].count {
+                way.push(Visit::of(&tree.levels[level as usize - 1], query.turned, level - 1, at * NR));
+            }
+            continue;
+        }
+        if at >= tree.ids.len() {
+            continue;
+        }
+        let sums = pair_sums(query.turned, &tree.leaves[at * width..(at + 1) * width]);
+        let mut keys = keys(&sums);
+        // The nearest first, which lowers the limit for the others.
+        while let Some(j) = take_smallest(&mut keys, limit) {
+            let id = tree.ids[at][j];
+            if id == NONE || id == own {
                 continue;
             }
-            let mut seen = [false; NR];
-            // The nearest first, which lowers the limit for the others.
-            while let Some(j) = smallest(&sums, &seen).filter(|&j| sums.0[j] <= limit) {
-                seen[j] = true;
-                let id = tree.ids[at][j];
-                if id == NONE || id == own {
-                    continue;
-                }
-                let new = Neighbor { value: index.value(query, id as usize), row: id as usize };
-                if best.len() == k && best.last().is_some_and(|last| *last < new) {
-                    continue;
-                }
-                best.truncate(k - 1);
-                best.insert(best.partition_point(|b| *b < new), new);
-                if let Some(last) = best.get(k - 1) {
-                    limit = limit_of(index, last.value);
-                }
+            let new = Neighbor { value: index.value(query.given, id as usize), row: id as usize };
+            if new < best[last] {
+                let place = best.partition_point(|b| *b < new);
+                best[place..].rotate_right(1);
+                best[place] = new;
+                limit = limit_of(index, query, best[last].value);
             }
         }
     }
@@ -275,46 +317,53 @@ fn walk(
 
 /// The sum above which a row or a box is farther than `value`.
 #[inline(always)]
-fn limit_of(index: &Index, value: f64) -> f32 {
+fn limit_of(index: &Index, query: &Query, value: f64) -> f32 {
     // Sums may have overflowed.
     if value > MAX_SQUARED_NORM {
         return f32::INFINITY;
     }
+    let value = match query.error {
+        0.0 => value,
+        error => {
+            let distance = query.stretch * libm::sqrt(value) + error;
+            distance * distance
+        }
+    };
     // The margin of brute force is the larger one.
     let margin = index.margin + sum_error(index.width);
     ((value * (1.0 + margin) + (index.width + 2) as f64 * UNDERFLOW) as f32).next_up()
 }
 
-/// Pushes the boxes that may contain a neighbor, the nearest on top.
-#[inline(always)]
-fn push(stack: &mut Vec<Node>, sums: &[f32], limit: f32, level: u32, first: usize) {
-    let from = stack.len();
-    for (j, &sum) in sums.iter().enumerate().filter(|(_, sum)| **sum <= limit) {
-        let mut at = stack.len();
-        stack.push(Node { sum, level, at: (first + j) as u32 });
-        while at > from && stack[at - 1].sum < sum {
-            stack.swap(at - 1, at);
-            at -= 1;
-        }
+impl Visit {
+    /// A group of boxes of a level, of which `first` is the first.
+    #[inline(always)]
+    fn of(level: &Level, query: &[f32], number: u32, first: usize) -> Visit {
+        let from = first / NR * level.first;
+        let sums = box_sums(query, &level.lines[from..from + level.first]);
+        Visit { keys: keys(&sums), level: number, first: first as u32 }
     }
 }
 
-/// Whether all sums are above the limit.
+/// The sums, which are not negative, in the order of integers, with their places in the last four bits.
 #[inline(always)]
-fn above(sums: &Line, limit: f32) -> bool {
-    sums.0.iter().fold(true, |all, &sum| all & (sum > limit))
+fn keys(sums: &Line) -> [u32; NR] {
+    let mut keys = [0; NR];
+    for j in 0..NR {
+        keys[j] = (sums.0[j].to_bits() & !PLACE) | j as u32;
+    }
+    keys
 }
 
-/// The index of the smallest sum that was not seen; the first one in case of ties.
+/// Removes the smallest key, and returns its place, unless its sum is above the limit.
 #[inline(always)]
-fn smallest(sums: &Line, seen: &[bool; NR]) -> Option<usize> {
-    let mut best = None;
-    for (j, (&sum, &seen)) in sums.0.iter().zip(seen).enumerate() {
-        if !seen && best.is_none_or(|b: usize| sum < sums.0[b]) {
-            best = Some(j);
-        }
+fn take_smallest(keys: &mut [u32; NR], limit: f32) -> Option<usize> {
+    let smallest = keys.iter().fold(VISITED, |a, &b| a.min(b));
+    if smallest == VISITED || f32::from_bits(smallest & !PLACE) > limit {
+        return None;
     }
-    best
+    let place = (smallest & PLACE) as usize;
+    keys[place] = VISITED;
+    Some(place)
 }
 
 /// The squared distances to 16 rows, in two chains of additions each to hide their latency.

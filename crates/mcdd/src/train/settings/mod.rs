@@ -94,8 +94,15 @@ impl Preset {
                 batch_norm: true,
                 latent: 32,
                 detector: Detect {
-                    detector: config::Knn { k: 1, log: true, rows: Some(KEPT), cover: COVER, ..config::Knn::default() }
-                        .into(),
+                    detector: config::Knn {
+                        k: 1,
+                        log: true,
+                        rows: Some(KEPT),
+                        cover: COVER,
+                        round: true,
+                        ..config::Knn::default()
+                    }
+                    .into(),
                     on: None,
                 },
                 steps: Some(10_000),
