@@ -51,38 +51,14 @@ impl Winograd {
         NUMBERS * self.inputs
     }
 
-    /// Packs the panels `first..` of weights, of which `weight(place, input, outputs, line)` gives a line.
-    fn pack_with(&self, lines: &mut [Line], first: usize, weight: impl Fn(usize, usize, usize, &mut [f32])) {
-        for (panel, lines) in (first..).zip(lines.chunks_exact_mut(self.k())) {
-            let some = NR.min(self.outputs - panel * NR);
-            for input in 0..self.inputs {
-                let mut window = [[0.0f32; NR]; 9];
-                for (place, line) in window.iter_mut().enumerate() {
-                    weight(place, input, panel * NR, &mut line[..some]);
-                }
-                for (number, line) in transform_window(&window).into_iter().enumerate() {
-                    lines[number * self.inputs + input] = Line(line);
-                }
-            }
-        }
-    }
-
-    /// Weights by place, input and output.
+    /// Packs the panels `first..` of the weights, which are stored by place, input and output.
     pub(super) fn pack(&self, lines: &mut [Line], weight: &[f32], first: usize) {
-        self.pack_with(lines, first, |place, input, output, line| {
-            let from = (place * self.inputs + input) * self.outputs + output;
-            line.copy_from_slice(&weight[from..from + line.len()]);
-        });
+        simd::dispatch(Pack { winograd: self, lines, weight, first, back: false });
     }
 
     /// The same weights for the backward pass, where inputs and outputs change places.
     pub(super) fn pack_back(&self, lines: &mut [Line], weight: &[f32], first: usize) {
-        self.pack_with(lines, first, |place, input, output, line| {
-            let matrix = &weight[(8 - place) * self.inputs * self.outputs..];
-            for (j, v) in line.iter_mut().enumerate() {
-                *v = matrix[(output + j) * self.inputs + input];
-            }
-        });
+        simd::dispatch(Pack { winograd: self, lines, weight, first, back: true });
     }
 
     /// Computes `images` images, whose padded copies are in `copy`; `start` is the bias, if any.
@@ -163,7 +139,66 @@ impl ConvBuffers {
     }
 }
 
+/// Packs weights.
+struct Pack<'a> {
+    winograd: &'a Winograd,
+    lines: &'a mut [Line],
+    weight: &'a [f32],
+    first: usize,
+    back: bool,
+}
+
+impl Pack<'_> {
+    /// The windows of the inputs `from..` and of one panel, sixteen inputs at a time.
+    #[inline(always)]
+    fn windows(&self, panel: usize, from: usize, windows: &mut [[[f32; NR]; 9]; NR]) {
+        let Winograd { inputs, outputs, .. } = *self.winograd;
+        let some = NR.min(outputs - panel * NR);
+        let count = NR.min(inputs - from);
+        for place in 0..9 {
+            if self.back {
+                // By output and input: whole rows are read, and turned.
+                let matrix = &self.weight[(8 - place) * inputs * outputs + panel * NR * inputs..];
+                for (j, row) in matrix.chunks_exact(inputs).take(some).enumerate() {
+                    for (window, &v) in windows.iter_mut().zip(&row[from..from + count]) {
+                        window[place][j] = v;
+                    }
+                }
+            } else {
+                let matrix = &self.weight[(place * inputs + from) * outputs + panel * NR..];
+                for (i, window) in windows.iter_mut().enumerate().take(count) {
+                    window[place][..some].copy_from_slice(&matrix[i * outputs..][..some]);
+                }
+            }
+        }
+    }
+}
+
+impl Kernel for Pack<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(mut self, _: S) {
+        let inputs = self.winograd.inputs;
+        let lines = std::mem::take(&mut self.lines);
+        // What lies beyond the last output stays zero.
+        let mut windows = [[[0.0f32; NR]; 9]; NR];
+        for (panel, lines) in (self.first..).zip(lines.chunks_exact_mut(self.winograd.k())) {
+            if self.winograd.outputs - panel * NR < NR {
+                windows = [[[0.0; NR]; 9]; NR];
+            }
+            for from in (0..inputs).step_by(NR) {
+                self.windows(panel, from, &mut windows);
+                for (input, window) in (from..inputs).zip(&windows) {
+                    for (number, line) in transform_window(window).into_iter().enumerate() {
+                        lines[number * inputs + input] = Line(line);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// `G g G^T` for sixteen outputs at a time.
+#[inline(always)]
 fn transform_window(g: &[[f32; NR]; 9]) -> [[f32; NR]; NUMBERS] {
     let three = |a: f32, b: f32, c: f32| [a, 0.5 * (a + b + c), 0.5 * (a - b + c), c];
     let mut out = [[0.0; NR]; NUMBERS];
@@ -219,10 +254,14 @@ impl In<'_> {
     }
 }
 
-/// Calls a method for all lanes, eight at a time and then one by one.
-macro_rules! in_eights {
+/// Calls a method for all lanes, as many at a time as a vector has, and then one by one.
+macro_rules! in_vectors {
     ($channels:expr, $self:ident . $method:ident ()) => {
         let mut at = 0;
+        while S::WIDE && at + 16 <= $channels {
+            $self.$method::<16>(at);
+            at += 16;
+        }
         while at + 8 <= $channels {
             $self.$method::<8>(at);
             at += 8;
@@ -237,7 +276,7 @@ macro_rules! in_eights {
 impl Kernel for In<'_> {
     #[inline(always)]
     fn run<S: Simd>(mut self, _: S) {
-        in_eights!(self.channels, self.lane());
+        in_vectors!(self.channels, self.lane());
     }
 }
 
@@ -286,6 +325,6 @@ impl Back<'_> {
 impl Kernel for Back<'_> {
     #[inline(always)]
     fn run<S: Simd>(mut self, _: S) {
-        in_eights!(self.channels, self.lane());
+        in_vectors!(self.channels, self.lane());
     }
 }
