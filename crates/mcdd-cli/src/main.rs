@@ -151,13 +151,21 @@ fn main() -> ExitCode {
 /// Prints the help, the version, or what is wrong with the arguments.
 fn print_answer(answer: &clap::Error) -> ExitCode {
     use std::io::Write;
+    let code = ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2));
+    if answer.use_stderr() && answer.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // It repeats arguments, which may be names of files: without colors, so that no escape sequence is in it.
+        let text = answer.render().to_string();
+        let lines: String = text.lines().map(|line| ui::short(line, ui::LONGEST) + "\n").collect();
+        let _ = std::io::stderr().write_all(lines.as_bytes());
+        return code;
+    }
     let printed = answer.print().and_then(|()| std::io::stdout().flush());
     match printed {
         Err(e) if !answer.use_stderr() && e.kind() != std::io::ErrorKind::BrokenPipe => {
             ui::error(&ui::on_stdout(e.into()));
             ExitCode::from(2)
         }
-        _ => ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2)),
+        _ => code,
     }
 }
 

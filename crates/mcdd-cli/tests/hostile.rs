@@ -3,8 +3,10 @@
 mod help;
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use help::{Lab, class, stderr, stdout, table};
@@ -22,15 +24,27 @@ fn model(lab: &Lab) {
 fn ends(lab: &Lab, args: &[&str]) -> Output {
     let mut child =
         lab.std_command(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Read meanwhile, so that a long output does not make it wait.
+    fn all(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            from.read_to_end(&mut bytes).unwrap();
+            bytes
+        })
+    }
+    let (out, err) = (all(child.stdout.take().unwrap()), all(child.stderr.take().unwrap()));
     let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
         if start.elapsed() > Duration::from_secs(300) {
             child.kill().unwrap();
             panic!("mcdd {} does not end", args.join(" "));
         }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child.wait_with_output().unwrap()
+        thread::sleep(Duration::from_millis(10));
+    };
+    Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
 }
 
 /// 16x16 pixels as BMP.
@@ -138,6 +152,34 @@ fn pipes_and_devices_in_place_of_small_files() {
     lab.fails(&["layers", "large.mcdd"], "longer than 1073741824 bytes");
 }
 
+/// Files whose headers are those of mcdd, and fit their lengths.
+#[cfg(target_os = "linux")]
+#[test]
+fn models_that_take_all_memory_are_refused() {
+    let lab = Lab::new();
+    let file = |name: &str, bytes: u64| {
+        let tensor = format!(r#""w":{{"dtype":"U8","shape":[{bytes}],"data_offsets":[0,{bytes}]}}"#);
+        let about = r#""__metadata__":{"format":"mcdd model 1","checksum":"","mcdd":"{}"}"#;
+        let header = format!("{{{about},{tensor}}}");
+        lab.write(name, "");
+        let mut file = fs::File::options().write(true).open(lab.path(name)).unwrap();
+        file.write_all(&(header.len() as u64).to_le_bytes()).unwrap();
+        file.write_all(header.as_bytes()).unwrap();
+        file.set_len(8 + header.len() as u64 + bytes).unwrap();
+    };
+    file("long.mcdd", 1 << 40);
+    file("some.mcdd", 1 << 30);
+    for (name, part) in [("long.mcdd", "16 GiB at most"), ("some.mcdd", "there is no memory for its 1024 MiB")] {
+        let script = "ulimit -v 1000000; exec \"$0\" inspect \"$1\"";
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).arg(lab.program()).arg(name).current_dir(lab.folder());
+        let out = command.output().unwrap();
+        let text = stderr(&out);
+        assert_eq!(out.status.code(), Some(2), "{name}: {:?} {text}", out.status);
+        assert!(text.contains(&format!("{name}: ")) && text.contains(part) && text.contains("hint: "), "{text}");
+    }
+}
+
 /// With a limit on the memory of the process, an image that takes too much of it is an error of this image.
 #[cfg(target_os = "linux")]
 #[test]
@@ -172,7 +214,8 @@ fn an_image_without_memory_is_a_bad_image() {
         assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
         stdout(&out)
     };
-    let text = run("600000");
+    // With less than its pixels take.
+    let text = run("400000");
     assert!(text.lines().count() == 3 && text.contains("there is no memory for 11000x11000 pixels"), "{text}");
     assert!(text.lines().nth(1).unwrap().contains("known"), "{text}");
 }
@@ -280,6 +323,18 @@ fn no_message_has_what_a_terminal_obeys() {
         vec!["figure", "samples", &trained, &csv, "-o", "samples.svg"],
         vec!["bench", &csv, "--label", &label, "--methods", "softmax", "--epochs", "1", "--folds", "2", "-o", &folder],
         vec!["bench", &csv, "--label", &label, "--methods", nasty],
+        vec!["refit", &trained, &csv, "--label", &label, "--detector", "mahalanobis", "-o", "r.mcdd"],
+        vec!["explain", &trained, &csv, "--row", "1"],
+        vec!["layers", &none],
+        vec!["layers", &csv],
+        vec!["reproduce", "--data", &folder],
+        vec!["fit-detector", "--detector", "knn", "--train-features", &csv, "-o", "d.mcdd"],
+        vec!["train", &csv, "--label", &label, "--backbone", &none],
+        vec!["methods", nasty],
+        // What is wrong with the arguments.
+        vec![nasty],
+        vec!["demo", nasty],
+        vec!["train", &csv, "--epochs", nasty],
         vec!["datasets", "--data", &folder],
         vec!["datasets", "get", nasty, "--data", &folder],
         vec!["score", "--detector", nasty, "--train-features", &csv, "--features", &csv],
@@ -332,6 +387,29 @@ fn a_full_disk_is_an_error_that_names_the_output() {
 }
 
 #[test]
+fn long_texts_of_a_model_are_cut() {
+    let lab = Lab::new();
+    model(&lab);
+    let bytes = fs::read(lab.path("m.mcdd")).unwrap();
+    let long = "v".repeat(100_000);
+    let long_version = changed(&bytes, |text| {
+        let mut about: Value = serde_json::from_str(text).unwrap();
+        about["version"] = long.clone().into();
+        about.to_string()
+    });
+    let many_findings = changed(&bytes, |text| {
+        let mut about: Value = serde_json::from_str(text).unwrap();
+        about["findings"] = vec![&long[..100]; 10_000].into();
+        about.to_string()
+    });
+    for changed in [long_version, many_findings] {
+        fs::write(lab.path("c.mcdd"), changed).unwrap();
+        let length = lab.ok(&["inspect", "c.mcdd"]).stdout.len();
+        assert!(length < 20_000, "inspect prints {length} bytes");
+    }
+}
+
+#[test]
 fn long_names_are_cut() {
     let lab = Lab::new();
     let name = |i: usize| format!("{}{}", "n".repeat(100_000), i % 2);
@@ -353,6 +431,8 @@ fn long_names_are_cut() {
         &["predict", "m.mcdd", "other.csv"],
         &["train", "t.csv", "--label", &label],
         &["layers", "m.mcdd"],
+        &["train", "t.csv", "--epochs", &label],
+        &[&label],
     ] {
         let out = ends(&lab, args);
         assert!(matches!(out.status.code(), Some(0 | 2)), "{}", stderr(&out));

@@ -20,6 +20,8 @@ use crate::files::{read_at_most, write_beside};
 const SMALL: u64 = 16 << 20;
 /// The longest header: that of safetensors.
 const MAX_HEADER: u64 = 100_000_000;
+/// The longest file: 32 times the parameters that can be trained, so that there is room for stored rows and covariances.
+const MAX_BYTES: u64 = 16 << 30;
 
 /// Numbers of one tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +44,17 @@ impl Values {
             Values::U16(_) => Dtype::U16,
             Values::U8(_) => Dtype::U8,
         }
+    }
+
+    /// In bytes.
+    fn size(&self) -> u64 {
+        let (count, each) = match self {
+            Values::F32(v) => (v.len(), 4),
+            Values::F64(v) => (v.len(), 8),
+            Values::U16(v) => (v.len(), 2),
+            Values::U8(v) => (v.len(), 1),
+        };
+        count as u64 * each
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -171,8 +184,12 @@ impl Container {
     /// Writes the file beside its place and renames it.
     ///
     /// # Errors
-    /// If writing fails.
+    /// If writing fails, or it would be longer than what is read.
     pub(crate) fn write(&self, path: &Path, format: &str) -> Result<()> {
+        let data: u64 = self.tensors.values().map(|(_, values)| values.size()).sum();
+        if data + MAX_HEADER > MAX_BYTES {
+            return Err(too_long(data).at_file(path).hint("let the detector keep fewer rows or features"));
+        }
         let bytes = self.to_bytes(format);
         write_beside(path, |w| w.write_all(&bytes).map_err(|e| Error::io(e, path)))
     }
@@ -189,7 +206,7 @@ impl Container {
     /// is not a container either.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If it cannot be read, is longer than [`MAX_BYTES`], or there is no memory for it.
     pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>> {
         let io = |e| Error::io(e, path);
         let data = std::fs::metadata(path).map_err(io)?;
@@ -212,6 +229,18 @@ impl Container {
         let ours = about.filter(|a| a.metadata().as_ref().is_some_and(|texts| texts.contains_key("mcdd")));
         if ours.and_then(|a| (a.data_len() as u64).checked_add(8 + header)) != Some(data.len()) {
             return Ok(bytes);
+        }
+        if data.len() > MAX_BYTES {
+            return Err(too_long(data.len())
+                .at_file(path)
+                .hint("it may be made to do harm: use a file that you trust"));
+        }
+        // For its bytes and for the tensors. An allocation that fails later would end the program.
+        let room = usize::try_from(data.len() * 2).unwrap_or(usize::MAX);
+        if Vec::<u8>::new().try_reserve_exact(room).is_err() {
+            return Err(Error::format(format!("there is no memory for its {} MiB", data.len() >> 20))
+                .at_file(path)
+                .hint("give the process more memory, or use a smaller file"));
         }
         file.take(data.len() - 8 - header).read_to_end(&mut bytes).map_err(io)?;
         Ok(bytes)
@@ -272,6 +301,11 @@ impl Container {
 
 fn numbers<T, const N: usize>(bytes: &[u8], convert: fn([u8; N]) -> T) -> Vec<T> {
     bytes.as_chunks::<N>().0.iter().map(|&b| convert(b)).collect()
+}
+
+fn too_long(bytes: u64) -> Error {
+    let (mib, most) = (bytes >> 20, MAX_BYTES >> 30);
+    Error::format(format!("has {mib} MiB, and a file of mcdd has {most} GiB at most"))
 }
 
 fn missing(name: &str) -> Error {
@@ -351,6 +385,24 @@ mod tests {
             std::fs::File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
             assert!(Container::bytes_of(&path).unwrap().len() < 1 << 12);
             assert!(Container::read(&path, FORMAT).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_refused_before_it_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        for bytes in [MAX_BYTES, 1 << 40] {
+            let header = format!(
+                r#"{{"__metadata__":{{"format":"{FORMAT}","checksum":"","mcdd":""}},"w":{{"dtype":"U8","shape":[{bytes}],"data_offsets":[0,{bytes}]}}}}"#
+            );
+            std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat()).unwrap();
+            let length = 8 + header.len() as u64 + bytes;
+            std::fs::File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+            let e = Container::read(&path, FORMAT).unwrap_err();
+            let text = e.to_string();
+            assert!(text.starts_with(&path.display().to_string()) && text.contains("16 GiB at most"), "{text}");
+            assert!(e.hint_text().is_some());
         }
     }
 

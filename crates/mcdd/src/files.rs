@@ -357,6 +357,9 @@ mod tests {
             assert!(e.contains(part), "{e}");
         };
         fails(&path, "longer than 4 bytes");
+        // Nothing of a long file is read: there would be no memory for this one.
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        fails(&path, "longer than 4 bytes");
         fails(dir.path(), "is a folder");
         fails(&dir.path().join("none"), "no such file");
         #[cfg(unix)]
@@ -379,6 +382,15 @@ mod tests {
         assert!(Lock::at(&dir.path().join(".state.json.lock")).unwrap().is_none());
         drop(held);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        // Who waited for it finds that its file was removed, and locks the next one.
+        let held = Lock::at(&path).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| Lock::wait(&path).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            drop(held);
+            let _held = waiting.join().unwrap();
+            assert!(Lock::at(&path).unwrap().is_none());
+        });
         // Many at once: never two.
         let (inside, path) = (std::sync::atomic::AtomicUsize::new(0), dir.path().join("lock"));
         std::thread::scope(|scope| {

@@ -7,10 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, BinaryArray, DictionaryArray, Int32Array, LargeStringArray, RecordBatch, StringArray};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, DictionaryArray, Int32Array, LargeStringArray, ListArray, RecordBatch, StringArray,
+};
+use arrow_buffer::OffsetBuffer;
 use arrow_ipc::CompressionType;
+use arrow_schema::Field;
 use mcdd::data::images::{ImageOptions, Images};
-use mcdd::data::{Label, ReadOptions, Table};
+use mcdd::data::{Batch, Label, PassThrough, ReadOptions, Schema, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
@@ -136,14 +140,41 @@ fn small_files_that_stand_for_large_data() {
     assert_eq!(table.unwrap(), 1500);
     assert!(used < 150, "{used} MiB");
 
-    // Texts with offsets of 64 bits, more than 2 GiB of them: a valid file.
-    let values = Arc::new(LargeStringArray::from(vec![entry]));
-    let coded = DictionaryArray::<Int32Type>::new(Int32Array::from(vec![0; 9000]), values);
-    let large = properties().set_dictionary_page_size_limit(64 << 20);
-    let path = parquet(folder, vec![("t", Arc::new(coded) as ArrayRef)], large);
+    // Texts with offsets of 64 bits, more than 2 GiB of them in 4096 rows: a valid file.
+    let values = Arc::new(LargeStringArray::from(vec![entry.repeat(3)]));
+    let coded = DictionaryArray::<Int32Type>::new(Int32Array::from(vec![0; 3000]), values);
+    let delta = plain().set_encoding(Encoding::DELTA_BYTE_ARRAY);
+    let path = parquet(folder, vec![("t", Arc::new(coded) as ArrayRef)], delta);
     let (table, used) = peak(|| read(&path).map(|table| table.rows()));
-    assert_eq!(table.unwrap(), 9000);
+    assert_eq!(table.unwrap(), 3000);
     assert!(used < 150, "{used} MiB");
+
+    // Pages of many columns, each within its limit.
+    let page = texts(&"f".repeat(30 << 20), 1);
+    let names: Vec<String> = (0..20).map(|i| format!("c{i}")).collect();
+    let columns = names.iter().map(|name| (name.as_str(), Arc::clone(&page))).collect();
+    let path = parquet(folder, columns, plain());
+    drop(page);
+    refused(&path, "the pages of all columns would take 600 MiB", 8);
+
+    // Lists, which are only passed through: a row may hold all of them.
+    let values = Arc::new(StringArray::from(vec!["g".repeat(256 << 10)]));
+    let coded = DictionaryArray::<Int32Type>::new(Int32Array::from(vec![0; 1500]), values);
+    let item = Arc::new(Field::new("item", coded.data_type().clone(), true));
+    let lists = ListArray::new(item, OffsetBuffer::from_lengths([1500]), Arc::new(coded), None);
+    let number: ArrayRef = Arc::new(Int32Array::from(vec![1]));
+    let large = properties().set_dictionary_page_size_limit(64 << 20);
+    let path = parquet(folder, vec![("a", number), ("l", Arc::new(lists) as ArrayRef)], large);
+    let text = folder.join("a.csv");
+    std::fs::write(&text, "a\n1\n2\n").unwrap();
+    let schema = Schema::fit(&read(&text).unwrap(), &[0, 1]).unwrap().0;
+    let (outcome, used) = peak(|| {
+        let options = ReadOptions { pass_through: PassThrough::All, label: Label::None, ..ReadOptions::default() };
+        schema.reader(&path, &options)?.next(1, &mut Batch::default())
+    });
+    let e = outcome.unwrap_err();
+    assert!(e.to_string().contains("its lists would take 375 MiB") && e.hint_text().is_some(), "{e}");
+    assert!(used <= 8, "{used} MiB");
 
     // Many equal images.
     let one = vec![0u8; 256 << 10];

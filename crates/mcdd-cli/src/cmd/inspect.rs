@@ -42,9 +42,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let bytes = std::fs::metadata(&args.model).map_or(0, |m| m.len());
     match (&saved, args.json) {
         (Saved::Model(model), true) => ui::print_json(&json(model, bytes)?)?,
-        (Saved::Model(model), false) => ui::print(&text(model, bytes)?)?,
+        (Saved::Model(model), false) => ui::print(&cut_lines(&text(model, bytes)?))?,
         (Saved::Scorer(scorer), true) => ui::print_json(&scorer_json(scorer, bytes)?)?,
-        (Saved::Scorer(scorer), false) => ui::print(&scorer_text(scorer, bytes)?)?,
+        (Saved::Scorer(scorer), false) => ui::print(&cut_lines(&scorer_text(scorer, bytes)?))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -176,8 +176,11 @@ fn text(model: &Model, bytes: u64) -> anyhow::Result<String> {
     if model.findings().is_empty() {
         writeln!(out, "findings     none")?;
     }
-    for f in model.findings() {
-        writeln!(out, "warning      {}", ui::short(f, ui::LONGEST))?;
+    for f in model.findings().iter().take(MOST_FINDINGS) {
+        writeln!(out, "warning      {f}")?;
+    }
+    if let Some(more) = model.findings().len().checked_sub(MOST_FINDINGS).filter(|more| *more > 0) {
+        writeln!(out, "warning      … and {more} more")?;
     }
     Ok(out)
 }
@@ -306,6 +309,14 @@ fn scorer_json(scorer: &Scorer, bytes: u64) -> anyhow::Result<Value> {
         "calibration_rows": scorer.calibration().scores().len(),
         "threshold": scorer.threshold()?,
     }))
+}
+
+/// How many warnings are shown.
+const MOST_FINDINGS: usize = 50;
+
+/// Any text of a file may be long: its version, the names of layers.
+fn cut_lines(text: &str) -> String {
+    text.lines().map(|line| ui::short(line, ui::LONGEST) + "\n").collect()
 }
 
 /// The longest name that is shown whole.

@@ -806,3 +806,14 @@ impl Port {
         info
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_without_harm_and_cut() {
+        assert_eq!(shown("a\u{1b}[31mb"), "a\u{fffd}[31mb");
+        assert_eq!(shown(&"y".repeat(1000)), "y".repeat(80) + "…");
+    }
+}
