@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Time and memory of `mcdd predict` on 1,000,000 rows x 48 columns.
+"""Time and memory of `mcdd predict` on 1,000,000 rows x 48 columns, and the time of scoring alone.
 
-    cargo build --release && python3 benches/predict_large.py
+    cargo build --release --workspace && python3 benches/predict_large.py [PRESET, fast by default]
 
-Needs Linux (/proc). Creates its files (about 600 MB) in a temporary folder and removes them.
+Scoring alone is `score_speed` on the same rows in memory. Needs Linux (/proc). Creates its files (about 600 MB) in a temporary folder and removes them.
 """
 import pathlib
 import random
@@ -13,6 +13,7 @@ import tempfile
 import time
 
 PROGRAM = pathlib.Path(__file__).resolve().parent.parent / "target" / "release" / "mcdd"
+PRESET = sys.argv[1] if len(sys.argv) > 1 else "fast"
 
 
 def row(kind):
@@ -34,7 +35,7 @@ def measure(name, command, folder, stdin=None):
         time.sleep(0.02)
     if child.returncode:
         sys.exit(f"{command} failed")
-    print(f"| {name} | {time.monotonic() - start:.1f} s | {peak / 1000:.1f} MB |")
+    print(f"| {name} | {time.monotonic() - start:.2f} s | {peak / 1000:.1f} MB |")
 
 
 def main():
@@ -52,7 +53,9 @@ def main():
             f.write(names + "\n")
             for _ in range(50):
                 f.writelines(block)
-        subprocess.run([PROGRAM, "train", "train.csv", "-o", "m", "--preset", "paper", "--epochs", "10", "--quiet"], cwd=folder, check=True)
+        subprocess.run([PROGRAM, "train", "train.csv", "-o", "m", "--preset", PRESET, "--epochs", "10", "--quiet"], cwd=folder, check=True)
+        score = [PROGRAM.with_name("score_speed"), "m", "big.csv"]
+        print(subprocess.run(score, cwd=folder, check=True, capture_output=True, text=True).stdout)
         print("| output | time | peak memory |\n|---|---|---|")
         for name in ("csv", "jsonl", "parquet"):
             measure(name, [PROGRAM, "predict", "m", "big.csv", "--format", name, "-o", "out", "--quiet"], folder)

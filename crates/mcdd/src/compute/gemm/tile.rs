@@ -18,20 +18,49 @@ pub(super) unsafe fn add<S: Simd, const R: usize, const P: usize>(
     b: [&[Line]; P],
     mut sums: Sums<S, R, P>,
 ) -> Sums<S, R, P> {
-    let b = b.map(|lines| lines.as_ptr_range());
-    let count = (b[0].end as usize - b[0].start as usize) / size_of::<Line>();
-    for p in 0..count {
-        // SAFETY: the caller's promises.
-        unsafe {
-            let mut lines = [simd.splat(0.0); P];
-            for j in 0..P {
-                lines[j] = simd.load(b[j].start.add(p).cast());
+    let count = b[0].len();
+    let b = b.map(|lines| lines.as_ptr().cast::<f32>());
+    let mut p = 0;
+    // SAFETY: the caller's promises.
+    unsafe {
+        // Four at a time, so that counting does not take the place of multiplying.
+        while p + 4 <= count {
+            for more in 0..4 {
+                sums = step(simd, a, stride, b, p + more, sums);
             }
-            for r in 0..R {
-                let x = simd.splat(*a[r].add(p * stride));
-                for j in 0..P {
-                    sums[r][j] = simd.mul_add(x, lines[j], sums[r][j]);
-                }
+            p += 4;
+        }
+        while p < count {
+            sums = step(simd, a, stride, b, p, sums);
+            p += 1;
+        }
+    }
+    sums
+}
+
+/// Adds the products of the inner index `p`.
+///
+/// # Safety
+/// As for [`add`], for this index.
+#[inline(always)]
+unsafe fn step<S: Simd, const R: usize, const P: usize>(
+    simd: S,
+    a: [*const f32; R],
+    stride: usize,
+    b: [*const f32; P],
+    p: usize,
+    mut sums: Sums<S, R, P>,
+) -> Sums<S, R, P> {
+    // SAFETY: the caller's promises.
+    unsafe {
+        let mut lines = [simd.splat(0.0); P];
+        for j in 0..P {
+            lines[j] = simd.load(b[j].add(p * NR));
+        }
+        for r in 0..R {
+            let x = simd.splat(*a[r].add(p * stride));
+            for j in 0..P {
+                sums[r][j] = simd.mul_add(x, lines[j], sums[r][j]);
             }
         }
     }
