@@ -11,7 +11,8 @@ use axum::http::{HeaderMap, StatusCode};
 use flate2::bufread::MultiGzDecoder;
 use http_body_util::BodyExt as _;
 use mcdd::model::Predictions;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::aside::{self, aside};
 use crate::config::Config;
@@ -36,6 +37,7 @@ pub(crate) struct App {
     /// Whether requests are welcome: not while the server stops.
     pub ready: AtomicBool,
     memory: Memory,
+    refusing: Semaphore,
     pub next_id: AtomicU64,
 }
 
@@ -50,6 +52,7 @@ impl App {
         aside::start();
         App {
             memory: Memory::new(config.limits.total_bytes),
+            refusing: Semaphore::new(REFUSED_AT_ONCE * config.threads.max(1)),
             queue: Queue::new(config.limits.queued_rows.max(config.limits.rows)),
             config,
             models,
@@ -85,7 +88,13 @@ impl App {
     /// Reads a body for a model within its limits of size and time, and takes a place in the queue for it.
     pub(crate) async fn body(&self, served: &Served, headers: &HeaderMap, mut body: Body) -> Answer<(Received, Place)> {
         match self.receive(served, headers, &mut body).await {
-            Err(failure) => Err(Failure { close: !discarded(headers, body).await, ..failure }),
+            Err(failure) => {
+                // In turn, so that thousands that are refused leave time for those that are answered.
+                let (_turn, begun) = (self.refusing.acquire().await, Instant::now());
+                let close = !discarded(headers, body).await;
+                sleep_until(begun + TURN).await;
+                Err(Failure { close, ..failure })
+            }
             received => received,
         }
     }
@@ -214,6 +223,9 @@ fn decompressed(body: Received, limit: usize) -> Answer<Received> {
     }
 }
 
+/// How many requests with a body are refused at the same time for each thread, and how long that takes at least: 2,000 a second.
+const REFUSED_AT_ONCE: usize = 16;
+const TURN: Duration = Duration::from_millis(8);
 /// The most bytes of a refused body that are received, and how long that may take.
 const DISCARDED: usize = 1 << 20;
 const DISCARD_TIME: Duration = Duration::from_millis(200);

@@ -1,6 +1,5 @@
-//! Threads for work that takes long: large bodies are read as rows there, and large answers are written.
-//!
-//! They are made when the server starts, and by its first thread, because a thread has the priority of the one that made it.
+//! Threads for work that takes long: large bodies are read as rows there, and large answers are written. They are few, so that
+//! they do not take the time of the predictions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};

@@ -37,7 +37,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -78,10 +78,6 @@ pub struct Server {
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
 
-/// The niceness of the threads of connections.
-#[cfg(target_os = "linux")]
-const NICENESS: i32 = 5;
-
 /// Files that are open beside connections.
 const OTHER_FILES: usize = 100;
 
@@ -96,14 +92,6 @@ fn most_files() -> usize {
     }
     #[cfg(not(unix))]
     usize::MAX
-}
-
-/// Lets other threads go first where processors are short, so that requests that are refused do not take the time of those that are
-/// answered.
-fn give_way() {
-    // It is for a thread on Linux, and for a process elsewhere.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, NICENESS);
 }
 
 /// Opens the port.
@@ -136,17 +124,8 @@ impl Server {
         let models = Models::open(config.clone(), Log)?;
         let address = config.listen;
         let open = || {
-            let (workers, started) = (config.threads.clamp(1, 4), AtomicUsize::new(0));
-            let runtime = Builder::new_multi_thread()
-                .worker_threads(workers)
-                // The first threads are those of the connections.
-                .on_thread_start(move || {
-                    if started.fetch_add(1, Ordering::Relaxed) < workers {
-                        give_way();
-                    }
-                })
-                .enable_all()
-                .build()?;
+            let runtime =
+                Builder::new_multi_thread().worker_threads(config.threads.clamp(1, 4)).enable_all().build()?;
             let listener = runtime.block_on(listen(address))?;
             Ok::<_, io::Error>((runtime, listener))
         };
