@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Requests a second and latency of `mcdd serve` and of MLServer, by wrk on loopback, in turn.
+"""Requests a second and latency of `mcdd serve`, of MLServer and of furnace-server, by wrk on loopback, in turn.
 
     python3 -m venv FOLDER
     FOLDER/bin/pip install mlserver mlserver-sklearn scikit-learn joblib 'uvloop<0.22'      # MLServer 1.7.1 does not start with later ones
-    FOLDER/bin/python benches/peers/serving.py target/release/mcdd [--seconds 10] [--rounds 3] [--clients 1,8,64]
+    FOLDER/bin/python benches/peers/serving.py target/release/mcdd [--seconds 10] [--rounds 3] [--clients 1,8,64] [--furnace FILE]
 
-Needs wrk (a Debian package). Without MLServer only mcdd is measured. Each request has one row of 16 numbers, as one matrix in the Open
-Inference Protocol, in JSON. mcdd serves its `fast` preset, MLServer an MLPClassifier of scikit-learn with the same layers. Every round measures each server at
+    cargo build --release --manifest-path benches/peers/furnace/Cargo.toml                      # FILE: furnace-peer, for --furnace
+
+Needs wrk (a Debian package). Without MLServer it is left out. Each request has one row of 16 numbers, as one matrix in the Open
+Inference Protocol, in JSON. mcdd serves its `fast` preset, MLServer an MLPClassifier of scikit-learn with the same layers,
+furnace-server a network of these layers in plain Rust (it runs no model itself). These two have the network alone, mcdd also the distances, the p-value and the monitor. Every round measures each server at
 each number of clients; the table has the medians. wrk has its own threads on the same machine.
 
 With --overload SECONDS mcdd also gets ten times as many clients as the last of --clients for that long, and then the normal load again.
@@ -117,12 +120,19 @@ def mlserver(folder):
     return server, "127.0.0.1:18080", "/v2/models/m/infer"
 
 
+def furnace(command):
+    server = subprocess.Popen([command, "18090"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait("127.0.0.1:18090", "/v2/models/m")
+    return server, "127.0.0.1:18090", "/v2/models/m/infer"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("mcdd", type=Path)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", default="1,8,64")
+    parser.add_argument("--furnace", type=Path)
     parser.add_argument("--overload", type=int, default=0)
     args = parser.parse_args()
     if not shutil.which("wrk"):
@@ -132,18 +142,27 @@ def main():
         folder = Path(name)
         data = [round(random.Random(2).gauss(0, 1), 6) for _ in range(COLUMNS)]
         tensor = {"name": "rows", "shape": [1, COLUMNS], "datatype": "FP64", "data": data}
-        body = json.dumps({"inputs": [tensor]})
-        script = folder / "post.lua"
-        script.write_text(f"wrk.method = 'POST'\nwrk.headers['Content-Type'] = 'application/json'\nwrk.body = '{body}'\n")
+
+        def posts(kind):
+            body = json.dumps({"inputs": [{**tensor, "datatype": kind}]})
+            script = folder / f"{kind}.lua"
+            script.write_text(f"wrk.method = 'POST'\nwrk.headers['Content-Type'] = 'application/json'\nwrk.body = '{body}'\n")
+            return script
+
+        # furnace-server takes FP32 alone.
+        scripts = {"mcdd": posts("FP64"), "MLServer": posts("FP64"), "furnace-server": posts("FP32")}
+        script = scripts["mcdd"]
         servers = {"mcdd": mcdd(args.mcdd.resolve(), folder)}
         try:
             peer = mlserver(folder)
             if peer:
                 servers["MLServer"] = peer
+            if args.furnace:
+                servers["furnace-server"] = furnace(args.furnace.resolve())
             found = {(server, c): [] for server in servers for c in clients}
             for _ in range(args.rounds):
                 for (server, c), results in found.items():
-                    results.append(load(*servers[server][1:], script, c, args.seconds))
+                    results.append(load(*servers[server][1:], scripts[server], c, args.seconds))
             print("| server | clients | requests a second | p50 | p99 | not answered |\n|---|---|---|---|---|---|")
             for (server, c), results in found.items():
                 rate, p50, p99, other = (statistics.median(r[i] for r in results) for i in range(4))

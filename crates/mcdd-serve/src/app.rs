@@ -3,15 +3,18 @@
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use flate2::bufread::MultiGzDecoder;
 use http_body_util::BodyExt as _;
 use mcdd::model::Predictions;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use crate::aside::{self, aside};
 use crate::config::Config;
 use crate::failure::{Answer, Failure};
 use crate::log::Log;
@@ -34,6 +37,7 @@ pub(crate) struct App {
     /// Whether requests are welcome: not while the server stops.
     pub ready: AtomicBool,
     memory: Memory,
+    refusing: Semaphore,
     pub next_id: AtomicU64,
 }
 
@@ -45,8 +49,10 @@ pub(crate) struct Received {
 
 impl App {
     pub(crate) fn new(config: Config, models: Models, spans: Option<Spans>, log: Log) -> App {
+        aside::start();
         App {
             memory: Memory::new(config.limits.total_bytes),
+            refusing: Semaphore::new(REFUSED_AT_ONCE * config.threads.max(1)),
             queue: Queue::new(config.limits.queued_rows.max(config.limits.rows)),
             config,
             models,
@@ -80,7 +86,20 @@ impl App {
     }
 
     /// Reads a body for a model within its limits of size and time, and takes a place in the queue for it.
-    pub(crate) async fn body(&self, served: &Served, headers: &HeaderMap, body: Body) -> Answer<(Received, Place)> {
+    pub(crate) async fn body(&self, served: &Served, headers: &HeaderMap, mut body: Body) -> Answer<(Received, Place)> {
+        match self.receive(served, headers, &mut body).await {
+            Err(failure) => {
+                // In turn, so that thousands that are refused leave time for those that are answered.
+                let (_turn, begun) = (self.refusing.acquire().await, Instant::now());
+                let close = !discarded(headers, body).await;
+                sleep_until(begun + TURN).await;
+                Err(Failure { close, ..failure })
+            }
+            received => received,
+        }
+    }
+
+    async fn receive(&self, served: &Served, headers: &HeaderMap, body: &mut Body) -> Answer<(Received, Place)> {
         let limit = served.limits.body_bytes;
         let gzip = match headers.get(CONTENT_ENCODING).map(|v| v.as_bytes().to_ascii_lowercase()).as_deref() {
             None | Some(b"" | b"identity") => false,
@@ -92,20 +111,30 @@ impl App {
                 ));
             }
         };
-        let stated = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+        let stated = stated(headers);
         if stated.is_some_and(|length| length > limit) {
             return Err(too_large(limit));
         }
         // Memory is taken as bytes arrive, so that a client that sends nothing holds a kilobyte.
         let mut room = self.memory.room()?;
-        // A request that would wait in vain is received, so that its client reads the refusal, and not kept.
-        let crowded = self.queue.places.crowded(&served.name, served.limits.queued_rows);
-        let deadline = Instant::now() + self.config.limits.read_time;
-        let (mut body, mut bytes, mut length) = (body, Vec::new(), 0);
+        // A request that would wait in vain is refused before its body is received.
+        let mut coming = self.queue.places.come(&served.name, served.limits.queued_rows, stated).await?;
+        let begun = Instant::now();
+        let deadline = begun + self.config.limits.read_time;
+        let mut until = deadline.min(begun + PATIENCE);
+        let (mut bytes, mut length) = (Vec::new(), 0);
         loop {
-            let frame = timeout_at(deadline, body.frame()).await.map_err(|_| {
-                Failure::new(StatusCode::REQUEST_TIMEOUT, "the body of the request did not arrive in time")
-            })?;
+            let Ok(frame) = timeout_at(until, body.frame()).await else {
+                if until < deadline {
+                    coming.slow(length);
+                    until = deadline;
+                    continue;
+                }
+                return Err(Failure::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "the body of the request did not arrive in time",
+                ));
+            };
             match frame {
                 None => break,
                 Some(Err(_)) => return Err(Failure::bad("the body of the request ended early")),
@@ -115,10 +144,8 @@ impl App {
                         if length > limit {
                             return Err(too_large(limit));
                         }
-                        if crowded {
-                            continue;
-                        }
                         room.reach(length)?;
+                        coming.reach(length);
                         if let Some(length) = stated.filter(|_| bytes.is_empty()) {
                             // Exactly what is needed, instead of twice as much while it grows.
                             bytes.reserve_exact(length);
@@ -128,12 +155,9 @@ impl App {
                 }
             }
         }
-        if crowded {
-            sleep(PATIENCE).await;
-            return Err(Failure::busy());
-        }
         let received = Received { bytes, room };
         let received = if gzip { aside(true, move || decompressed(received, limit)).await? } else { received };
+        drop(coming);
         let place = self.queue.places.enter(&served.name, served.limits.queued_rows, received.bytes.len()).await?;
         Ok((received, place))
     }
@@ -153,6 +177,26 @@ impl App {
         self.metrics.predicted(served, &predictions);
         Ok(predictions)
     }
+}
+
+/// The length of a body, if its head says it.
+fn stated(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok())
+}
+
+/// Throws away the rest of a refused body if it is small and there, so that the connection can be used again. Whether that was done.
+async fn discarded(headers: &HeaderMap, mut body: Body) -> bool {
+    let rest = async {
+        while let Some(frame) = body.frame().await {
+            if frame.is_err() {
+                return false;
+            }
+        }
+        true
+    };
+    // A client that waits to be told to go on is not told.
+    let small = stated(headers).is_some_and(|length| length <= DISCARDED) && !headers.contains_key(EXPECT);
+    small && timeout(DISCARD_TIME, rest).await.unwrap_or(false)
 }
 
 fn too_large(limit: usize) -> Failure {
@@ -179,16 +223,12 @@ fn decompressed(body: Received, limit: usize) -> Answer<Received> {
     }
 }
 
-/// Runs work that takes long on a thread of its own.
-pub(crate) async fn aside<T: Send + 'static>(
-    large: bool,
-    work: impl FnOnce() -> Answer<T> + Send + 'static,
-) -> Answer<T> {
-    if !large {
-        return work();
-    }
-    tokio::task::spawn_blocking(work).await.map_err(|_| Failure::internal())?
-}
+/// How many requests with a body are refused at the same time for each thread, and how long that takes at least: 2,000 a second.
+const REFUSED_AT_ONCE: usize = 16;
+const TURN: Duration = Duration::from_millis(8);
+/// The most bytes of a refused body that are received, and how long that may take.
+const DISCARDED: usize = 1 << 20;
+const DISCARD_TIME: Duration = Duration::from_millis(200);
 
 /// From here on a body is read aside.
 pub(crate) const LARGE: usize = 1 << 15;

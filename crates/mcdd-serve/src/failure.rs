@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -20,13 +20,15 @@ pub(crate) struct Message {
 pub(crate) struct Failure {
     pub status: StatusCode,
     pub message: String,
+    /// Whether the connection ends with it, because a part of the request is unread.
+    pub close: bool,
 }
 
 pub(crate) type Answer<T> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Failure {
-        Failure { status, message: message.into() }
+        Failure { status, message: message.into(), close: false }
     }
 
     pub(crate) fn bad(message: impl Into<String>) -> Failure {
@@ -86,6 +88,9 @@ impl IntoResponse for Failure {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.close {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }

@@ -11,6 +11,7 @@
 #![warn(missing_docs, unreachable_pub)]
 
 mod app;
+mod aside;
 mod config;
 mod failure;
 mod http;
@@ -36,10 +37,12 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use axum::http::header::CONNECTION;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -223,36 +226,42 @@ async fn keep_up(app: Arc<App>, tls: Option<Arc<Tls>>, #[cfg(unix)] mut hangup: 
 }
 
 /// Answers the requests of a connection.
-async fn answer<S>(stream: S, router: axum::Router, read_time: Duration, watcher: Watcher)
+async fn answer<S>(stream: S, router: axum::Router, read_time: Duration, closing: Arc<AtomicBool>, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        let (answer, closing) = (router.call(request), Arc::clone(&closing));
+        async move {
+            let answer = answer.await?;
+            closing.store(answer.headers().contains_key(CONNECTION), Ordering::Relaxed);
+            Ok::<_, std::convert::Infallible>(answer)
+        }
+    });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(read_time)
         // A client that has sent its request may close its side.
         .half_close(true)
-        .max_buf_size(1 << 16)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        // The buffer of a connection, and the longest head.
+        .max_buf_size(1 << 14)
+        .serve_connection(TokioIo::new(stream), service);
     // It ends with the client, or with a timeout.
     let _ = watcher.watch(connection).await;
 }
 
 /// Makes a connection secret if that is asked for, and answers its requests.
-async fn connect(
-    stream: TcpStream,
-    router: axum::Router,
-    tls: Option<Arc<Tls>>,
-    read_time: Duration,
-    watcher: Watcher,
-) {
+async fn connect(stream: TcpStream, router: axum::Router, tls: Option<Arc<Tls>>, limits: &Limits, watcher: Watcher) {
     let _ = stream.set_nodelay(true);
-    let stream = Timed::new(stream, read_time);
+    let read_time = limits.read_time;
+    let closing = Arc::new(AtomicBool::new(false));
+    let stream = Timed::new(stream, read_time, limits.body_bytes, Arc::clone(&closing));
     match tls {
-        None => answer(stream, router, read_time, watcher).await,
+        None => answer(stream, router, read_time, closing, watcher).await,
         Some(tls) => {
             if let Ok(Ok(stream)) = timeout(read_time, tls.acceptor().accept(stream)).await {
-                answer(stream, router, read_time, watcher).await;
+                answer(stream, router, read_time, closing, watcher).await;
             }
         }
     }
@@ -264,7 +273,7 @@ async fn serve(
     tls: Option<Arc<Tls>>,
     stop: impl Future<Output = io::Result<()>>,
 ) -> io::Result<()> {
-    let limits = app.config.limits.clone();
+    let limits = Arc::new(app.config.limits.clone());
     let graceful = Arc::new(GracefulShutdown::new());
     let most = limits.connections.min(most_files().saturating_sub(OTHER_FILES).max(1));
     let connections = Arc::new(Semaphore::new(most));
@@ -288,9 +297,10 @@ async fn serve(
                         continue;
                     }
                 };
-                let connection = connect(stream, router.clone(), tls.clone(), limits.read_time, graceful.watcher());
+                let (router, tls, limits, watcher) =
+                    (router.clone(), tls.clone(), Arc::clone(&limits), graceful.watcher());
                 tokio::spawn(async move {
-                    connection.await;
+                    connect(stream, router, tls, &limits, watcher).await;
                     drop(place);
                 });
             }

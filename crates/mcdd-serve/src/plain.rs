@@ -19,7 +19,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
 
-use crate::app::{App, LARGE, MANY, Received, aside};
+use crate::app::{App, LARGE, MANY, Received};
+use crate::aside::aside;
 use crate::failure::{Answer, Failure, Refused};
 use crate::otlp::Subject;
 use crate::rows::{Binary, Kind, Row, Rows, read};

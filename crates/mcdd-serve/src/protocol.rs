@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::app::{App, LARGE, MANY, Received, aside};
+use crate::app::{App, LARGE, MANY, Received};
+use crate::aside::aside;
 use crate::failure::{Answer, Failure, Missing, Refused};
 use crate::models::Served;
 use crate::otlp::Subject;

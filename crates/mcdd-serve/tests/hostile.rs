@@ -120,6 +120,51 @@ fn a_full_queue_is_503_with_the_time_to_wait() {
     }
 }
 
+/// While the queue and the line are full, a request is refused before its body is received. A client that sends it in spite of that gets the answer, too.
+#[test]
+fn a_request_that_would_wait_in_vain_is_refused_before_its_body() {
+    let server = start(|config| {
+        config.limits = Limits { rows: 100, queued_rows: 100, read_time: Duration::from_secs(20), ..Limits::default() };
+    });
+    // So many bytes of one body have arrived as the rows of the queue and the line have.
+    let mut first = TcpStream::connect(server.address).unwrap();
+    first.write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n\r\n").unwrap();
+    first.write_all(&[b'x'; 40_000]).unwrap();
+    thread::sleep(Duration::from_millis(1500));
+    let length = 5_000_000;
+    let head = |more: &str| format!("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{more}\r\n");
+    for (more, sent) in [("", 0), ("Expect: 100-continue\r\n", 0), ("", 100_000), ("", length)] {
+        let begun = Instant::now();
+        let mut client = TcpStream::connect(server.address).unwrap();
+        client.write_all(head(more).as_bytes()).unwrap();
+        client.write_all(&vec![b'y'; sent]).expect("the rest is taken");
+        let got = answer(&mut client);
+        assert_eq!(got.status, 503, "{}", got.head);
+        let lines = got.head.to_ascii_lowercase();
+        assert!(lines.contains("retry-after: 1") && lines.contains("connection: close"), "{}", got.head);
+        let took = begun.elapsed();
+        assert!(took > Duration::from_millis(900) && took < Duration::from_secs(10), "{took:?}");
+    }
+    // One that is small and all there leaves its connection as it was.
+    let mut client = TcpStream::connect(server.address).unwrap();
+    for closing in ["", "Connection: close\r\n"] {
+        let head = format!("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n{closing}\r\n");
+        client.write_all(head.as_bytes()).unwrap();
+        client.write_all(&[b'z'; 100_000]).unwrap();
+    }
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut both = String::new();
+    client.read_to_string(&mut both).unwrap();
+    assert_eq!(both.matches("HTTP/1.1 503").count(), 2, "{both}");
+    // A small one waits, and is answered when there is room.
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| server.post("/predict", "text/csv", unlabeled(3, 0)).status);
+        thread::sleep(Duration::from_millis(300));
+        drop(first);
+        assert_eq!(waiting.join().unwrap(), 200);
+    });
+}
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     out.write_all(bytes).unwrap();

@@ -168,7 +168,9 @@ impl Pool {
 
     /// The pool of the whole process, with a thread for each core that is available. It is made at the first call.
     pub fn shared() -> &'static Pool {
-        Self::shared_with(thread::available_parallelism().map_or(1, Into::into))
+        // Files are read to find the number of cores; once is enough.
+        static CORES: OnceLock<usize> = OnceLock::new();
+        Self::shared_with(*CORES.get_or_init(|| thread::available_parallelism().map_or(1, Into::into)))
     }
 
     /// The pool of the whole process, with this many threads if this is the first call.
