@@ -11,8 +11,8 @@ under overload, does not take the time of the server. Trains a small model on ge
 - a client that closes its side after its request gets its answer;
 - a single row is answered soon while one client sends a million rows;
 - ten times overload is answered or refused with 503: goodput, memory, recovery. Once with ten times as many clients, each of which sends its next
-  request as soon as it has an answer or a refusal; once with a stated rate, ten times the requests a second that the server
-  can answer, by clients that wait for a second after each answer, as Retry-After asks them to;
+  request as soon as it has an answer or a refusal; once by clients that wait for a second after each answer, as Retry-After
+  asks them to, so many that they send ten times the requests a second that the server can answer if a refusal takes a second;
 - after kill -9 the next server has the state of the monitor, whole, and at most a second older.
 """
 

@@ -141,17 +141,16 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         data = [round(random.Random(2).gauss(0, 1), 6) for _ in range(COLUMNS)]
-        tensor = {"name": "rows", "shape": [1, COLUMNS], "datatype": "FP64", "data": data}
 
-        def posts(kind):
-            body = json.dumps({"inputs": [{**tensor, "datatype": kind}]})
+        def posts(name, kind):
+            body = json.dumps({"inputs": [{"name": name, "shape": [1, COLUMNS], "datatype": kind, "data": data}]})
             script = folder / f"{kind}.lua"
             script.write_text(f"wrk.method = 'POST'\nwrk.headers['Content-Type'] = 'application/json'\nwrk.body = '{body}'\n")
             return script
 
-        # furnace-server takes FP32 alone.
-        scripts = {"mcdd": posts("FP64"), "MLServer": posts("FP64"), "furnace-server": posts("FP32")}
-        script = scripts["mcdd"]
+        script = posts("rows", "FP64")
+        # furnace-server takes FP32 alone, and names the only input itself.
+        scripts = {"mcdd": script, "MLServer": script, "furnace-server": posts("input", "FP32")}
         servers = {"mcdd": mcdd(args.mcdd.resolve(), folder)}
         try:
             peer = mlserver(folder)

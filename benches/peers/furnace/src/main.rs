@@ -47,7 +47,7 @@ impl TensorModel for Network {
     }
 
     fn inputs(&self) -> Vec<IoSpec> {
-        vec![IoSpec::fp32("rows", &SIZES[..1])]
+        vec![IoSpec::fp32("input", &SIZES[..1])]
     }
 
     fn outputs(&self) -> Vec<IoSpec> {
