@@ -29,6 +29,7 @@ fn requests_past_the_limits_are_refused_and_hurt_no_others() {
     assert_eq!(server.post("/predict?explain=1", "application/json", json!(objects(&rows(3))).to_string()).status, 413);
     assert_eq!(server.post("/predict", "text/csv", b"\x1f\x8b\x08").status, 415);
     assert_eq!(server.send("POST", "/predict", &[("Content-Encoding", "br")], b"x").status, 415);
+    assert_eq!(server.send("GET", "/v2", &[("X-A", &"a".repeat(20_000))], b"").status, 431);
     // A body that does not end, a head that does not end, and a body in pieces that grows too large.
     let mut slow = TcpStream::connect(server.address).unwrap();
     slow.write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\nlength")
