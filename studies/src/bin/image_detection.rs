@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Seed `s` leaves out other classes, and a fifth of the images of the others for testing. `images` limits the number of training
-//! images of a class. A line of the file is a network; lines that are there are not computed again.
+//! images of a class, and `training=cnn` trains another network as a `cnn` is trained. With `ood=FILE` other images are scored too. A line of the
+//! file is a network; lines that are there are not computed again.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -75,7 +76,7 @@ fn read(paths: &[String], label: Label) -> Result<Images, Failure> {
 
 fn run(file: &str, name: &str, train: &[String], options: &[String]) -> Result<(), Failure> {
     let (mut seeds, mut leave_out, mut limit, mut net) = (0..3u64, 3, usize::MAX, "cnn".to_owned());
-    let (mut model, mut test, mut ood) = (None, None, Vec::new());
+    let (mut model, mut test, mut ood, mut training) = (None, None, Vec::new(), None);
     let mut settings = SettingsBuilder::default();
     for option in options {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -85,6 +86,7 @@ fn run(file: &str, name: &str, train: &[String], options: &[String]) -> Result<(
             "leave-out" => leave_out = value.parse()?,
             "images" => limit = value.parse()?,
             "net" => net = value.to_owned(),
+            "training" => training = Some(NetName::parse(value)?),
             "model" => model = Some(Model::load(value)?),
             "test" => test = Some(read(&[value.to_owned()], Label::Auto)?),
             "ood" => ood.push((value.to_owned(), read(&[value.to_owned()], Label::None)?)),
@@ -126,14 +128,21 @@ fn run(file: &str, name: &str, train: &[String], options: &[String]) -> Result<(
             *count <= limit
         });
         let (known, test) = (known.select(&few.collect::<Vec<_>>()), known.select(&tested));
-        let settings: Settings =
-            settings.clone().seed(seed).build_for(DataKind::Images(Some(NetName::parse(&net)?)))?;
+        let net = NetName::parse(&net)?;
+        let mut settings: Settings =
+            settings.clone().seed(seed).build_for(DataKind::Images(Some(training.unwrap_or(net))))?;
+        settings.image.iter_mut().for_each(|image| image.net = net);
         let start = std::time::Instant::now();
         let model = Model::fit_images(&known, &settings, &Run::default())?.model;
         let seconds = start.elapsed().as_secs_f64();
         let (rows, _) = known.split_rows(settings.left_out(known.rows()), seed)?;
-        let sample: Vec<usize> = (0..unknown.rows()).step_by((unknown.rows() / test.rows()).max(1)).collect();
-        let ood = [("left out".to_owned(), unknown.select(&sample))];
+        // As many of each as there are test images.
+        let sample = |images: &Images| {
+            let step = (images.rows() / test.rows()).max(1);
+            images.select(&(0..images.rows()).step_by(step).collect::<Vec<_>>())
+        };
+        let others = ood.iter().map(|(name, images)| (name.clone(), sample(images)));
+        let ood: Vec<_> = std::iter::once(("left out".to_owned(), sample(&unknown))).chain(others).collect();
         write(evaluate(name, &model, &known.select(&rows), &test, &ood, seconds)?)?;
         eprintln!("{name}, seed {seed}: {seconds:.0} s");
     }

@@ -43,6 +43,9 @@ struct Part {
     bytes: usize,
     /// Whether that is the whole part.
     whole: bool,
+    /// Where the cells end: a buffer. Because all ends are known before the first number is read, the processor
+    /// reads several numbers at the same time.
+    ends: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -165,64 +168,89 @@ fn after_last(newline: u8, text: &[u8]) -> usize {
     memchr::memrchr(newline, text).map_or(0, |at| at + 1)
 }
 
+/// Finds the bytes of a text that are one of two, eight bytes at a time.
+fn find_ends(text: &[u8], wanted: [u8; 2], ends: &mut Vec<u32>) {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let repeated = wanted.map(|byte| u64::from_ne_bytes([byte; 8]));
+    // The high bit of each byte that is zero.
+    let zeros = |bytes: u64| !(((bytes & LOW) + LOW) | bytes | LOW);
+    // The first byte is the lowest bit.
+    let eight = |bytes: u64| -> u64 {
+        let found = zeros(bytes ^ repeated[0]) | zeros(bytes ^ repeated[1]);
+        (found >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+    };
+    ends.clear();
+    let (blocks, rest) = text.as_chunks::<64>();
+    for (i, block) in blocks.iter().enumerate() {
+        let (words, _) = block.as_chunks::<8>();
+        let words = words.iter().enumerate();
+        let mut found = words.fold(0, |found, (j, &word)| found | eight(u64::from_le_bytes(word)) << (8 * j));
+        while found != 0 {
+            ends.push((64 * i) as u32 + found.trailing_zeros());
+            found &= found - 1;
+        }
+    }
+    let at = text.len() - rest.len();
+    ends.extend(memchr::memchr2_iter(wanted[0], wanted[1], rest).map(|end| (at + end) as u32));
+}
+
 impl Part {
     fn parse(&mut self, text: &[u8], from: Text, max: usize, takes: &[Take]) {
         self.numbers.clear();
         self.texts.clear();
         self.others.clear();
         (self.rows, self.bytes, self.whole) = (0, 0, false);
-        while self.rows < max {
-            let rest = &text[self.bytes..];
-            let Some(end) = memchr::memchr(from.newline, rest) else {
-                self.whole = rest.is_empty();
-                return;
-            };
+        let mut ends = std::mem::take(&mut self.ends);
+        find_ends(text, [from.separator, from.newline], &mut ends);
+        for ends in ends.chunks_exact(takes.len()).take(max) {
             let before = [self.numbers.len(), self.texts.len(), self.others.len()];
-            let line = rest[..end].strip_suffix(b"\r").filter(|_| from.newline == b'\n').unwrap_or(&rest[..end]);
-            // A blank line is no row.
-            if line.is_empty() || self.line(line, from.separator, takes).is_none() {
+            if self.line(text, ends, from, takes).is_none() {
                 self.numbers.truncate(before[0]);
                 self.texts.truncate(before[1]);
                 self.others.truncate(before[2]);
-                return;
+                break;
             }
             self.rows += 1;
-            self.bytes += end + 1;
+            self.bytes = ends[ends.len() - 1] as usize + 1;
         }
+        self.ends = ends;
+        self.whole = self.bytes == text.len();
     }
 
-    /// The cells of a line; `None` if there are not as many as columns.
+    /// The cells of the next line, which end at `ends`; `None` if the line is blank or has another number of cells.
     #[inline]
-    fn line(&mut self, line: &[u8], separator: u8, takes: &[Take]) -> Option<()> {
-        let mut at = 0;
+    fn line(&mut self, text: &[u8], ends: &[u32], from: Text, takes: &[Take]) -> Option<()> {
+        let (&end, separators) = ends.split_last()?;
+        let is = |at: u32, byte| text.get(at as usize) == Some(&byte);
+        if !is(end, from.newline) || separators.iter().any(|&at| !is(at, from.separator)) {
+            return None;
+        }
+        let carriage_return = from.newline == b'\n' && end as usize > self.bytes && is(end - 1, b'\r');
+        let last = end - u32::from(carriage_return);
+        if last as usize == self.bytes {
+            return None;
+        }
+        let mut start = self.bytes;
         for (i, &take) in takes.iter().enumerate() {
-            let rest = &line[at..];
-            let used = self.cell(rest, self.bytes + at, separator, take);
-            at += used;
-            match i + 1 == takes.len() {
-                true => return (at == line.len()).then_some(()),
-                // Here a separator is due.
-                false if at == line.len() => return None,
-                false => at += 1,
-            }
+            let end = *separators.get(i).unwrap_or(&last) as usize;
+            self.cell(text, start, end, take);
+            start = end + 1;
         }
-        None
+        Some(())
     }
 
-    /// Reads the cell at the start of `rest`, which begins at byte `at`, and returns its length.
-    #[inline]
-    fn cell(&mut self, rest: &[u8], at: usize, separator: u8, take: Take) -> usize {
+    /// Reads a cell of the text.
+    #[inline(always)]
+    fn cell(&mut self, text: &[u8], start: usize, end: usize, take: Take) {
         if let Take::Number { decimal } = take
-            && let Some((value, used)) = number::prefix(rest)
-            && (used == rest.len() || rest[used] == separator)
+            && let Some(value) = number::cell(text, start, end)
             // A point may stand between thousands.
-            && (decimal || value == value as i64 as f64 && memchr::memchr(b'.', &rest[..used]).is_none())
+            && (decimal || value == value as i64 as f64 && memchr::memchr(b'.', &text[start..end]).is_none())
         {
             self.numbers.push(value);
-            return used;
+            return;
         }
-        let used = memchr::memchr(separator, rest).unwrap_or(rest.len());
-        let place = [at as u32, (at + used) as u32];
+        let place = [start as u32, end as u32];
         match take {
             Take::Skip => {}
             Take::Text => self.texts.push(place),
@@ -231,7 +259,6 @@ impl Part {
                 self.numbers.push(f64::NAN);
             }
         }
-        used
     }
 
     /// Appends the cells of the first rows that are none of columns of numbers.

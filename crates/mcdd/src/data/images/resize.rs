@@ -101,13 +101,23 @@ impl Kernel for Across<'_> {
             match out {
                 [one] => *one = byte(sums.iter().sum()),
                 _ => {
-                    for (channel, out) in out.iter_mut().enumerate() {
-                        *out = byte(sums.iter().skip(channel).step_by(3).sum());
-                    }
+                    // Halves have whole pixels, down to one pixel; sums of integers have no order.
+                    let [a, b] = halves::<12>(&sums);
+                    let sums: [i32; 12] = std::array::from_fn(|i| a[i] + b[i]);
+                    let [a, b] = halves::<6>(&sums);
+                    let sums: [i32; 6] = std::array::from_fn(|i| a[i] + b[i]);
+                    let [a, b] = halves::<3>(&sums);
+                    out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = byte(a + b));
                 }
             }
         }
     }
+}
+
+#[inline(always)]
+fn halves<const N: usize>(sums: &[i32]) -> [&[i32; N]; 2] {
+    let (halves, _) = sums.as_chunks::<N>();
+    [&halves[0], &halves[1]]
 }
 
 /// Resizes every column of rows with `width` values.

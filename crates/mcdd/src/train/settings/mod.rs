@@ -284,7 +284,7 @@ impl Settings {
             clip: None,
             head: head::config::Softmax { smoothing: 0.2, logit_norm: 0.0 }.into(),
             detector: Detect { detector: config::Energy::default().into(), on: None },
-            epochs: if preset == Preset::Fast { 5 } else { 10 },
+            epochs: if preset == Preset::Fast { 5 } else { 16 },
             batch: 500,
             lr: 0.75,
             optimizer: Optimizer::Sgd { momentum: 0.85 },
