@@ -282,7 +282,7 @@ impl Settings {
         Settings {
             preset,
             clip: None,
-            head: head::config::Softmax { smoothing: 0.2, logit_norm: 0.0 }.into(),
+            head: head::config::Softmax::default().into(),
             detector: Detect { detector: config::Energy::default().into(), on: None },
             epochs: if preset == Preset::Fast { 5 } else { 16 },
             batch: 500,
