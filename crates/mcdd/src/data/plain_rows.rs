@@ -330,6 +330,19 @@ impl Part {
 mod tests {
     use super::super::column::Want;
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ends_are_where_the_bytes_are(text in "[,;\n+.\\-/0-9a-z\u{c}\u{ac}]{0,200}") {
+            for wanted in [[b',', b'\n'], [b';', b'\r'], [0xc2, b'0']] {
+                let mut ends = vec![7];
+                find_ends(text.as_bytes(), wanted, &mut ends);
+                let at: Vec<u32> = (0..).zip(text.bytes()).filter(|(_, b)| wanted.contains(b)).map(|(i, _)| i).collect();
+                prop_assert_eq!(ends, at);
+            }
+        }
+    }
 
     fn builders(wants: &[Want]) -> Vec<ColumnBuilder> {
         wants.iter().map(|&want| ColumnBuilder::new("x", want, std::path::Path::new("f").into())).collect()
