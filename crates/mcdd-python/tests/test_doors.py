@@ -155,10 +155,10 @@ def test_images_have_presets(images):
     X, y, _ = images
     mirrored = np.ascontiguousarray(X[:, :, ::-1])
     for given, net, epochs, same in [
-        ({}, "cnn", 10, True),
+        ({}, "cnn", 16, True),
         ({"preset": "fast"}, "cnn", 5, True),
-        ({"augment": "move"}, "cnn", 10, False),
-        ({"test_flips": False}, "cnn", 10, False),
+        ({"augment": "move"}, "cnn", 16, False),
+        ({"test_flips": False}, "cnn", 16, False),
     ]:
         clf = ImageClassifier(**given, batch=30).fit(X, y)
         settings = json.loads(clf.model_.settings)
