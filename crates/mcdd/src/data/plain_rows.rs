@@ -43,8 +43,7 @@ struct Part {
     bytes: usize,
     /// Whether that is the whole part.
     whole: bool,
-    /// Where the cells end: a buffer. Because all ends are known before the first number is read, the processor
-    /// reads several numbers at the same time.
+    /// Where the cells end: a buffer. A number whose end is known can be read without a branch that depends on its digits.
     ends: Vec<u32>,
 }
 
