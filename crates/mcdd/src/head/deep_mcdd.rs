@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{About, Head, LossBuffers, Objective, out_of_range, square_f64};
 use crate::compute::vector;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::net::{ParamSpec, Params, xavier};
 use crate::onnx::{Builder, Scores, Value, wide};
 use crate::seed::Stream;
@@ -30,27 +30,18 @@ pub enum Sigma {
 
 /// The settings of Deep-MCDD.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Config {
     /// The weight of the distance term relative to the classification term, above 0. The paper uses 1 for tables.
     pub nu: f64,
     /// Whether the deviations are learned.
     pub sigma: Sigma,
-    /// The distance between any two class means at the start: each lies on an axis of its own, so that all are equally far from
-    /// the origin. 0 draws them at random, as in the authors' code.
-    pub separation: f64,
-    /// Whether the class means stay where they start.
-    pub fixed: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { nu: 1.0, sigma: Sigma::One, separation: 0.0, fixed: false }
+        Config { nu: 1.0, sigma: Sigma::One }
     }
 }
-
-/// The largest distance between two means.
-const MAX_SEPARATION: f64 = 1e3;
 
 impl Objective for Config {
     const ABOUT: About = About {
@@ -61,40 +52,25 @@ impl Objective for Config {
     };
 
     fn check(&self) -> Result<()> {
-        if !(self.nu.is_finite() && self.nu > 0.0) {
-            return Err(out_of_range("nu", self.nu, "a number above 0; the paper uses 1 for tables"));
+        if self.nu.is_finite() && self.nu > 0.0 {
+            return Ok(());
         }
-        if !(0.0..=MAX_SEPARATION).contains(&self.separation) {
-            return Err(out_of_range("separation", self.separation, "0 for random means, or a distance of at most 1,000"));
-        }
-        if self.fixed && self.separation == 0.0 {
-            return Err(Error::setting("random means that are fixed can be near each other")
-                .hint("give `separation` too, e.g. deep-mcdd:fixed=yes:separation=10"));
-        }
-        Ok(())
+        Err(out_of_range("nu", self.nu, "a number above 0; the paper uses 1 for tables"))
     }
 
     fn specs(&self, classes: usize, latent: usize) -> Vec<ParamSpec> {
         let trained = self.sigma == Sigma::Learned;
         vec![
-            ParamSpec { trained: !self.fixed, ..ParamSpec::of_head("mu", vec![classes, latent]) },
+            ParamSpec::of_head("mu", vec![classes, latent]),
             ParamSpec { trained, ..ParamSpec::of_head("log_sigma", vec![classes]) },
             ParamSpec::of_head("bias", vec![classes]),
         ]
     }
 
-    /// Means at random (Xavier-uniform) or on the axes, sigma 1, biases 0.
+    /// Xavier-uniform means, sigma 1, biases 0.
     fn build(&self, classes: usize, latent: usize, seed: &mut Stream) -> Box<dyn Head> {
         let mut params = Params::new(self.specs(classes, latent));
-        if self.separation == 0.0 {
-            xavier(params.get_mut(MEANS), latent, classes, seed);
-        } else {
-            let length = self.separation / std::f64::consts::SQRT_2;
-            for (class, mean) in params.get_mut(MEANS).chunks_exact_mut(latent).enumerate() {
-                // With more classes than features an axis has several, further out.
-                mean[class % latent] = (length * (1 + class / latent) as f64) as f32;
-            }
-        }
+        xavier(params.get_mut(MEANS), latent, classes, seed);
         Box::new(DeepMcdd { config: self.clone(), latent, params })
     }
 
@@ -291,9 +267,7 @@ impl Head for DeepMcdd {
 #[cfg(test)]
 impl super::tests::Reference for Config {
     fn variants() -> Vec<Self> {
-        let learned = [0.1, 3.0].map(|nu| Config { nu, sigma: Sigma::Learned, ..Config::default() });
-        let fixed = Config { separation: 4.0, fixed: true, ..Config::default() };
-        [&learned[..], &[fixed]].concat()
+        [0.1, 3.0].map(|nu| Config { nu, sigma: Sigma::Learned }).to_vec()
     }
 
     fn loss(&self, params: &[Vec<f64>], z: &[f64], y: &[u32], latent: usize) -> f64 {

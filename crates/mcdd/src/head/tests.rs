@@ -327,7 +327,7 @@ fn far_away_values_stay_finite() {
 fn sigma_stays_above_its_bound_and_leaves_it_again() {
     // A scatter far below 1 pulls sigma down to its bound; one far above must still move it up afterwards.
     let mut seed = Stream::new(4, "sigma");
-    let mut head = config::DeepMcdd { sigma: Sigma::Learned, ..Default::default() }.build(2, 4, &mut seed);
+    let mut head = config::DeepMcdd { nu: 1.0, sigma: Sigma::Learned }.build(2, 4, &mut seed);
     let step = |head: &mut dyn Head, scale: f32, seed: &mut Stream| {
         let z: Vec<f32> = (0..40 * 4).map(|_| scale * seed.normal() as f32).collect();
         let y: Vec<u32> = (0..40).map(|i| i % 2).collect();
@@ -383,6 +383,6 @@ fn the_registry_is_consistent() {
     ] {
         assert!(HeadConfig::parse(wrong).is_err(), "{wrong}");
     }
-    let nan = HeadConfig::from(config::DeepMcdd { nu: f64::NAN, ..Default::default() });
+    let nan = HeadConfig::from(config::DeepMcdd { nu: f64::NAN, sigma: Sigma::One });
     assert!(nan.check().unwrap_err().hint_text().unwrap().contains("`nu`"));
 }

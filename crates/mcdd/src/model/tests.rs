@@ -75,7 +75,7 @@ fn a_file_gives_back_the_same_model() {
     for settings in [
         Settings { epochs: 2, members: 2, ..quick() },
         Settings { epochs: 2, head: config::Softmax::default().into(), ..quick() },
-        Settings { epochs: 2, head: config::DeepMcdd { nu: 0.5, sigma: Sigma::Learned, ..Default::default() }.into(), ..quick() },
+        Settings { epochs: 2, head: config::DeepMcdd { nu: 0.5, sigma: Sigma::Learned }.into(), ..quick() },
     ] {
         let model = Model::fit(&table, &settings).unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -271,7 +271,7 @@ fn findings_about_the_model_are_reported() {
     };
     let few = findings(80, &quick());
     assert!(few.contains("too few for a threshold") && few.contains("fewer than 5 calibration rows"), "{few}");
-    let learned = Settings { head: config::DeepMcdd { sigma: Sigma::Learned, ..Default::default() }.into(), epochs: 20, ..quick() };
+    let learned = Settings { head: config::DeepMcdd { nu: 1.0, sigma: Sigma::Learned }.into(), epochs: 20, ..quick() };
     assert!(findings(1797, &learned).contains("lower limit"));
     let early = Settings { epochs: 1, lr: 1e-6, ..quick() };
     assert!(findings(1797, &early).contains("closer to each other"));
