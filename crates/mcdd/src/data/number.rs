@@ -63,32 +63,88 @@ pub(crate) fn cell(text: &[u8], start: usize, end: usize) -> Option<f64> {
     (start + used == end).then_some(value)
 }
 
-/// A number of at most eight digits and points after its sign. No branch depends on the digits, because a wrongly predicted
-/// one takes longer than the rest: the point is cut out by masks.
-#[inline]
+/// A number of at most eight digits and points after its sign.
+#[inline(always)]
 fn short(text: &[u8], start: usize, end: usize) -> Option<f64> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const LOW: u64 = 0x7f * ONES;
     let negative = *text.get(start)? == b'-';
     let from = start + usize::from(negative);
     let length = end.checked_sub(from).filter(|length| (1..=8).contains(length))?;
-    let bytes = u64::from_le_bytes(*text[from..].first_chunk::<8>()?);
-    // Digits as numbers, the last one in the highest byte, and zeros before the first.
-    let values = (bytes ^ (0x30 * ONES)) << (8 * (8 - length));
+    let bytes = u64::from_le_bytes(*text[from..].first_chunk::<8>()?) << (8 * (8 - length));
+    let (value, found) = decimal(bytes, length as u64, u64::from(negative));
+    (found != OTHER).then_some(value)
+}
+
+/// What [`decimal`] says of anything but digits and a point. Else it says how many points there are.
+const OTHER: u64 = 2;
+
+/// The number whose digits and point are the highest `length` bytes of `bytes`, the last one in the highest, and its number of points;
+/// or [`OTHER`], also if `length` is not 1 to 8.
+///
+/// No branch depends on the digits, because a wrongly predicted one takes longer than the rest: the point is cut out by masks. All
+/// steps are such that the compiler can take several numbers at once.
+#[inline(always)]
+fn decimal(bytes: u64, length: u64, negative: u64) -> (f64, u64) {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const LOW: u64 = 0x7f * ONES;
+    let shift = 64u64.wrapping_sub(length << 3) & 63;
+    // Digits as numbers, and zeros before the first.
+    let values = ((bytes ^ (0x30 * ONES)) >> shift) << shift;
     let x = values ^ (u64::from(b'.' ^ b'0') * ONES);
-    // The lowest bit of each byte that is a point.
+    // The lowest bit of each byte that is a point, and all bits before the first point.
     let points = !(((x & LOW) + LOW) | x | LOW) >> 7;
-    let before = if points == 0 { 0 } else { points - 1 };
-    let digits = (values & !(before | points.wrapping_mul(0xff))) | ((values & before) << 8);
+    let has_point = u64::from(points != 0);
+    let before = points.wrapping_sub(has_point);
+    // What is 255 times the points is all bits of these bytes.
+    let all = (points << 8).wrapping_sub(points);
+    let digits = (values & !(before | all)) | ((values & before) << 8);
     let wrong = (digits.wrapping_add(0x76 * ONES) | digits) & (0x80 * ONES);
     // One point at most, and not alone.
-    if wrong != 0 || points & before != 0 || (points != 0 && length == 1) {
-        return None;
-    }
+    let wrong =
+        wrong | (points & before) | (has_point & u64::from(length == 1)) | u64::from(length.wrapping_sub(1) >= 8);
     // Digits after the point; without one, `leading_zeros` is 64.
-    let after = (points.leading_zeros() as usize / 8) % 8;
-    let value = join(digits) as f64 / TENS[after];
-    Some(if negative { -value } else { value })
+    let after = (u64::from(points.leading_zeros()) >> 3) & 7;
+    // At most eight digits fit into 31 bits.
+    let value = f64::from(join(digits) as u32 as i32) / TENS[after as usize];
+    let found = if wrong != 0 { OTHER } else { has_point };
+    (f64::from_bits(value.to_bits() | negative << 63), found)
+}
+
+/// Cells that are read at once.
+pub(crate) const CELLS: usize = 8;
+
+/// Reads several cells as [`cell`] would, and says which of them were read: those of numbers of at most eight digits and
+/// points after the sign; with a point only if `points` has a 1. The others are left as they are.
+///
+/// Mark it, and what calls it, as `#[inline(always)]` below a [`Kernel`](crate::compute::simd::Kernel), so that it is compiled for
+/// the vectors that the machine has.
+#[inline(always)]
+pub(crate) fn cells(
+    text: &[u8],
+    starts: &[u32; CELLS],
+    ends: &[u32; CELLS],
+    points: &[u8; CELLS],
+    values: &mut [f64; CELLS],
+) -> [bool; CELLS] {
+    let (mut bytes, mut lengths, mut negatives) = ([0u64; CELLS], [0u64; CELLS], [0u64; CELLS]);
+    for i in 0..CELLS {
+        let (start, end) = (starts[i] as usize, ends[i] as usize);
+        // The eight bytes before the end: what of them belongs to the cell before is shifted out.
+        let last = end.checked_sub(8).and_then(|from| text.get(from..end)).and_then(<[u8]>::first_chunk::<8>);
+        let (last, first) = (last.copied().unwrap_or_default(), text.get(start).copied().unwrap_or_default());
+        bytes[i] = u64::from_le_bytes(last);
+        negatives[i] = u64::from(first == b'-');
+        lengths[i] = (end as u64).wrapping_sub(start as u64);
+    }
+    let (mut read, mut found) = ([0.0; CELLS], [0u64; CELLS]);
+    for i in 0..CELLS {
+        (read[i], found[i]) = decimal(bytes[i], lengths[i].wrapping_sub(negatives[i]), negatives[i]);
+    }
+    let mut taken = [false; CELLS];
+    for i in 0..CELLS {
+        taken[i] = found[i] <= u64::from(points[i]);
+        values[i] = if taken[i] { read[i] } else { values[i] };
+    }
+    taken
 }
 
 /// Reads the number at the start of `text` and returns how many bytes it took, where that can be done exactly
@@ -179,13 +235,14 @@ fn eight(bytes: u64) -> (usize, u64) {
     (count, join(values << (64 - 8 * count)))
 }
 
-/// The number of eight digits, the first in the lowest byte: pairs, fours and then all eight are joined.
-#[inline]
+/// The number of eight digits, the first in the lowest byte: pairs, fours and then all eight are joined. Products of 32 bits are in
+/// all vectors.
+#[inline(always)]
 fn join(digits: u64) -> u64 {
-    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
-    let low = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
-    let high = ((pairs >> 16) & 0x0000_00ff_0000_00ff).wrapping_mul(0x0000_2710_0000_0001);
-    low.wrapping_add(high) >> 32
+    const HALF: u64 = 0xffff_ffff;
+    let pairs = (digits << 3).wrapping_add(digits << 1).wrapping_add(digits >> 8);
+    let (low, high) = (pairs & 0x0000_00ff_0000_00ff, (pairs >> 16) & 0x0000_00ff_0000_00ff);
+    (low & HALF) * 1_000_000 + (low >> 32) * 100 + (high & HALF) * 10_000 + (high >> 32)
 }
 
 #[inline]
@@ -238,6 +295,7 @@ pub(crate) fn normal(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compute::simd::{Kernel, Simd, dispatch_at, for_each_level};
     use proptest::prelude::*;
 
     #[test]
@@ -322,6 +380,23 @@ mod tests {
         assert_eq!((show(1.0), show(-0.0), show(2.5)), ("1".into(), "0".into(), "2.5".into()));
     }
 
+    /// [`cells`] at a level of vectors.
+    struct AtOnce<'a> {
+        text: &'a [u8],
+        starts: [u32; CELLS],
+        ends: [u32; CELLS],
+        points: [u8; CELLS],
+        values: &'a mut [f64; CELLS],
+        taken: &'a mut [bool; CELLS],
+    }
+
+    impl Kernel for AtOnce<'_> {
+        #[inline(always)]
+        fn run<S: Simd>(self, _: S) {
+            *self.taken = cells(self.text, &self.starts, &self.ends, &self.points, self.values);
+        }
+    }
+
     proptest! {
         #[test]
         fn the_fast_path_equals_the_standard_library(text in "[-]?[0-9]{0,20}[.]?[0-9]{0,20}([eE][-+]?[0-9]{0,4})?") {
@@ -356,6 +431,46 @@ mod tests {
             match found {
                 Some(bits) => prop_assert_eq!(Ok(bits), text.parse::<f64>().map(f64::to_bits)),
                 None => prop_assert!(alone.is_none() || goes_on),
+            }
+        }
+
+        #[test]
+        fn cells_at_once_are_single_cells(
+            cells in proptest::collection::vec("[-]?[0-9.]{0,9}|[-+]?[0-9]{1,3}[.][0-9]{3,7}|[ -9A-Z\u{c}\u{ff}]{0,9}", CELLS),
+            before in "[0-9.]{0,9}",
+            points in proptest::collection::vec(0u8..2, CELLS),
+        ) {
+            let mut text = before;
+            let (mut starts, mut ends) = ([0; CELLS], [0; CELLS]);
+            for (i, cell) in cells.iter().enumerate() {
+                text.push(',');
+                starts[i] = text.len() as u32;
+                text.push_str(cell);
+                ends[i] = text.len() as u32;
+            }
+            let points: [u8; CELLS] = points.try_into().unwrap();
+            let mut all_levels = Vec::new();
+            for_each_level(|level| {
+                let mut values = [7.0; CELLS];
+                let mut taken = [false; CELLS];
+                let kernel = AtOnce { text: text.as_bytes(), starts, ends, points, values: &mut values, taken: &mut taken };
+                // SAFETY: the machine has the level.
+                unsafe { dispatch_at(level, kernel) };
+                all_levels.push((values.map(f64::to_bits), taken));
+            });
+            for (values, taken) in all_levels {
+                for (i, cell) in cells.iter().enumerate() {
+                    let digits = cell.strip_prefix('-').unwrap_or(cell);
+                    // At the front of the text there are no eight bytes before the end.
+                    let read = (1..=8).contains(&digits.len())
+                        && ends[i] >= 8
+                        && digits.bytes().all(|b| b == b'.' || b.is_ascii_digit())
+                        && digits.bytes().any(|b| b.is_ascii_digit())
+                        && digits.bytes().filter(|&b| b == b'.').count() <= usize::from(points[i]);
+                    prop_assert_eq!(taken[i], read, "{}", cell);
+                    let want = if read { cell.parse::<f64>().unwrap() } else { 7.0 };
+                    prop_assert_eq!(values[i], want.to_bits(), "{}", cell);
+                }
             }
         }
 
