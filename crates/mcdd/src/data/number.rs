@@ -112,11 +112,11 @@ fn decimal(bytes: u64, length: u64, negative: u64) -> (f64, u64) {
 /// Cells that are read at once.
 pub(crate) const CELLS: usize = 8;
 
-/// Reads several cells as [`cell`] would, and says which of them were read: those of numbers of at most eight digits and
-/// points after the sign; with a point only if `points` has a 1. The others are left as they are.
+/// Reads several cells as [`cell`] would: numbers of at most eight digits and points after the sign, with a point only if `points`
+/// has a 1. Returns a bit for each cell that is something else, whose value is not a number.
 ///
-/// Mark it, and what calls it, as `#[inline(always)]` below a [`Kernel`](crate::compute::simd::Kernel), so that it is compiled for
-/// the vectors that the machine has.
+/// What calls it is to be marked `#[inline(always)]`, below a [`Kernel`](crate::compute::simd::Kernel), so that it is compiled for the
+/// vectors that the machine has.
 #[inline(always)]
 pub(crate) fn cells(
     text: &[u8],
@@ -124,7 +124,7 @@ pub(crate) fn cells(
     ends: &[u32; CELLS],
     points: &[u8; CELLS],
     values: &mut [f64; CELLS],
-) -> [bool; CELLS] {
+) -> u64 {
     let (mut bytes, mut lengths, mut negatives) = ([0u64; CELLS], [0u64; CELLS], [0u64; CELLS]);
     for i in 0..CELLS {
         let (start, end) = (starts[i] as usize, ends[i] as usize);
@@ -135,16 +135,14 @@ pub(crate) fn cells(
         negatives[i] = u64::from(first == b'-');
         lengths[i] = (end as u64).wrapping_sub(start as u64);
     }
-    let (mut read, mut found) = ([0.0; CELLS], [0u64; CELLS]);
+    let mut others = [0u64; CELLS];
     for i in 0..CELLS {
-        (read[i], found[i]) = decimal(bytes[i], lengths[i].wrapping_sub(negatives[i]), negatives[i]);
+        let (value, found) = decimal(bytes[i], lengths[i].wrapping_sub(negatives[i]), negatives[i]);
+        let other = found > u64::from(points[i]);
+        values[i] = if other { f64::NAN } else { value };
+        others[i] = u64::from(other) << i;
     }
-    let mut taken = [false; CELLS];
-    for i in 0..CELLS {
-        taken[i] = found[i] <= u64::from(points[i]);
-        values[i] = if taken[i] { read[i] } else { values[i] };
-    }
-    taken
+    others.iter().fold(0, |all, other| all | other)
 }
 
 /// Reads the number at the start of `text` and returns how many bytes it took, where that can be done exactly
@@ -387,13 +385,13 @@ mod tests {
         ends: [u32; CELLS],
         points: [u8; CELLS],
         values: &'a mut [f64; CELLS],
-        taken: &'a mut [bool; CELLS],
+        others: &'a mut u64,
     }
 
     impl Kernel for AtOnce<'_> {
         #[inline(always)]
         fn run<S: Simd>(self, _: S) {
-            *self.taken = cells(self.text, &self.starts, &self.ends, &self.points, self.values);
+            *self.others = cells(self.text, &self.starts, &self.ends, &self.points, self.values);
         }
     }
 
@@ -451,14 +449,13 @@ mod tests {
             let points: [u8; CELLS] = points.try_into().unwrap();
             let mut all_levels = Vec::new();
             for_each_level(|level| {
-                let mut values = [7.0; CELLS];
-                let mut taken = [false; CELLS];
-                let kernel = AtOnce { text: text.as_bytes(), starts, ends, points, values: &mut values, taken: &mut taken };
+                let (mut values, mut others) = ([7.0; CELLS], 0);
+                let kernel = AtOnce { text: text.as_bytes(), starts, ends, points, values: &mut values, others: &mut others };
                 // SAFETY: the machine has the level.
                 unsafe { dispatch_at(level, kernel) };
-                all_levels.push((values.map(f64::to_bits), taken));
+                all_levels.push((values.map(f64::to_bits), others));
             });
-            for (values, taken) in all_levels {
+            for (values, others) in all_levels {
                 for (i, cell) in cells.iter().enumerate() {
                     let digits = cell.strip_prefix('-').unwrap_or(cell);
                     // At the front of the text there are no eight bytes before the end.
@@ -467,8 +464,8 @@ mod tests {
                         && digits.bytes().all(|b| b == b'.' || b.is_ascii_digit())
                         && digits.bytes().any(|b| b.is_ascii_digit())
                         && digits.bytes().filter(|&b| b == b'.').count() <= usize::from(points[i]);
-                    prop_assert_eq!(taken[i], read, "{}", cell);
-                    let want = if read { cell.parse::<f64>().unwrap() } else { 7.0 };
+                    prop_assert_eq!(others >> i & 1 == 0, read, "{}", cell);
+                    let want = if read { cell.parse::<f64>().unwrap() } else { f64::NAN };
                     prop_assert_eq!(values[i], want.to_bits(), "{}", cell);
                 }
             }

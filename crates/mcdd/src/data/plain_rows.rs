@@ -321,14 +321,14 @@ impl Part {
         let mut column = 0;
         for (i, ((starts, stops), numbers)) in starts.iter().zip(stops).zip(numbers).enumerate() {
             let Some(points) = takes.points[column..].first_chunk::<CELLS>() else { break };
-            let taken = number::cells(text, starts, stops, points, numbers);
-            if taken != [true; CELLS] {
-                for j in (0..CELLS).filter(|&j| !taken[j]) {
-                    let place = [starts[j], stops[j]];
-                    match one(text, place, points[j]) {
-                        Some(value) => numbers[j] = value,
-                        None => self.others.push(Other { number: CELLS * i + j, place }),
-                    }
+            let mut others = number::cells(text, starts, stops, points, numbers);
+            while others != 0 {
+                let j = others.trailing_zeros() as usize % CELLS;
+                others &= others - 1;
+                let place = [starts[j], stops[j]];
+                match one(text, place, points[j]) {
+                    Some(value) => numbers[j] = value,
+                    None => self.others.push(Other { number: CELLS * i + j, place }),
                 }
             }
             column = (column + CELLS) % takes.numbers;
