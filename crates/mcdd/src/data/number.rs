@@ -391,7 +391,7 @@ mod tests {
     impl Kernel for AtOnce<'_> {
         #[inline(always)]
         fn run<S: Simd>(self, _: S) {
-            *self.others = cells(self.text, &self.starts, &self.ends, &self.points, self.values);
+            *self.others = super::cells(self.text, &self.starts, &self.ends, &self.points, self.values);
         }
     }
 
