@@ -5,7 +5,8 @@
 //! wrong number of cells, is left to the reader of single rows.
 
 use super::column::{Cells, ColumnBuilder};
-use super::number::{self, CELLS};
+use super::decimal::{self, CELLS};
+use super::number;
 use crate::compute::bytes::either;
 use crate::compute::pool::{Pool, chunks};
 use crate::compute::simd::{Kernel, Simd, dispatch};
@@ -321,7 +322,7 @@ impl Part {
         let mut column = 0;
         for (i, ((starts, stops), numbers)) in starts.iter().zip(stops).zip(numbers).enumerate() {
             let Some(points) = takes.points[column..].first_chunk::<CELLS>() else { break };
-            let mut others = number::cells(text, starts, stops, points, numbers);
+            let mut others = decimal::cells(text, starts, stops, points, numbers);
             while others != 0 {
                 let j = others.trailing_zeros() as usize % CELLS;
                 others &= others - 1;
