@@ -343,6 +343,9 @@ def run_steps(inputs, classes, threads, executable, options, failures):
             contenders.append(Ours("mcdd", executable, sizes, "us_per_step", flops))
             arguments = ["--peak", "--threads", str(threads)]
             contenders.append(Ours("peak (mcdd)", executable, arguments, "gflops"))
+            # A large product, as PyTorch's; the one before stays in the first-level cache.
+            arguments = ["--product", "--threads", str(threads)]
+            contenders.append(Ours("peak (mcdd, large)", executable, arguments, "gflops"))
         results = interleave(label, contenders, options)
     finally:
         for contender in opened:

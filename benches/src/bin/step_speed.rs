@@ -5,12 +5,14 @@
 //! step_speed --best --threads 1
 //! step_speed --predict-one --input 128 --classes 5
 //! step_speed --peak --threads 2
+//! step_speed --product --threads 2
 //! ```
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use mcdd::compute::pool::Pool;
+use mcdd::compute::gemm::{Line, Panels, Then, ZERO, pack, product};
+use mcdd::compute::pool::{Pool, chunks};
 use mcdd::head::{Head, HeadConfig};
 use mcdd::net::{
     NetworkBuffers, Optimizer, OptimizerState, Params, TrainerOptions, Update, default_engine, mlp, mlp_with,
@@ -39,6 +41,10 @@ fn main() {
     let (threads, seconds) = (value("--threads", 2.0) as usize, value("--seconds", 1.0));
     if flag("--peak") {
         println!("{{\"gflops\": {:.2}}}", peak(threads, seconds));
+        return;
+    }
+    if flag("--product") {
+        println!("{{\"gflops\": {:.2}}}", products(threads, seconds));
         return;
     }
     // The network of the preset `best`, or the paper's.
@@ -124,7 +130,6 @@ fn cpu_seconds() -> f64 {
 
 /// The rate of a product whose operands stay in the first-level cache: an upper bound for any matrix product.
 fn peak(threads: usize, seconds: f64) -> f64 {
-    use mcdd::compute::gemm::{Panels, Then, ZERO, pack, product};
     // Two panels, as a tile of AVX-512 has them.
     let (m, k, n) = (6 * 4, 192, 32);
     let mut lines = vec![ZERO; Panels::lines(k, n)];
@@ -147,4 +152,30 @@ fn peak(threads: usize, seconds: f64) -> f64 {
         let workers: Vec<_> = (0..threads).map(|_| s.spawn(rate)).collect();
         workers.into_iter().map(|w| w.join().expect("no panic")).sum()
     })
+}
+
+/// The best rate of a single large product, with the packing of its second operand: what PyTorch's `mm` does.
+fn products(threads: usize, seconds: f64) -> f64 {
+    /// Panels that are packed together.
+    const PANELS: usize = 4;
+    let pool = Pool::new(threads);
+    let mut random = Stream::new(1, "products");
+    let mut matrix = |n: usize| -> Vec<f32> { (0..n * n).map(|_| random.normal() as f32).collect() };
+    let mut operands =
+        [1024, 2048].map(|n| (n, matrix(n), matrix(n), vec![0.0f32; n * n], vec![ZERO; Panels::lines(n, n)]));
+    let (start, mut best) = (Instant::now(), 0.0f64);
+    while best == 0.0 || start.elapsed().as_secs_f64() < seconds {
+        for (n, a, b, c, lines) in &mut operands {
+            let n = *n;
+            let begin = Instant::now();
+            pool.split(chunks(lines, PANELS * n), |i, part: &mut [Line]| pack(part, b, n, n, i * PANELS));
+            let panels = Panels::new(lines, n, n);
+            // Three blocks of rows for each thread, in whole tiles.
+            let rows = n.div_ceil(3 * threads).next_multiple_of(6);
+            pool.split(chunks(c, rows * n), |i, c| product(&a[i * rows * n..][..c.len()], panels, c, Then::Keep));
+            best = best.max(2.0 * (n * n * n) as f64 / begin.elapsed().as_secs_f64() / 1e9);
+            black_box(&c);
+        }
+    }
+    best
 }

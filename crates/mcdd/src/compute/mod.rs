@@ -2,6 +2,7 @@
 //!
 //! All other modules may use this one. It uses nothing else in the crate.
 
+pub(crate) mod bytes;
 pub mod gemm;
 mod parallel;
 pub mod pool;

@@ -21,6 +21,7 @@
 //! assert_eq!(squares[31], 961);
 //! ```
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -36,6 +37,25 @@ const OPEN: u64 = 1 << 15;
 const INSIDE: u64 = OPEN - 1;
 /// Added to `gate` for each new loop.
 const NEXT: u64 = 1 << 16;
+
+thread_local! {
+    /// Whether loops of this thread run on it alone.
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `work`; if `alone`, the loops that it runs on any pool use this thread only. For work beside other threads that keep
+/// all cores busy: sharing it with them would be waiting for them.
+pub(crate) fn alone_if<T>(alone: bool, work: impl FnOnce() -> T) -> T {
+    /// Back to what it was, also after a panic.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            ALONE.set(self.0);
+        }
+    }
+    let _before = Before(ALONE.replace(alone || ALONE.get()));
+    work()
+}
 
 /// A counter on a cache line of its own.
 #[derive(Default)]
@@ -197,7 +217,7 @@ impl Pool {
     pub fn run(&self, tasks: usize, body: &Task) {
         let mut first = 0;
         let _turn = loop {
-            if self.handles.is_empty() || tasks - first <= 1 {
+            if self.handles.is_empty() || tasks - first <= 1 || ALONE.get() {
                 return (first..tasks).for_each(body);
             }
             match self.turn() {

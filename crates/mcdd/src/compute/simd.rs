@@ -113,6 +113,10 @@ pub(crate) trait Simd: Copy {
     /// `v` where `z` is above 0, else 0, also where `z` is not a number.
     fn where_positive(self, v: Self::Sixteen, z: Self::Sixteen) -> Self::Sixteen;
 
+    /// The sum of thirty-two numbers: first of every eighth one, as `(l0 + l8) + (l16 + l24)`, then of these eight as
+    /// `((v0 + v4) + (v2 + v6)) + ((v1 + v5) + (v3 + v7))`.
+    fn total(self, v: [Self::Sixteen; 2]) -> f32;
+
     /// Whether any number is not above the limit, which what is not a number is not.
     fn any_not_above(self, v: Self::Sixteen, limit: f32) -> bool;
 
@@ -154,7 +158,7 @@ pub(crate) trait Kernel {
 }
 
 /// Runs the kernel at the current level.
-#[inline]
+#[inline(always)]
 pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     // SAFETY: the current level is one that the machine has.
     unsafe { dispatch_at(Level::current(), kernel) };
@@ -164,7 +168,7 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) {
 ///
 /// # Safety
 /// The machine must have the level.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn dispatch_at<K: Kernel>(level: Level, kernel: K) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -237,6 +241,11 @@ impl Simd for Portable {
     #[inline(always)]
     fn where_positive(self, v: [f32; 16], z: [f32; 16]) -> [f32; 16] {
         each(|i| if z[i] > 0.0 { v[i] } else { 0.0 })
+    }
+    #[inline(always)]
+    fn total(self, [a, b]: [[f32; 16]; 2]) -> f32 {
+        let v: [f32; 8] = std::array::from_fn(|i| (a[i] + a[i + 8]) + (b[i] + b[i + 8]));
+        ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
     }
     #[inline(always)]
     fn any_not_above(self, v: [f32; 16], limit: f32) -> bool {

@@ -39,17 +39,7 @@ impl Kernel for SquaredDistance<'_> {
             b[..rest_b.len()].copy_from_slice(rest_b);
             sums = add_squares(simd, &a, &b, sums);
         }
-        let mut lanes = [0.0f32; LANES];
-        // SAFETY: there are 32 lanes.
-        unsafe {
-            simd.store(sums[0], lanes.as_mut_ptr());
-            simd.store(sums[1], lanes.as_mut_ptr().add(16));
-        }
-        let mut eight = [0.0f32; 8];
-        for (i, e) in eight.iter_mut().enumerate() {
-            *e = (lanes[i] + lanes[i + 8]) + (lanes[i + 16] + lanes[i + 24]);
-        }
-        *self.sum = tree(eight);
+        *self.sum = simd.total(sums);
     }
 }
 
@@ -61,12 +51,6 @@ fn add_squares<S: Simd>(simd: S, a: &[f32; LANES], b: &[f32; LANES], mut sums: [
         *sum = simd.mul_add(d, d, *sum);
     }
     sums
-}
-
-/// The sum of eight numbers in a fixed order.
-#[inline(always)]
-fn tree(v: [f32; 8]) -> f32 {
-    ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
 }
 
 /// `out = sum_k w_k (a - b_k)` for one vector `a` and several contiguous vectors in `b`. `w_k` is the first number of each
@@ -227,6 +211,9 @@ impl Kernel for SumOfPairs<'_, '_> {
             }
         }
         let rest = &mut out[at..];
+        if rest.is_empty() {
+            return;
+        }
         rest.fill(0.0);
         for i in 0..pairs.count {
             let w = pairs.weights[i * pairs.weight_stride][0];
@@ -258,6 +245,7 @@ mod tests {
                 lanes[i % LANES] = (a - b).mul_add(a - b, lanes[i % LANES]);
             }
             let eight = std::array::from_fn(|i| (lanes[i] + lanes[i + 8]) + (lanes[i + 16] + lanes[i + 24]));
+            let tree = |v: [f32; 8]| ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
             prop_assert_eq!(squared_distance(&one, &many[..n]), tree(eight));
             let weights: Vec<[f32; 2]> =
                 random(count * stride).into_iter().map(|w| [if w < -0.5 { 0.0 } else { w }, 1.0]).collect();

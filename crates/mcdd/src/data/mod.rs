@@ -100,6 +100,7 @@ mod column;
 mod column_list;
 mod convert;
 mod decide;
+mod decimal;
 mod decode;
 mod delimited;
 mod digits;

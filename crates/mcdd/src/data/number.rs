@@ -1,5 +1,7 @@
 //! Numbers from text: exact, and fast for the short decimals that tables are made of.
 
+use super::decimal::{OTHER, TENS, decimal, join};
+
 /// What a cell of a text file holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Parsed {
@@ -12,12 +14,6 @@ pub(crate) enum Parsed {
     /// Anything else.
     Text,
 }
-
-/// The powers of ten that an `f64` holds exactly.
-const TENS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
-    1e21, 1e22,
-];
 
 /// Whether a cell (without surrounding spaces) counts as missing.
 ///
@@ -63,32 +59,15 @@ pub(crate) fn cell(text: &[u8], start: usize, end: usize) -> Option<f64> {
     (start + used == end).then_some(value)
 }
 
-/// A number of at most eight digits and points after its sign. No branch depends on the digits, because a wrongly predicted
-/// one takes longer than the rest: the point is cut out by masks.
-#[inline]
+/// A number of at most eight digits and points after its sign.
+#[inline(always)]
 fn short(text: &[u8], start: usize, end: usize) -> Option<f64> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const LOW: u64 = 0x7f * ONES;
     let negative = *text.get(start)? == b'-';
     let from = start + usize::from(negative);
     let length = end.checked_sub(from).filter(|length| (1..=8).contains(length))?;
-    let bytes = u64::from_le_bytes(*text[from..].first_chunk::<8>()?);
-    // Digits as numbers, the last one in the highest byte, and zeros before the first.
-    let values = (bytes ^ (0x30 * ONES)) << (8 * (8 - length));
-    let x = values ^ (u64::from(b'.' ^ b'0') * ONES);
-    // The lowest bit of each byte that is a point.
-    let points = !(((x & LOW) + LOW) | x | LOW) >> 7;
-    let before = if points == 0 { 0 } else { points - 1 };
-    let digits = (values & !(before | points.wrapping_mul(0xff))) | ((values & before) << 8);
-    let wrong = (digits.wrapping_add(0x76 * ONES) | digits) & (0x80 * ONES);
-    // One point at most, and not alone.
-    if wrong != 0 || points & before != 0 || (points != 0 && length == 1) {
-        return None;
-    }
-    // Digits after the point; without one, `leading_zeros` is 64.
-    let after = (points.leading_zeros() as usize / 8) % 8;
-    let value = join(digits) as f64 / TENS[after];
-    Some(if negative { -value } else { value })
+    let bytes = u64::from_le_bytes(*text[from..].first_chunk::<8>()?) << (8 * (8 - length));
+    let (value, found) = decimal(bytes, length as u64, u64::from(negative));
+    (found != OTHER).then_some(value)
 }
 
 /// Reads the number at the start of `text` and returns how many bytes it took, where that can be done exactly
@@ -177,15 +156,6 @@ fn eight(bytes: u64) -> (usize, u64) {
     }
     // The digits move to the end and zeros take the front.
     (count, join(values << (64 - 8 * count)))
-}
-
-/// The number of eight digits, the first in the lowest byte: pairs, fours and then all eight are joined.
-#[inline]
-fn join(digits: u64) -> u64 {
-    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
-    let low = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
-    let high = ((pairs >> 16) & 0x0000_00ff_0000_00ff).wrapping_mul(0x0000_2710_0000_0001);
-    low.wrapping_add(high) >> 32
 }
 
 #[inline]

@@ -5,8 +5,11 @@
 //! wrong number of cells, is left to the reader of single rows.
 
 use super::column::{Cells, ColumnBuilder};
+use super::decimal::{self, CELLS};
 use super::number;
+use crate::compute::bytes::either;
 use crate::compute::pool::{Pool, chunks};
+use crate::compute::simd::{Kernel, Simd, dispatch};
 use crate::error::{Result, Row};
 
 /// Bytes of a part, about; a part is what one thread parses at a time.
@@ -43,8 +46,35 @@ struct Part {
     bytes: usize,
     /// Whether that is the whole part.
     whole: bool,
-    /// Where the cells end: a buffer. A number whose end is known can be read without a branch that depends on its digits.
+    /// Where the cells of all columns end, and where those of columns of numbers begin and end: buffers. Numbers whose ends are
+    /// known can be read several at a time.
     ends: Vec<u32>,
+    starts: Vec<u32>,
+    stops: Vec<u32>,
+}
+
+/// The columns of a text.
+struct Takes {
+    columns: Vec<Take>,
+    /// How many are of numbers.
+    numbers: usize,
+    /// For each column of numbers 1 if its numbers may have a point, else 0; then those of the first columns again, so that the flags
+    /// of as many cells as are read at once follow each other.
+    points: Vec<u8>,
+}
+
+impl Takes {
+    fn new(columns: &[ColumnBuilder]) -> Takes {
+        let columns: Vec<Take> = columns.iter().map(take).collect();
+        let flag = |take: &Take| match take {
+            Take::Number { decimal } => Some(u8::from(*decimal)),
+            Take::Skip | Take::Text => None,
+        };
+        let flags: Vec<u8> = columns.iter().filter_map(flag).collect();
+        let again = if flags.is_empty() { 0 } else { CELLS };
+        let points = flags.iter().copied().chain(flags.iter().copied().cycle().take(again)).collect();
+        Takes { columns, numbers: flags.len(), points }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +108,8 @@ impl PlainRows {
     /// # Errors
     /// If a cell cannot be used.
     pub(super) fn parse(&mut self, from: Text, max: usize, columns: &mut [ColumnBuilder]) -> Result<[usize; 2]> {
-        let takes: Vec<Take> = columns.iter().map(take).collect();
-        let numbers = takes.iter().filter(|t| matches!(t, Take::Number { .. })).count();
+        let takes = Takes::new(columns);
+        let numbers = takes.numbers;
         if numbers == 0 {
             return Ok([0; 2]);
         }
@@ -99,7 +129,11 @@ impl PlainRows {
         }
         self.parts.resize_with(pieces.len().max(self.parts.len()), Part::default);
         let parts = &mut self.parts[..pieces.len()];
-        Pool::shared().split(chunks(parts, 1), |i, part| part[0].parse(pieces[i], from, max, &takes));
+        Pool::shared().split(chunks(parts, 1), |i, part| {
+            let [part] = part else { return };
+            dispatch(Parse { part, text: pieces[i], from, max, takes: &takes });
+        });
+        let takes = takes.columns;
         let mut done = [0; 2];
         // Parts whose numbers are still to be appended.
         let mut waiting: Vec<(&Part, usize)> = Vec::with_capacity(parts.len());
@@ -167,58 +201,83 @@ fn after_last(newline: u8, text: &[u8]) -> usize {
     memchr::memrchr(newline, text).map_or(0, |at| at + 1)
 }
 
-/// Finds the bytes of a text that are one of two, eight bytes at a time.
-fn find_ends(text: &[u8], wanted: [u8; 2], ends: &mut Vec<u32>) {
-    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    let repeated = wanted.map(|byte| u64::from_ne_bytes([byte; 8]));
-    // The high bit of each byte that is zero.
-    let zeros = |bytes: u64| !(((bytes & LOW) + LOW) | bytes | LOW);
-    // The first byte is the lowest bit.
-    let eight = |bytes: u64| -> u64 {
-        let found = zeros(bytes ^ repeated[0]) | zeros(bytes ^ repeated[1]);
-        (found >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
-    };
-    ends.clear();
+/// Finds the bytes of a text that are one of two. Returns their places, in `buffer`.
+#[inline(always)]
+fn find_ends<'a>(text: &[u8], wanted: [u8; 2], buffer: &'a mut Vec<u32>) -> &'a [u32] {
+    let mut count = 0;
     let (blocks, rest) = text.as_chunks::<64>();
     for (i, block) in blocks.iter().enumerate() {
-        let (words, _) = block.as_chunks::<8>();
-        let words = words.iter().enumerate();
-        let mut found = words.fold(0, |found, (j, &word)| found | eight(u64::from_le_bytes(word)) << (8 * j));
-        while found != 0 {
-            ends.push((64 * i) as u32 + found.trailing_zeros());
-            found &= found - 1;
+        let mut found = either(block, wanted);
+        if buffer.len() < count + 64 {
+            buffer.resize(2 * count + 64, 0);
         }
+        let Some(places) = buffer[count..].first_chunk_mut::<64>() else { break };
+        let new = found.count_ones() as usize;
+        for place in &mut places[..new.min(64)] {
+            *place = (64 * i) as u32 + found.trailing_zeros();
+            found &= found.wrapping_sub(1);
+        }
+        count += new;
     }
     let at = text.len() - rest.len();
-    ends.extend(memchr::memchr2_iter(wanted[0], wanted[1], rest).map(|end| (at + end) as u32));
+    buffer.resize(buffer.len().max(count + rest.len()), 0);
+    for end in memchr::memchr2_iter(wanted[0], wanted[1], rest) {
+        buffer[count] = (at + end) as u32;
+        count += 1;
+    }
+    &buffer[..count]
+}
+
+/// Parses a part: for each level of vectors.
+struct Parse<'a> {
+    part: &'a mut Part,
+    text: &'a [u8],
+    from: Text<'a>,
+    max: usize,
+    takes: &'a Takes,
+}
+
+impl Kernel for Parse<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        self.part.parse(self.text, self.from, self.max, self.takes);
+    }
+}
+
+/// Reads a cell of a column of numbers.
+fn one(text: &[u8], [start, end]: [u32; 2], point: u8) -> Option<f64> {
+    let (start, end) = (start as usize, end as usize);
+    let value = number::cell(text, start, end)?;
+    // A point may stand between thousands.
+    let plain = point == 1 || value == value as i64 as f64 && memchr::memchr(b'.', &text[start..end]).is_none();
+    plain.then_some(value)
 }
 
 impl Part {
-    fn parse(&mut self, text: &[u8], from: Text, max: usize, takes: &[Take]) {
-        self.numbers.clear();
+    #[inline(always)]
+    fn parse(&mut self, text: &[u8], from: Text, max: usize, takes: &Takes) {
+        self.starts.clear();
+        self.stops.clear();
         self.texts.clear();
         self.others.clear();
         (self.rows, self.bytes, self.whole) = (0, 0, false);
-        let mut ends = std::mem::take(&mut self.ends);
-        find_ends(text, [from.separator, from.newline], &mut ends);
-        for ends in ends.chunks_exact(takes.len()).take(max) {
-            let before = [self.numbers.len(), self.texts.len(), self.others.len()];
+        let mut buffer = std::mem::take(&mut self.ends);
+        let ends = find_ends(text, [from.separator, from.newline], &mut buffer);
+        for ends in ends.chunks_exact(takes.columns.len()).take(max) {
             if self.line(text, ends, from, takes).is_none() {
-                self.numbers.truncate(before[0]);
-                self.texts.truncate(before[1]);
-                self.others.truncate(before[2]);
                 break;
             }
             self.rows += 1;
             self.bytes = ends[ends.len() - 1] as usize + 1;
         }
-        self.ends = ends;
+        self.ends = buffer;
         self.whole = self.bytes == text.len();
+        self.read(text, takes);
     }
 
     /// The cells of the next line, which end at `ends`; `None` if the line is blank or has another number of cells.
-    #[inline]
-    fn line(&mut self, text: &[u8], ends: &[u32], from: Text, takes: &[Take]) -> Option<()> {
+    #[inline(always)]
+    fn line(&mut self, text: &[u8], ends: &[u32], from: Text, takes: &Takes) -> Option<()> {
         let (&end, separators) = ends.split_last()?;
         let is = |at: u32, byte| text.get(at as usize) == Some(&byte);
         if !is(end, from.newline) || separators.iter().any(|&at| !is(at, from.separator)) {
@@ -229,33 +288,57 @@ impl Part {
         if last as usize == self.bytes {
             return None;
         }
-        let mut start = self.bytes;
-        for (i, &take) in takes.iter().enumerate() {
-            let end = *separators.get(i).unwrap_or(&last) as usize;
-            self.cell(text, start, end, take);
+        let mut start = self.bytes as u32;
+        if takes.numbers == takes.columns.len() {
+            self.starts.push(start);
+            self.starts.extend(separators.iter().map(|&at| at + 1));
+            self.stops.extend_from_slice(separators);
+            self.stops.push(last);
+            return Some(());
+        }
+        for (i, take) in takes.columns.iter().enumerate() {
+            let end = *separators.get(i).unwrap_or(&last);
+            match take {
+                Take::Skip => {}
+                Take::Text => self.texts.push([start, end]),
+                Take::Number { .. } => {
+                    self.starts.push(start);
+                    self.stops.push(end);
+                }
+            }
             start = end + 1;
         }
         Some(())
     }
 
-    /// Reads a cell of the text.
+    /// Reads the cells of columns of numbers.
     #[inline(always)]
-    fn cell(&mut self, text: &[u8], start: usize, end: usize, take: Take) {
-        if let Take::Number { decimal } = take
-            && let Some(value) = number::cell(text, start, end)
-            // A point may stand between thousands.
-            && (decimal || value == value as i64 as f64 && memchr::memchr(b'.', &text[start..end]).is_none())
-        {
-            self.numbers.push(value);
-            return;
+    fn read(&mut self, text: &[u8], takes: &Takes) {
+        self.numbers.clear();
+        self.numbers.resize(self.starts.len(), f64::NAN);
+        let (starts, rest) = self.starts.as_chunks::<CELLS>();
+        let (stops, _) = self.stops.as_chunks::<CELLS>();
+        let (numbers, _) = self.numbers.as_chunks_mut::<CELLS>();
+        let mut column = 0;
+        for (i, ((starts, stops), numbers)) in starts.iter().zip(stops).zip(numbers).enumerate() {
+            let Some(points) = takes.points[column..].first_chunk::<CELLS>() else { break };
+            let mut others = decimal::cells(text, starts, stops, points, numbers);
+            while others != 0 {
+                let j = others.trailing_zeros() as usize % CELLS;
+                others &= others - 1;
+                let place = [starts[j], stops[j]];
+                match one(text, place, points[j]) {
+                    Some(value) => numbers[j] = value,
+                    None => self.others.push(Other { number: CELLS * i + j, place }),
+                }
+            }
+            column = (column + CELLS) % takes.numbers;
         }
-        let place = [start as u32, end as u32];
-        match take {
-            Take::Skip => {}
-            Take::Text => self.texts.push(place),
-            Take::Number { .. } => {
-                self.others.push(Other { number: self.numbers.len(), place });
-                self.numbers.push(f64::NAN);
+        for number in self.starts.len() - rest.len()..self.starts.len() {
+            let place = [self.starts[number], self.stops[number]];
+            match one(text, place, takes.points[number % takes.numbers]) {
+                Some(value) => self.numbers[number] = value,
+                None => self.others.push(Other { number, place }),
             }
         }
     }
@@ -335,8 +418,8 @@ mod tests {
         #[test]
         fn ends_are_where_the_bytes_are(text in "[,;\n+.\\-/0-9a-z\u{c}\u{ac}]{0,200}") {
             for wanted in [[b',', b'\n'], [b';', b'\r'], [0xc2, b'0']] {
-                let mut ends = vec![7];
-                find_ends(text.as_bytes(), wanted, &mut ends);
+                let mut buffer = vec![7];
+                let ends = find_ends(text.as_bytes(), wanted, &mut buffer);
                 let at: Vec<u32> = (0..).zip(text.bytes()).filter(|(_, b)| wanted.contains(b)).map(|(i, _)| i).collect();
                 prop_assert_eq!(ends, at);
             }

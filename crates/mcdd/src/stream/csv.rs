@@ -42,6 +42,7 @@ impl<'a, W: Write> Csv<'a, W> {
         let s = self.separator;
         let separators = |n: usize| s.to_string().repeat(n);
         let (p, columns) = (block.predictions, self.layout.columns);
+        let mut separator = [0; 4];
         for entry in block.entries(columns) {
             let i = match entry {
                 Entry::Row(i) => i,
@@ -56,22 +57,27 @@ impl<'a, W: Write> Csv<'a, W> {
                     continue;
                 }
             };
+            let separator = s.encode_utf8(&mut separator).as_bytes();
             for column in block.kept {
-                write!(self.buffer, "{}{s}", quoted(column.cell(i).text(), s))?;
+                self.buffer.extend_from_slice(quoted(column.cell(i).text(), s).as_bytes());
+                self.buffer.extend_from_slice(separator);
             }
-            let verdict = self.layout.verdict(p.confidence[i]);
-            let label = p.class.get(i).map_or("", |&c| &self.cells[c as usize]);
             if columns.names {
-                write!(self.buffer, "{}{s}", quoted(block.names.get(i).map_or("", String::as_str), s))?;
+                let name = block.names.get(i).map_or("", String::as_str);
+                self.buffer.extend_from_slice(quoted(name, s).as_bytes());
+                self.buffer.extend_from_slice(separator);
             }
-            write!(self.buffer, "{label}{s}{verdict}")?;
+            let label = p.class.get(i).map_or("", |&c| &self.cells[c as usize]);
+            self.buffer.extend_from_slice(label.as_bytes());
+            self.buffer.extend_from_slice(separator);
+            self.buffer.extend_from_slice(self.layout.verdict(p.confidence[i]).as_bytes());
             let by_class = self.layout.by_class(p, i).flat_map(|(_, values)| values);
             for &value in [&p.confidence[i], &p.p_value[i]].into_iter().chain(by_class) {
-                write!(self.buffer, "{s}")?;
+                self.buffer.extend_from_slice(separator);
                 write_number(&mut self.buffer, value)?;
             }
             if columns.errors {
-                write!(self.buffer, "{s}")?;
+                self.buffer.extend_from_slice(separator);
             }
             self.buffer.push(b'\n');
         }

@@ -4,7 +4,7 @@
 //! ([`Schema::reader`](crate::data::Schema::reader)), or an iterator of batches. [`predict`] writes the predictions of a
 //! [`Model`](crate::model::Model) as CSV, TSV, JSON or Parquet; [`score`] does the same for a
 //! [`Scorer`](crate::model::Scorer) and files of features. [`for_each`] and [`predict_each`] hand out the blocks instead.
-//! The next block is read while the current one is processed.
+//! The next blocks are read while the current one is processed.
 //!
 //! ```
 //! use mcdd::{compute::pool::Pool, data::digits, model::Model, stream, train::{Preset, Settings}};
@@ -35,6 +35,7 @@ mod kept;
 mod output;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod pipeline;
 mod predict;
 #[cfg(test)]
 mod tests;

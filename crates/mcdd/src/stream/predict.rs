@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::blocks::{Blocks, for_each};
+use super::blocks::Blocks;
 use super::features::FeatureFiles;
 use super::output::Output;
+use super::pipeline::predict_blocks;
 use super::writer::Block;
 use crate::compute::pool::Pool;
 use crate::data::{Batch, Label, Notices, ReadOptions};
@@ -24,7 +25,8 @@ pub struct Summary {
     pub notices: Notices,
 }
 
-/// Calls `each` with each block of a source and its predictions, and returns the notices of the source.
+/// Calls `each` with each block of a source and its predictions, in order, and returns the notices of the source. As many threads
+/// score as `pool` has, while another one reads and the calling thread runs `each`.
 ///
 /// # Errors
 /// If the source cannot be read or does not match the model, and the errors of `each`.
@@ -32,13 +34,9 @@ pub fn predict_each<E: From<Error>>(
     model: &Model,
     source: impl Blocks,
     pool: &Pool,
-    mut each: impl FnMut(&Batch, &Predictions) -> Result<(), E>,
+    each: impl FnMut(&Batch, &Predictions) -> Result<(), E>,
 ) -> Result<Notices, E> {
-    let mut predictions = Predictions::default();
-    for_each(source, |batch| {
-        model.predict_rows(&batch.x, &mut predictions, pool)?;
-        each(batch, &predictions)
-    })
+    predict_blocks(model, source, pool.threads(), each)
 }
 
 /// Predicts the rows of all sources, one source after the other, and writes the predictions.

@@ -64,6 +64,71 @@ fn errors_end_the_stream() {
     assert_eq!((failed.unwrap_err().to_string().as_str(), count.get()), ("unreadable", 2));
 }
 
+/// Blocks are scored on several threads, in parts, and handed out whole and in order.
+#[test]
+fn predictions_come_in_order_and_reading_stays_close() {
+    let table = digits();
+    let model = model(&table);
+    let (x, width) = (model.schema().transform(&table, None).unwrap(), model.schema().width());
+    let all = model.predict(&table).unwrap();
+    for threads in [1, 2, 5] {
+        let pool = Pool::new(threads);
+        for rows in [3, 70, 5000] {
+            let (produced, mut seen, mut blocks) = (AtomicUsize::new(0), 0, 0);
+            let source = batches(&x, width, rows).inspect(|_| {
+                produced.fetch_add(1, Ordering::SeqCst);
+            });
+            predict_each::<Error>(&model, source, &pool, |batch, predictions| {
+                assert_eq!(predictions.rows(), batch.rows);
+                assert!(produced.load(Ordering::SeqCst) <= blocks + 4);
+                assert_eq!(predictions.confidence, all.confidence[seen..seen + batch.rows]);
+                assert_eq!(predictions.posterior, all.posterior[seen * all.classes..(seen + batch.rows) * all.classes]);
+                seen += batch.rows;
+                blocks += 1;
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(seen, table.rows());
+        }
+    }
+}
+
+#[test]
+fn errors_and_panics_end_predictions() {
+    let table = digits();
+    let model = model(&table);
+    let width = model.schema().width();
+    let good = || Batch { rows: 3, x: vec![0.5; 3 * width], ..Batch::default() };
+    let endless = || std::iter::repeat_with(|| Ok(good()));
+    let count = Cell::new(0);
+    let run = |source: Box<dyn Iterator<Item = Result<Batch>> + Send + '_>, last: usize| {
+        count.set(0);
+        predict_each(&model, source, &Pool::new(2), |_, _| {
+            count.set(count.get() + 1);
+            if count.get() == last { Err(Error::data("enough")) } else { Ok(()) }
+        })
+    };
+    assert!(run(Box::new(endless()), 3).unwrap_err().to_string().contains("enough"));
+    assert_eq!(count.get(), 3);
+    // What comes before an error is handed out.
+    let broken = endless().take(2).chain([Err(Error::data("unreadable"))]).chain(endless());
+    assert!(run(Box::new(broken), 9).unwrap_err().to_string().contains("unreadable"));
+    assert_eq!(count.get(), 2);
+    let uneven =
+        endless().take(2).chain([Ok(Batch { rows: 1, x: vec![0.5; width + 1], ..Batch::default() })]).chain(endless());
+    assert!(run(Box::new(uneven), 9).unwrap_err().to_string().contains("finite numbers"));
+    assert_eq!(count.get(), 2);
+    let panicking = endless().take(2).chain(std::iter::once_with(|| panic!("by the source")));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(Box::new(panicking), 9))).is_err());
+    let panic = std::panic::AssertUnwindSafe(|| {
+        predict_each::<Error>(&model, endless(), &Pool::new(2), |_, _| panic!("by the one who is called"))
+    });
+    assert!(std::panic::catch_unwind(panic).is_err());
+    // No rows are no error.
+    let none = run(Box::new([Ok(Batch::default())].into_iter()), 9);
+    assert!(none.is_ok() && count.get() == 1);
+}
+
 #[test]
 fn any_block_size_gives_the_same_bytes() {
     let table = digits();

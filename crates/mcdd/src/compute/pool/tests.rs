@@ -41,6 +41,22 @@ fn a_panic_reaches_the_caller_and_the_pool_stays_usable() {
 }
 
 #[test]
+fn a_thread_can_run_its_loops_alone() {
+    let pool = Pool::new(3);
+    let me = thread::current().id();
+    let mine = || {
+        let elsewhere = AtomicUsize::new(0);
+        pool.run(100, &|_| {
+            elsewhere.fetch_add(usize::from(thread::current().id() != me), Ordering::Relaxed);
+        });
+        elsewhere.into_inner() == 0
+    };
+    assert!(alone_if(true, || alone_if(false, mine)));
+    let panicked = catch_unwind(|| alone_if(true, || panic!()));
+    assert!(panicked.is_err() && !ALONE.get());
+}
+
+#[test]
 fn sleeping_workers_wake_up() {
     let pool = Pool::new(2);
     for _ in 0..3 {

@@ -3,7 +3,7 @@ use super::*;
 /// Runs every operation.
 struct Operations<'a> {
     numbers: &'a [f32; 64],
-    out: &'a mut [f32; 172],
+    out: &'a mut [f32; 174],
 }
 
 impl Kernel for Operations<'_> {
@@ -38,6 +38,9 @@ impl Kernel for Operations<'_> {
             let any = [0, 16, 48].map(|at| simd.any_not_above(unsafe { simd.load(from.add(at)) }, limit));
             any.iter().enumerate().for_each(|(j, &any)| self.out[160 + 3 * i + j] = f32::from(u8::from(any)));
         }
+        // SAFETY: there are 64 numbers.
+        let [a, b] = [0, 48].map(|at| unsafe { simd.load(from.add(at)) });
+        self.out[172..].copy_from_slice(&[simd.total([a, b]), simd.total([b, b])]);
         // What is beyond the twelfth number is not defined.
         for at in [96, 112, 128, 144] {
             self.out[at + 12..at + 16].fill(0.0);
@@ -55,7 +58,7 @@ fn every_level_gives_the_same_bits() {
         numbers[47 - i] = v;
     }
     let run = |level| {
-        let mut out = [0.0f32; 172];
+        let mut out = [0.0f32; 174];
         // SAFETY: the level is available.
         unsafe { dispatch_at(level, Operations { numbers: &numbers, out: &mut out }) };
         // The sign and payload of what is not a number may differ.

@@ -6,6 +6,20 @@
 use super::Simd;
 use std::arch::x86_64::*;
 
+/// The sum of eight numbers in the order of [`Simd::total`].
+///
+/// # Safety
+/// The machine must have AVX2.
+#[inline(always)]
+unsafe fn eight(v: __m256) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+    }
+}
+
 /// AVX2 and FMA.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(pub(super) ());
@@ -53,6 +67,11 @@ impl Simd for Avx2 {
             let [first, second] = [_mm256_cmp_ps::<_CMP_GT_OQ>(z[0], zero), _mm256_cmp_ps::<_CMP_GT_OQ>(z[1], zero)];
             [_mm256_and_ps(v[0], first), _mm256_and_ps(v[1], second)]
         }
+    }
+    #[inline(always)]
+    fn total(self, [a, b]: [[__m256; 2]; 2]) -> f32 {
+        // SAFETY: as above.
+        unsafe { eight(_mm256_add_ps(_mm256_add_ps(a[0], a[1]), _mm256_add_ps(b[0], b[1]))) }
     }
     #[inline(always)]
     fn any_not_above(self, v: [__m256; 2], limit: f32) -> bool {
@@ -147,6 +166,14 @@ impl Simd for Avx512 {
     fn where_positive(self, v: __m512, z: __m512) -> __m512 {
         // SAFETY: as above.
         unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(z, _mm512_setzero_ps()), v) }
+    }
+    #[inline(always)]
+    fn total(self, [a, b]: [__m512; 2]) -> f32 {
+        // SAFETY: as above.
+        unsafe {
+            let [a, b] = [a, b].map(|v| _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)));
+            eight(_mm256_add_ps(a, b))
+        }
     }
     #[inline(always)]
     fn any_not_above(self, v: __m512, limit: f32) -> bool {
