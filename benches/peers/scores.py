@@ -83,7 +83,7 @@ class Scenario:
             graph = meta["binned"] if member.get("role", {}).get("binned") else meta["graph"]
             (h1, h2), z = forward(graph, lambda name, m=m: tensor(f"members.{m}.{name}"), self.x)
             mu, log_sigma = tensor(f"members.{m}.head.mu"), tensor(f"members.{m}.head.log_sigma").astype(float)
-            distances = squares(z, mu) / (2 * np.exp(2 * log_sigma)) + z.shape[1] * log_sigma
+            distances = squares(z.astype(float), mu.astype(float)) / (2 * np.exp(2 * log_sigma)) + z.shape[1] * log_sigma
             logits = tensor(f"members.{m}.head.bias") - distances
             posterior = np.exp(logits - logits.max(axis=1, keepdims=True))
             self.posterior.append(posterior / posterior.sum(axis=1, keepdims=True))
@@ -137,7 +137,6 @@ def forward(graph, tensor, x):
 def squares(a, b):
     import numpy as np
 
-    a, b = a.astype(float), b.astype(float)
     return np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T, 0)
 
 
@@ -156,31 +155,40 @@ def among(rows, stored):
 class Near:
     """The nearest training rows of each network's queries by some features, as logarithms of distances, and what is around these."""
 
-    def __init__(self, s: Scenario, features, members=range(5), most=5):
+    def __init__(self, s: Scenario, features, members=range(5), most=1, around=True):
         import numpy as np
 
         self.log, self.around, self.of_class, self.label = [], [], [], []
         for m in members:
-            f = features(m)
+            f = features(m).astype(np.float32)
             fit, rows = f[: s.count][s.trained[m]], s.queries(m)
-            own = squares(fit, fit)
-            np.fill_diagonal(own, np.inf)
+            some = slice(None) if around else slice(None, None, len(fit) // 300 + 1)
+            own = squares(fit[some], fit)
+            own[np.arange(len(own)), np.arange(len(fit))[some]] = np.inf
             own = np.sqrt(np.sort(np.partition(own, AROUND, axis=1)[:, :AROUND], axis=1))
             least = 0.1 * np.median(own[own[:, 0] > 0, 0]) if (own[:, 0] > 0).any() else 1e-6
             far = squares(f[rows], fit)
-            nearest = np.argpartition(far, most, axis=1)[:, :most]
-            order = np.argsort(np.take_along_axis(far, nearest, 1), axis=1, kind="stable")
-            nearest = np.take_along_axis(nearest, order, 1)
-            self.log.append(np.log(np.maximum(np.sqrt(np.take_along_axis(far, nearest, 1)), least)))
-            around, y = np.log(np.maximum(own.mean(axis=1), least)), s.y[s.trained[m]]
-            mean = np.array([around[y == c].mean() if (y == c).any() else 0 for c in range(s.classes)])
-            self.around.append(around[nearest[:, 0]])
+            if most == 1:
+                nearest = far.argmin(axis=1)[:, None]
+            else:
+                nearest = np.argpartition(far, most, axis=1)[:, :most]
+                order = np.argsort(np.take_along_axis(far, nearest, 1), axis=1, kind="stable")
+                nearest = np.take_along_axis(nearest, order, 1)
+            exact = np.square(f[rows][:, None].astype(float) - fit[nearest]).sum(axis=2)
+            self.log.append(np.log(np.maximum(np.sqrt(exact), least)))
+            if not around:
+                continue
+            size, y = np.log(np.maximum(own.mean(axis=1), least)), s.y[s.trained[m]]
+            mean = np.array([size[y == c].mean() if (y == c).any() else 0 for c in range(s.classes)])
+            self.around.append(size[nearest[:, 0]])
             self.of_class.append(mean[y[nearest[:, 0]]])
             self.label.append(y[nearest[:, 0]])
 
     def score(self, relative=0.0, by_class=0.0, least=0.0, k=1):
         import numpy as np
 
+        if not self.around:
+            return [-d[:, 0] for d in self.log]
         bound = np.log(least) if least else -np.inf
         each = zip(self.log, self.around, self.of_class)
         return [-np.maximum(d[:, k - 1], bound + a) + relative * a + by_class * c for d, a, c in each]
@@ -203,7 +211,7 @@ def variants(s: Scenario) -> dict:
     import numpy as np
 
     five, seven, test = range(5), range(7), slice(s.count, None)
-    z, reduced = Near(s, lambda m: s.z[m], seven), [last_two(s, m) for m in five]
+    z, reduced = Near(s, lambda m: s.z[m], seven, most=5), [last_two(s, m) for m in five]
     near = Near(s, lambda m: reduced[m])
     base = z.score()
 
@@ -232,7 +240,7 @@ def variants(s: Scenario) -> dict:
         "last hidden layer": lambda m: s.h2[m],
         "normalized latents": lambda m: s.z[m] / (np.linalg.norm(s.z[m], axis=1, keepdims=True) + 1e-9),
     }.items():
-        other = standard(Near(s, features).score())
+        other = standard(Near(s, features, around=False).score())
         for weight in (0.1, 0.25, 0.5):
             out[f"and {weight} {name}"] = s.mean(plus(standard(base[:5]), other, weight))
     distance = [-np.log(np.maximum(s.distances[m].min(axis=1)[s.queries(m)] - s.distances[m].min() + 1e-3, 1e-3)) for m in five]
