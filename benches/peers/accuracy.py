@@ -246,6 +246,17 @@ def table(args: argparse.Namespace) -> None:
             print(f"| {name} | {' | '.join('' if np.isnan(v) else f'{v:.2f}' for v in row)} |")
         if rows:
             print(f"| mean | {' | '.join(f'{v:.2f}' for v in np.array(list(rows.values())).mean(axis=0))} |")
+    others = [c for c in cells if c != base]
+    print(f"\n{base} minus others: accuracy, paired, with standard errors over seeds\n")
+    print(f"| table | {' | '.join(others)} |\n|---|{'---|' * len(others)}")
+    for name in names:
+        row = []
+        for c in others:
+            both = [k for k in cells[base] if k in cells[c] and k[0] == name and not k[2]]
+            found = [cells[base][k]["accuracy"] - cells[c][k]["accuracy"] for k in both]
+            error = np.std(found, ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.nan
+            row.append(f"{np.mean(found):+.2f} ± {error:.2f}" if found else "")
+        print(f"| {name} | {' | '.join(row)} |")
     print(f"\nPaired differences to {base}: mean over tables, and standard error from the scenarios of each\n")
     print("| contender | accuracy | AUROC | worst table |\n|---|---|---|---|")
     for contender in cells:

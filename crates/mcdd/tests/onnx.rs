@@ -117,7 +117,12 @@ fn all_methods_and_detectors() {
     let pool = Pool::new(2);
     let more =
         ["odin:epsilon=0", "mahalanobis-ensemble:epsilon=0", "gen:top=3", "gda:covariance=full", "knn:on=inputs"];
-    let more = more.into_iter().chain(["gda:covariance=diagonal", "knn:k=1:log=true:normalize=true", "knn:on=layers"]);
+    let more = more.into_iter().chain([
+        "gda:covariance=diagonal",
+        "knn:k=1:log=true:normalize=true",
+        "knn:on=layers",
+        "knn:k=1:log=true:reduce=8:relative=0.3:norm=0.2:on=last-two",
+    ]);
     let all: Vec<String> =
         DetectorConfig::all().iter().map(|d| d.name().to_owned()).chain(more.map(str::to_owned)).collect();
     let (mut written, mut refused) = (0, 0);

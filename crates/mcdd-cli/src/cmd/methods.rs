@@ -67,7 +67,7 @@ fn items() -> Vec<Item> {
             settings: match (mcdd::spec::settings(c), about.needs.features) {
                 (own, false) => own,
                 (own, true) => format!(
-                    "{own}{}on=auto (latents, inputs or layers; mcdd train only)",
+                    "{own}{}on=auto (latents, inputs, layers or last-two; mcdd train only)",
                     if own.is_empty() { "" } else { ", " }
                 ),
             },

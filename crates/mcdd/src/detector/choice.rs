@@ -17,6 +17,8 @@ pub enum On {
     Inputs,
     /// The outputs of all layers, concatenated.
     Layers,
+    /// The outputs of the last hidden layer and the latent vectors, concatenated.
+    LastTwo,
 }
 
 /// A model's detector and the features that it is applied to.
@@ -50,10 +52,10 @@ impl Detect {
             Some("latents") => Some(On::Latents),
             Some("inputs") => Some(On::Inputs),
             Some("layers") => Some(On::Layers),
+            Some("last-two") => Some(On::LastTwo),
             Some(other) => {
-                return Err(
-                    Error::setting(format!("on is {other:?}")).hint("on must be auto, latents, inputs or layers")
-                );
+                return Err(Error::setting(format!("on is {other:?}"))
+                    .hint("on must be auto, latents, inputs, layers or last-two"));
             }
         };
         Ok(Detect { detector: DetectorConfig::parse(&format!("{name}{others}"))?, on })

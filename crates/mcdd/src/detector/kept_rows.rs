@@ -43,14 +43,14 @@ pub(super) fn balanced_subset(labels: Option<&[u32]>, count: usize, limit: usize
     kept
 }
 
-/// At most `limit` of the rows: the one that is nearest to the mean, then each time the one that is farthest from all before it.
-/// Copies of a row are kept once. Ties go to the earlier row.
-pub(super) fn farthest_first(rows: &[f32], width: usize, limit: usize, pool: &Pool) -> Vec<f32> {
+/// The indices of at most `limit` of the rows: the one that is nearest to the mean, then each time the one that is farthest from all
+/// before it. Copies of a row are kept once. Ties go to the earlier row.
+pub(super) fn farthest_first(rows: &[f32], width: usize, limit: usize, pool: &Pool) -> Vec<usize> {
     spread(rows, width, pool, |kept, farthest| kept == limit || farthest <= 0.0)
 }
 
-/// As few rows as leave no other row farther from them than a fraction of the median distance between rows of different
-/// classes; none if half of the rows, or [`MAX_COVER`], are not enough.
+/// The indices of as few rows as leave no other row farther from them than a fraction of the median distance between rows of
+/// different classes; none if half of the rows, or [`MAX_COVER`], are not enough.
 pub(super) fn covering(
     rows: &[f32],
     width: usize,
@@ -58,7 +58,7 @@ pub(super) fn covering(
     fraction: f64,
     seed: u64,
     pool: &Pool,
-) -> Option<Vec<f32>> {
+) -> Option<Vec<usize>> {
     let candidates = balanced_subset(Some(labels), labels.len(), CANDIDATES.min(labels.len()), seed);
     let radius = (fraction * between_classes(rows, width, labels)) as f32;
     let most = MAX_COVER.min(candidates.len() / 2);
@@ -69,7 +69,7 @@ pub(super) fn covering(
         let hopeless = kept.is_power_of_two() && farthest * kept as f32 > radius * radius * most as f32 && kept >= 512;
         covered || hopeless || kept >= most
     });
-    covered.then_some(kept)
+    covered.then(|| kept.into_iter().map(|i| candidates[i]).collect())
 }
 
 /// The median distance of some rows to the nearest row of another class; 0 if there is no other class.
@@ -85,8 +85,9 @@ fn between_classes(rows: &[f32], width: usize, labels: &[u32]) -> f64 {
     distances.get(distances.len() / 2).map_or(0.0, |&d| libm::sqrt(f64::from(d)))
 }
 
-/// Rows that are spread evenly, until `enough` says so of their number and the largest squared distance of another row to them.
-fn spread(rows: &[f32], width: usize, pool: &Pool, mut enough: impl FnMut(usize, f32) -> bool) -> Vec<f32> {
+/// The indices of rows that are spread evenly, until `enough` says so of their number and the largest squared distance of another
+/// row to them.
+fn spread(rows: &[f32], width: usize, pool: &Pool, mut enough: impl FnMut(usize, f32) -> bool) -> Vec<usize> {
     let center: Vec<f32> = mean(rows, width).into_iter().map(|v| v as f32).collect();
     let count = rows.len() / width;
     let distance = |i: usize, to: &[f32]| squared_distance(&rows[i * width..(i + 1) * width], to);
@@ -97,14 +98,14 @@ fn spread(rows: &[f32], width: usize, pool: &Pool, mut enough: impl FnMut(usize,
     let mut kept = Vec::new();
     loop {
         let new = &rows[next * width..(next + 1) * width];
-        kept.extend_from_slice(new);
+        kept.push(next);
         pool.split(chunks(&mut nearest, TOGETHER), |c, nearest| {
             for (i, nearest) in (c * TOGETHER..).zip(nearest) {
                 *nearest = nearest.min(distance(i, new));
             }
         });
         next = (0..count).fold(0, |best, i| if nearest[i] > nearest[best] { i } else { best });
-        if enough(kept.len() / width, nearest[next]) {
+        if enough(kept.len(), nearest[next]) {
             return kept;
         }
     }
@@ -146,7 +147,7 @@ mod tests {
         let of = |limit: usize| {
             let kept = farthest_first(&train, width, limit, &Pool::new(2));
             assert_eq!(kept, farthest_first(&train, width, limit, &Pool::new(1)));
-            kept
+            select(&train, width, &kept)
         };
         let kept = of(60);
         assert_eq!(kept.len(), 60 * width);
@@ -159,7 +160,7 @@ mod tests {
         // Fewer rows are the first of more; copies are kept once.
         assert_eq!(of(20), kept[..20 * width]);
         let twice = [&train[..], &train].concat();
-        assert_eq!(farthest_first(&twice, width, 1000, &Pool::new(1)).len(), train.len());
+        assert_eq!(farthest_first(&twice, width, 1000, &Pool::new(1)).len(), train.len() / width);
     }
 
     #[test]
@@ -173,10 +174,10 @@ mod tests {
         assert!((10.0..10.3).contains(&apart), "{apart}");
         let mut sizes = Vec::new();
         for fraction in [0.02, 0.05, 0.1] {
-            let kept = of(fraction).unwrap();
+            let kept = select(&train, width, &of(fraction).unwrap());
             let radius = (fraction * apart) as f32;
             assert!(train.chunks(width).all(|x| near(x, &kept) <= radius * radius));
-            let fewer = farthest_first(&train, width, kept.len() / width - 1, &Pool::new(1));
+            let fewer = select(&train, width, &farthest_first(&train, width, kept.len() / width - 1, &Pool::new(1)));
             assert!(train.chunks(width).any(|x| near(x, &fewer) > radius * radius));
             sizes.push(kept.len() / width);
         }

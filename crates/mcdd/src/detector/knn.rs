@@ -16,6 +16,18 @@
 //! the median distance between training rows are raised to that value. Otherwise 0 would have no logarithm, and
 //! duplicates of training rows would dominate the scale of the confidences.
 //!
+//! With `relative` a distance counts relative to those around the neighbor, as in a local outlier factor (`lof`): where training
+//! rows are far from each other, so are new ones. Let `r` be the mean distance of the neighbor to its own three nearest
+//! neighbors, and `c` the geometric mean of that over the rows of its class. The confidence gains `relative log(r c)`. Distances below
+//! `r / 2` are raised to that value: a copy of a training row that lies alone is no better than one in a crowd.
+//!
+//! With `norm` the confidence gains `norm` times the logarithm of the norm of the row. A network moves the rows of its classes
+//! away from the center of all rows; what it does not know it moves less. `norm` is below 1, so that the confidence falls with the distance all
+//! the same.
+//!
+//! With `reduce` neighbors are searched among principal components of the features (`reduction.rs`), and the norm is that of
+//! the components.
+//!
 //! With `round` the rows are stored in 16 bits a number, half as many, if that changes distances by at most a hundredth of the median
 //! distance between neighbors.
 //!
@@ -26,9 +38,13 @@ use serde::{Deserialize, Serialize};
 
 use super::kept_rows::{CANDIDATES, balanced_subset, covering, farthest_first, select};
 use super::neighbors::{Index, Metric, normalize_rows, unit_rows};
+use super::reduction::Reduction;
 use super::rounded_rows::RoundedRows;
-use super::{About, Detector, DetectorBuffers, Features, FitDetector, Needs, StateDict, Training, out_of_range};
-use crate::compute::pool::Pool;
+use super::{
+    About, BLOCK, Detector, DetectorBuffers, Features, FitDetector, MAX_SQUARE_WIDTH, Needs, StateDict, Training,
+    out_of_range,
+};
+use crate::compute::pool::{Pool, chunks};
 use crate::error::Result;
 use crate::onnx::{Builder, Features as Inputs, Scores};
 
@@ -51,11 +67,28 @@ pub struct Config {
     pub cover: f64,
     /// Whether rows are stored in 16 bits a number where that is precise enough. Default: no.
     pub round: bool,
+    /// With `log` and `k` = 1: how much a distance counts relative to those around the neighbor, from 0 to 1. Default: 0.
+    pub relative: f64,
+    /// With `log`: how much the norm of a row raises its confidence, from 0 to below 1. Default: 0.
+    pub norm: f64,
+    /// The largest number of principal components that neighbors are searched among, 1 or more. Default: the features as they are.
+    pub reduce: Option<usize>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { k: 5, normalize: false, log: false, rows: None, spread: false, cover: 0.0, round: false }
+        Config {
+            k: 5,
+            normalize: false,
+            log: false,
+            rows: None,
+            spread: false,
+            cover: 0.0,
+            round: false,
+            relative: 0.0,
+            norm: 0.0,
+            reduce: None,
+        }
     }
 }
 
@@ -76,27 +109,57 @@ impl FitDetector for Config {
         if !(0.0..=1.0).contains(&self.cover) || (self.cover > 0.0 && self.k > 1) {
             return Err(out_of_range("cover", self.cover, "from 0 to 1, and 0 if k is above 1"));
         }
+        if !(0.0..=1.0).contains(&self.relative) || (self.relative > 0.0 && (self.k > 1 || !self.log)) {
+            return Err(out_of_range("relative", self.relative, "from 0 to 1, and 0 without log or if k is above 1"));
+        }
+        if !(0.0..1.0).contains(&self.norm) || (self.norm > 0.0 && !self.log) {
+            return Err(out_of_range("norm", self.norm, "from 0 to below 1, and 0 without log"));
+        }
+        if self.reduce == Some(0) {
+            return Err(out_of_range("reduce", 0, "1 or more"));
+        }
         check_k(self.k)
     }
 
-    fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
-        let rows = &training.rows;
-        let width = rows.width();
-        let limit = self.rows.unwrap_or(rows.count);
+    fn max_width(&self) -> usize {
+        if self.reduce.is_some() { MAX_SQUARE_WIDTH } else { usize::MAX }
+    }
+
+    fn used_rows(&self, labels: Option<&[u32]>, count: usize, seed: u64) -> Option<Vec<usize>> {
+        let limit = self.rows.unwrap_or(count);
         let some = if self.spread { limit.max(CANDIDATES) } else { limit };
-        let (mut features, mut labels) = (rows.features.to_vec(), training.labels.map(<[u32]>::to_vec));
-        if some < rows.count {
-            let kept = balanced_subset(training.labels, rows.count, some, training.seed);
-            features = select(&features, width, &kept);
-            labels = labels.map(|labels| kept.iter().map(|&i| labels[i]).collect());
+        (some < count).then(|| balanced_subset(labels, count, some, seed))
+    }
+
+    fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {
+        let (count, mut width) = (training.rows.count, training.rows.width());
+        let limit = self.rows.unwrap_or(count);
+        let (mut features, mut labels) = (training.rows.features.to_vec(), training.labels.map(<[u32]>::to_vec));
+        let labels_of = |labels: Option<Vec<u32>>, kept: &[usize]| -> Option<Vec<u32>> {
+            labels.map(|labels| kept.iter().map(|&i| labels[i]).collect())
+        };
+        if let Some(kept) = self.used_rows(training.labels, count, training.seed) {
+            (features, labels) = (select(&features, width, &kept), labels_of(labels, &kept));
+        }
+        let reduction = self.reduce.map(|components| {
+            let rows = Features { count: features.len() / width, features: &features, logits: &[] };
+            Reduction::fit(&Training { rows, ..*training }, components, pool)
+        });
+        if let Some(reduction) = &reduction {
+            features = reduction.apply_all(&features, pool);
+            width = reduction.components();
         }
         if self.normalize {
             features = normalize_rows(&features, width);
         }
-        if self.spread && limit * width < features.len() {
-            features = farthest_first(&features, width, limit, pool);
-        } else if let (true, Some(labels)) = (self.cover > 0.0, labels) {
-            features = covering(&features, width, &labels, self.cover, training.seed, pool).unwrap_or(features);
+        let kept = if self.spread && limit * width < features.len() {
+            Some(farthest_first(&features, width, limit, pool))
+        } else {
+            let labels = labels.as_ref().filter(|_| self.cover > 0.0);
+            labels.and_then(|labels| covering(&features, width, labels, self.cover, training.seed, pool))
+        };
+        if let Some(kept) = kept {
+            (features, labels) = (select(&features, width, &kept), labels_of(labels, &kept));
         }
         let rounded = self.round.then(|| RoundedRows::of(&features, width));
         let mut index = Index::new(Metric::Distance, features, width, self.k, pool);
@@ -106,13 +169,21 @@ impl FitDetector for Config {
             index = Index::new(Metric::Distance, rounded.rows(), width, self.k, pool);
         }
         let floor = if self.log { smallest } else { 0.0 };
-        Ok(Box::new(Knn { config: self.clone(), index, rounded, floor }))
+        let around = match self.relative > 0.0 {
+            true => around(&index, labels.as_deref(), floor, pool),
+            false => Vec::new(),
+        };
+        Ok(Box::new(Knn { config: self.clone(), reduction, index, rounded, floor, around }))
     }
 
     fn load(&self, state: &mut StateDict) -> Result<Box<dyn Detector>> {
         let floor = if self.log { state.take_f64("floor", &[1])?[0] } else { 0.0 };
         if self.log && !(floor > 0.0 && floor.is_finite()) {
             return Err(state.invalid("the smallest distance is not a positive number"));
+        }
+        let reduction = self.reduce.map(|_| Reduction::load(state)).transpose()?;
+        if let Some(reduction) = &reduction {
+            state.set_shape(reduction.components(), state.classes());
         }
         let rounded = match self.round && state.has("rows_steps") {
             true => Some(RoundedRows::load(state, "rows")?),
@@ -122,8 +193,33 @@ impl FitDetector for Config {
             Some(rounded) => Index::of_stored(Metric::Distance, rounded.rows(), state, self.k)?,
             None => Index::load(Metric::Distance, state, "rows", self.k)?,
         };
-        Ok(Box::new(Knn { config: self.clone(), index, rounded, floor }))
+        let around = match self.relative > 0.0 {
+            true => state.take_f32("around", &[index.count(), 2])?.as_chunks().0.to_vec(),
+            false => Vec::new(),
+        };
+        Ok(Box::new(Knn { config: self.clone(), reduction, index, rounded, floor, around }))
     }
+}
+
+/// For each stored row the logarithm of its mean distance to its nearest neighbors, and the mean of that over the rows of its class.
+fn around(index: &Index, labels: Option<&[u32]>, floor: f64, pool: &Pool) -> Vec<[f32; 2]> {
+    let (count, width) = (index.count(), index.width());
+    let mut own = vec![floor; count];
+    pool.split(chunks(&mut own, BLOCK), |i, own| {
+        let rows = &index.rows()[i * BLOCK * width..(i * BLOCK + own.len()) * width];
+        index.nearest(rows, AROUND, Some(i * BLOCK), |q, found| {
+            let sum: f64 = found.iter().map(|n| libm::sqrt(n.value)).sum();
+            own[q] = libm::log((sum / found.len().max(1) as f64).max(floor));
+        });
+    });
+    let class = |row: usize| labels.map_or(0, |labels| labels[row] as usize);
+    let mut sums = vec![(0.0, 0.0); (0..count).map(class).max().map_or(0, |last| last + 1)];
+    for (row, own) in own.iter().enumerate() {
+        let sum = &mut sums[class(row)];
+        *sum = (sum.0 + own, sum.1 + 1.0);
+    }
+    let mean = |row: usize| sums[class(row)].0 / sums[class(row)].1;
+    own.iter().enumerate().map(|(row, &own)| [own as f32, mean(row) as f32]).collect()
 }
 
 /// A tenth of the median distance of training rows to their k-th neighbor; 1e-6 if all rows are equal.
@@ -143,6 +239,10 @@ fn smallest_distance(index: &Index, k: usize) -> f64 {
 const ROUNDING: f64 = 0.1;
 /// Training rows that the median distance is computed from.
 const SAMPLE: usize = 500;
+/// Neighbors of a training row whose mean distance is compared with.
+const AROUND: usize = 3;
+/// The smallest distance to a training row, as a fraction of this mean.
+const LEAST: f64 = 0.5;
 
 /// Checks the range of a number of neighbors.
 pub(super) fn check_k(k: usize) -> Result<()> {
@@ -151,29 +251,67 @@ pub(super) fn check_k(k: usize) -> Result<()> {
 
 struct Knn {
     config: Config,
+    reduction: Option<Reduction>,
     index: Index,
     /// The rows as they are stored, if not as they are.
     rounded: Option<RoundedRows>,
     /// With `log`, the smallest distance.
     floor: f64,
+    /// With `relative`, for each row what [`around`] gives.
+    around: Vec<[f32; 2]>,
+}
+
+impl Knn {
+    /// For each stored row the logarithm of the smallest distance to it, and what its confidence gains.
+    fn relative(&self, row: usize) -> [f64; 2] {
+        match self.around.get(row) {
+            Some(around) => {
+                let [own, class] = around.map(f64::from);
+                [own + libm::log(LEAST), self.config.relative * (own + class)]
+            }
+            None => [f64::NEG_INFINITY, 0.0],
+        }
+    }
 }
 
 impl Detector for Knn {
-    fn score(&self, rows: &Features, out: &mut [f64], _scratch: &mut DetectorBuffers) {
-        let normalized;
-        let queries = if self.config.normalize {
-            normalized = normalize_rows(rows.features, self.index.width());
-            &normalized
-        } else {
-            rows.features
+    fn score(&self, rows: &Features, out: &mut [f64], scratch: &mut DetectorBuffers) {
+        let Config { k, log, norm, .. } = self.config;
+        let width = self.index.width();
+        let mut queries = match &self.reduction {
+            Some(reduction) => reduction.apply(rows.features, &mut scratch.f32s),
+            None => rows.features,
         };
-        self.index.nearest(queries, self.config.k, None, |i, found| {
+        let normalized;
+        if self.config.normalize {
+            normalized = normalize_rows(queries, width);
+            queries = &normalized;
+        }
+        self.index.nearest(queries, k, None, |i, found| {
             let distance = found.last().map_or(0.0, |last| libm::sqrt(last.value));
-            out[i] = if self.config.log { -libm::log(distance.max(self.floor)) } else { -distance };
+            out[i] = match log {
+                true => {
+                    let [least, gain] = self.relative(found.last().map_or(0, |last| last.row));
+                    gain - libm::log(distance.max(self.floor)).max(least)
+                }
+                false => -distance,
+            };
         });
+        if norm > 0.0 {
+            for (out, query) in out.iter_mut().zip(queries.chunks_exact(width)) {
+                let square: f64 = query.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
+                *out += norm * libm::log(libm::sqrt(square).max(self.floor));
+            }
+        }
     }
 
     fn save(&self, state: &mut StateDict) {
+        if let Some(reduction) = &self.reduction {
+            reduction.save(state);
+        }
+        if self.config.relative > 0.0 {
+            state.put_f32("around", &[self.around.len(), 2], self.around.as_flattened());
+        }
         match &self.rounded {
             Some(rounded) => rounded.save(state, "rows"),
             None => self.index.save(state, "rows"),
@@ -185,25 +323,47 @@ impl Detector for Knn {
 
     fn to_onnx(&self, graph: &mut Builder, rows: &Inputs) -> Result<Scores> {
         let mut queries = rows.features()?;
+        if let Some(reduction) = &self.reduction {
+            queries = reduction.to_onnx(graph, queries);
+        }
         if self.config.normalize {
             queries = unit_rows(graph, queries);
         }
         let k = self.config.k.min(self.index.count());
-        let squares = self.index.search_to_onnx(graph, queries, k, |graph, found| {
+        let farness = self.index.search_to_onnx(graph, queries, k, |graph, found| {
             // The last of the nearest.
             let [from, to, axis] = [k as i64 - 1, k as i64, 1].map(|i| graph.constant_i64(&[1], &[i]));
             let last = graph.op("Slice", &[found.values, from, to, axis]);
-            graph.op("Squeeze", &[last, axis])
-        })?;
-        let distance = graph.op("Sqrt", &[squares]);
-        let found = match self.config.log {
-            true => {
-                let distance = graph.at_least(distance, self.floor);
-                graph.op("Log", &[distance])
+            let last = graph.op("Squeeze", &[last, axis]);
+            let distance = graph.op("Sqrt", &[last]);
+            if !self.config.log {
+                return distance;
             }
-            false => distance,
-        };
-        Ok(Scores { confidence: graph.op("Neg", &[found]), logits: None })
+            let distance = graph.at_least(distance, self.floor);
+            let log = graph.op("Log", &[distance]);
+            if self.around.is_empty() {
+                return log;
+            }
+            let rows = found.rows(graph);
+            let rows = graph.op("Squeeze", &[rows, axis]);
+            let [least, gain] = [0, 1].map(|part| {
+                let values: Vec<f64> = (0..self.around.len()).map(|row| self.relative(row)[part]).collect();
+                let values = graph.constant(&[values.len()], &values);
+                graph.op("Gather", &[values, rows])
+            });
+            let log = graph.op("Max", &[log, least]);
+            graph.op("Sub", &[log, gain])
+        })?;
+        let mut confidence = graph.op("Neg", &[farness]);
+        if self.config.norm > 0.0 {
+            let squares = graph.squares(queries, false);
+            let norm = graph.op("Sqrt", &[squares]);
+            let norm = graph.at_least(norm, self.floor);
+            let log = graph.op("Log", &[norm]);
+            let part = graph.scale(log, self.config.norm);
+            confidence = graph.op("Add", &[confidence, part]);
+        }
+        Ok(Scores { confidence, logits: None })
     }
 }
 
@@ -288,6 +448,94 @@ mod tests {
         assert!(near.iter().all(|s| s.is_finite() && *s == near[0] && log.iter().all(|l| l <= s)));
         let same = score("knn:k=1:log=true", &[1.0; 40], &[1.0, 1.0, 2.0, 2.0], 2);
         assert!(same.iter().all(|s| s.is_finite()) && same[0] > same[1]);
+    }
+
+    /// Two classes, of which the second is three times as wide.
+    fn two_classes(count: usize, name: &str) -> (Vec<f32>, Vec<u32>) {
+        let labels: Vec<u32> = (0..count as u32).map(|i| i % 2).collect();
+        let at = |(i, v): (usize, f32)| if i / 3 % 2 == 0 { v } else { 3.0 * v + 20.0 };
+        (rows(count, 3, name).into_iter().enumerate().map(at).collect(), labels)
+    }
+
+    fn fit(config: &str, train: &[f32], labels: &[u32], parts: &[usize]) -> Fitted {
+        let rows = Features { count: labels.len(), features: train, logits: &[] };
+        let training = Training { rows, labels: Some(labels), classes: 2, parts, ..Training::default() };
+        Fitted::new(&DetectorConfig::parse(config).unwrap(), &training, &Pool::new(2)).unwrap()
+    }
+
+    fn scores(fitted: &Fitted, x: &[f32]) -> Vec<f64> {
+        let rows = Features { count: x.len() / fitted.width(), features: x, logits: &[] };
+        fitted.score(&rows, &Pool::new(2)).unwrap()
+    }
+
+    #[test]
+    fn distances_relative_to_those_around_match_the_definition() {
+        let ((train, labels), (test, _)) = (two_classes(200, "train"), two_classes(80, "test"));
+        let all: Vec<&[f32]> = train.chunks(3).collect();
+        let distance = |a: &[f32], b: &[f32]| {
+            a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum::<f64>().sqrt()
+        };
+        let own = |row: usize| {
+            let mut d: Vec<f64> = (0..200).filter(|&i| i != row).map(|i| distance(all[i], all[row])).collect();
+            d.sort_by(f64::total_cmp);
+            (d[..3].iter().sum::<f64>() / 3.0).ln()
+        };
+        let own: Vec<f64> = (0..200).map(own).collect();
+        let class = |c: u32| (0..200).filter(|&i| labels[i] == c).map(|i| own[i] / 100.0).sum::<f64>();
+        let found = scores(&fit("knn:k=1:log=true:relative=0.3:norm=0.2", &train, &labels, &[]), &test);
+        let copies = [test.clone(), train.clone()].concat();
+        let both = scores(&fit("knn:k=1:log=true:relative=0.3:norm=0.2", &train, &labels, &[]), &copies);
+        assert_eq!(found, both[..80]);
+        for (x, found) in copies.chunks(3).zip(both) {
+            let near = |&i: &usize| distance(x, all[i]);
+            let i = (0..200).min_by(|a, b| near(a).total_cmp(&near(b))).unwrap();
+            let least = near(&i).max(0.5 * own[i].exp());
+            let expected = -least.ln() + 0.3 * (own[i] + class(labels[i])) + 0.2 * distance(x, &[0.0; 3]).ln();
+            assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_copy_of_a_lonely_row_is_no_better_than_one_of_a_frequent_row() {
+        // Rows of zeros and ones, as those of a table of switches.
+        let mut s = Stream::new(8, "switches");
+        let mut row = |p: f64| -> Vec<f32> { (0..6).map(|_| f32::from(u8::from(s.uniform() < p))).collect() };
+        let mut train: Vec<f32> = (0..300).flat_map(|_| row(0.03)).collect();
+        train.extend([0.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        let labels: Vec<u32> = (0..301).map(|i| i % 2).collect();
+        for config in ["knn:k=1:log=true", "knn:k=1:log=true:relative=0.3"] {
+            let fitted = fit(config, &train, &labels, &[]);
+            let found = scores(&fitted, &[[0.0; 6], [0.0, 1.0, 1.0, 1.0, 1.0, 1.0]].concat());
+            assert!(found.iter().all(|s| s.is_finite()));
+            assert!(if config.contains("relative") { found[0] > found[1] } else { found[0] == found[1] });
+        }
+    }
+
+    #[test]
+    fn far_rows_are_less_confident_and_saved_rows_score_the_same() {
+        let (train, labels) = two_classes(300, "train");
+        let far: Vec<f32> = [1e2, 1e3, 1e6, 1e10, 1e15].iter().flat_map(|&v| [v, -v, v]).collect();
+        for config in [
+            "knn:k=1:log=true:relative=0.3:norm=0.2:reduce=2",
+            "knn:k=1:log=true:relative=1:norm=0.9:reduce=9",
+            "knn:k=1:log=true:relative=0.3:norm=0.2:reduce=3:cover=0.2:round=true",
+            "knn:k=1:log=true:relative=0.3:norm=0.2:reduce=3:rows=50:spread=true",
+            "knn:k=3:reduce=2:normalize=true",
+        ] {
+            let fitted = fit(config, &train, &labels, &[1, 2]);
+            let found = scores(&fitted, &far);
+            assert!(found.iter().all(|s| s.is_finite()), "{config} {found:?}");
+            if config.contains("norm=0") {
+                assert!(found.is_sorted_by(|a, b| a > b), "{config} {found:?}");
+            }
+            let mut container = Container::default();
+            fitted.save(&mut StateDict::new(&mut container, ""));
+            let loaded = Fitted::load(fitted.config(), &mut StateDict::new(&mut container, "")).unwrap();
+            assert_eq!(scores(&loaded, &train), scores(&fitted, &train));
+        }
+        for config in ["relative=0.3", "k=2:log=true:relative=0.3", "norm=0.2", "log=true:norm=1", "reduce=0"] {
+            assert!(DetectorConfig::parse(&format!("knn:{config}")).is_err(), "{config}");
+        }
     }
 
     #[test]

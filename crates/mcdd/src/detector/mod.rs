@@ -123,6 +123,7 @@ mod nnguide;
 mod ocsvm;
 mod odin;
 mod react;
+mod reduction;
 mod rmd;
 mod rounded_rows;
 mod she;
@@ -276,6 +277,11 @@ pub trait FitDetector: Clone {
         true
     }
 
+    /// The rows of so many that [`FitDetector::fit`] uses, if not all. It needs no others.
+    fn used_rows(&self, _labels: Option<&[u32]>, _count: usize, _seed: u64) -> Option<Vec<usize>> {
+        None
+    }
+
     /// Fits the detector on in-distribution rows.
     ///
     /// [`Fitted::new`] has checked the rows: there is at least one, everything that [`FitDetector::about`] lists as needed
@@ -375,6 +381,10 @@ macro_rules! detectors {
 
             fn learns(&self) -> bool {
                 match self { $(DetectorConfig::$variant(c) => c.learns(),)* }
+            }
+
+            fn used_rows(&self, labels: Option<&[u32]>, count: usize, seed: u64) -> Option<Vec<usize>> {
+                match self { $(DetectorConfig::$variant(c) => c.used_rows(labels, count, seed),)* }
             }
 
             fn fit(&self, training: &Training, pool: &Pool) -> Result<Box<dyn Detector>> {

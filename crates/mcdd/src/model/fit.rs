@@ -19,6 +19,7 @@ use crate::compute::pool::Pool;
 use crate::container::hex;
 use crate::data::profile::Profile;
 use crate::data::{ImageSpec, Images, Notices, Schema, Table, count};
+use crate::detector::FitDetector as _;
 use crate::error::{Error, Result};
 use crate::head::Loop;
 use crate::net::{Graph, Network, Weights};
@@ -362,6 +363,10 @@ impl Model {
         let clip = clip_limit(&graphs.plain, settings);
         for member in members.iter_mut().filter(|m| !m.role.for_class) {
             let part = &trained_on[member.fold];
+            let labels = labeled.then_some(&part.y[..]);
+            let used = settings.detector.detector.used_rows(labels, part.y.len(), settings.seed);
+            let some = used.map(|places| part.select(&places));
+            let part = some.as_ref().unwrap_or(part);
             let (labels, classes) = (labeled.then_some(&part.y[..]), classes.len());
             let fit = probe::Fit { rows: part.examples(rows), labels, classes, seed: settings.seed };
             member.probe = Probe::fit(&settings.detector, member.host(), fit, pool)?;

@@ -2,7 +2,7 @@
 
 use super::class_scale::ClassScale;
 use super::embedding::Embedding;
-use super::probe::Buffers;
+use super::probe::{Buffers, Outputs};
 use super::range_penalty::RangePenalty;
 use super::score_scale::ScoreScale;
 use super::{Model, ModelMember, Share, sharpness};
@@ -160,12 +160,13 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
     out.distance.fill(0.0);
     for member in members.clone() {
         let share = Share::of(member, members.clone());
-        let z = member.net.latents(x, &mut s.net);
+        let (z, hidden) = member.net.latents_and_hidden(x, &mut s.net);
         s.logits.resize(rows * classes, 0.0);
         let probed = member.probe.as_ref();
         if let Some(probe) = probed {
             s.confidence.resize(rows, 0.0);
-            probe.score(member.host(), x, z, &mut s.confidence, &mut s.logits, &mut s.probe);
+            let of = Outputs { x, z, hidden };
+            probe.score(member.host(), of, &mut s.confidence, &mut s.logits, &mut s.probe);
             out.confidence
                 .iter_mut()
                 .zip(&s.confidence)

@@ -17,14 +17,16 @@ use crate::train::Examples;
 struct View {
     source: Source,
     width: usize,
+    /// Whether it is the layer before the last.
+    hidden: bool,
     /// For a detector that moves the input: the gradient with respect to it. None where the view is the input.
     gradient: Option<Arc<dyn InputGradient>>,
 }
 
 enum Source {
     Inputs,
-    /// The output of a layer before the last.
-    Layer(Arc<dyn Network>),
+    /// The output of a layer before the last, and its number.
+    Layer(usize, Arc<dyn Network>),
     Latents,
 }
 
@@ -33,8 +35,10 @@ fn views(detect: &Detect, net: &dyn Network) -> Result<Vec<View>> {
     let sources = match detect.on() {
         On::Latents => vec![Source::Latents],
         On::Inputs => vec![Source::Inputs],
-        On::Layers => {
-            let mut layers = (0..last).map(|l| net.part(l).map(Source::Layer)).collect::<Result<Vec<_>>>()?;
+        on @ (On::Layers | On::LastTwo) => {
+            let first = if on == On::Layers { 0 } else { last.saturating_sub(1) };
+            let layer = |l: usize| Ok(Source::Layer(l, net.part(l)?));
+            let mut layers = (first..last).map(layer).collect::<Result<Vec<_>>>()?;
             layers.push(Source::Latents);
             layers
         }
@@ -42,10 +46,11 @@ fn views(detect: &Detect, net: &dyn Network) -> Result<Vec<View>> {
     let view = |source: Source| {
         let width = match &source {
             Source::Inputs => net.input(),
-            Source::Layer(part) => part.latent(),
+            Source::Layer(_, part) => part.latent(),
             Source::Latents => net.latent(),
         };
-        View { source, width, gradient: None }
+        let hidden = matches!(source, Source::Layer(layer, _) if layer + 1 == last);
+        View { source, width, hidden, gradient: None }
     };
     Ok(sources.into_iter().map(view).collect())
 }
@@ -65,6 +70,14 @@ pub(super) struct Buffers {
     logits: Vec<f64>,
     net: NetworkBuffers,
     detector: DetectorBuffers,
+}
+
+/// Some rows, their latents, and the outputs of the layer before the last if they are at hand.
+#[derive(Clone, Copy)]
+pub(super) struct Outputs<'a> {
+    pub x: &'a [f32],
+    pub z: &'a [f32],
+    pub hidden: Option<&'a [f32]>,
 }
 
 /// What a detector is fitted on.
@@ -120,9 +133,10 @@ impl Probe {
             let mut buffer = Vec::new();
             let x = given.rows.x(i * block..i * block + rows, &mut buffer);
             let mut b = Buffers::default();
-            let z = host.net.latents(x, &mut b.net).to_vec();
-            collect(&views, x, &z, rows, features, &mut b.net);
-            host.logits(&z, rows, &mut b.logits);
+            let mut net = NetworkBuffers::default();
+            let (z, hidden) = host.net.latents_and_hidden(x, &mut net);
+            collect(&views, Outputs { x, z, hidden }, rows, features, &mut b.net);
+            host.logits(z, rows, &mut b.logits);
             logits.copy_from_slice(&b.logits);
         });
         clamp_features(&mut features);
@@ -146,7 +160,7 @@ impl Probe {
             for view in &mut views {
                 view.gradient = match &view.source {
                     Source::Inputs => None,
-                    Source::Layer(part) => Some(part.input_gradient()?),
+                    Source::Layer(_, part) => Some(part.input_gradient()?),
                     Source::Latents => Some(host.net.input_gradient()?),
                 };
             }
@@ -180,11 +194,12 @@ impl Probe {
         self.fitted.detector().classes()
     }
 
-    /// The confidences of some rows, `z` being their latents; and, where the detector classifies, its logits.
-    pub(super) fn score(&self, host: Host, x: &[f32], z: &[f32], out: &mut [f64], logits: &mut [f64], b: &mut Buffers) {
+    /// The confidences of some rows; and, where the detector classifies, its logits.
+    pub(super) fn score(&self, host: Host, of: Outputs, out: &mut [f64], logits: &mut [f64], b: &mut Buffers) {
+        let Outputs { x, z, .. } = of;
         let rows = out.len();
         b.features.resize(rows * self.width, 0.0);
-        collect(&self.views, x, z, rows, &mut b.features, &mut b.net);
+        collect(&self.views, of, rows, &mut b.features, &mut b.net);
         let perturbs = self.fitted.detector().epsilon() > 0.0;
         if perturbs || self.fitted.logit_classes() > 0 {
             host.logits(z, rows, &mut b.logits);
@@ -216,13 +231,12 @@ impl Probe {
         let own = self.fitted.logit_classes() > 0 || (self.classes() == 0 && host.head.classes() > 0);
         let head = if own { host.head.to_onnx(graph, z)?.logits } else { None };
         let features = (self.fitted.width() > 0).then(|| {
-            let mut before = layers.iter();
             let parts: Vec<Value> = self
                 .views
                 .iter()
                 .map(|view| match view.source {
                     Source::Inputs => x,
-                    Source::Layer(_) => *before.next().unwrap_or(&x),
+                    Source::Layer(layer, _) => *layers.get(layer).unwrap_or(&x),
                     Source::Latents => *layers.last().unwrap_or(&x),
                 })
                 .collect();
@@ -265,7 +279,8 @@ impl Probe {
             step(&mut b.moved, by_input, epsilon);
             debug_assert_eq!(b.moved.len(), rows * input);
             let z = if view.is_latents() { host.net.latents(&b.moved, &mut b.net).to_vec() } else { Vec::new() };
-            let part = view.output(&b.moved, &z, &mut b.net).to_vec();
+            let of = Outputs { x: &b.moved, z: &z, hidden: None };
+            let part = view.output(of, &mut b.net).to_vec();
             for (to, from) in b.features.chunks_exact_mut(self.width).zip(part.chunks_exact(view.width)) {
                 to[at..at + view.width].copy_from_slice(from);
             }
@@ -291,22 +306,23 @@ impl View {
         matches!(self.source, Source::Latents)
     }
 
-    /// What this view shows of the rows `x`, whose latents are `z`.
-    fn output<'a>(&self, x: &'a [f32], z: &'a [f32], buffers: &'a mut NetworkBuffers) -> &'a [f32] {
-        match &self.source {
-            Source::Inputs => x,
-            Source::Layer(part) => part.latents(x, buffers),
-            Source::Latents => z,
+    /// What this view shows of some rows.
+    fn output<'a>(&self, of: Outputs<'a>, buffers: &'a mut NetworkBuffers) -> &'a [f32] {
+        match (&self.source, of.hidden.filter(|_| self.hidden)) {
+            (Source::Inputs, _) => of.x,
+            (Source::Layer(..), Some(hidden)) => hidden,
+            (Source::Layer(_, part), None) => part.latents(of.x, buffers),
+            (Source::Latents, _) => of.z,
         }
     }
 }
 
 /// The outputs of all views, side by side.
-fn collect(views: &[View], x: &[f32], z: &[f32], rows: usize, out: &mut [f32], buffers: &mut NetworkBuffers) {
+fn collect(views: &[View], of: Outputs, rows: usize, out: &mut [f32], buffers: &mut NetworkBuffers) {
     let width = out.len() / rows.max(1);
     let mut at = 0;
     for view in views {
-        let part = view.output(x, z, buffers);
+        let part = view.output(of, buffers);
         for (to, from) in out.chunks_exact_mut(width).zip(part.chunks_exact(view.width)) {
             to[at..at + view.width].copy_from_slice(from);
         }

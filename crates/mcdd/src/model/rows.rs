@@ -32,6 +32,11 @@ impl Part {
         Part { y: rows.iter().map(|&row| y[row]).collect(), rows }
     }
 
+    /// Some of the rows, by their places here.
+    pub(super) fn select(&self, places: &[usize]) -> Part {
+        Part { rows: places.iter().map(|&i| self.rows[i]).collect(), y: places.iter().map(|&i| self.y[i]).collect() }
+    }
+
     pub(super) fn examples<'a>(&'a self, all: AllRows<'a>) -> Examples<'a> {
         let (rows, y) = (&self.rows[..], &self.y[..]);
         match all {

@@ -81,7 +81,7 @@ pub struct Args {
     method: Option<String>,
 
     /// Detector that gives the confidence: distance (the method's own score), knn, mahalanobis, energy, …, with settings
-    /// as in knn:k=10:on=inputs [default: knn:k=1:log=true; distance with --preset paper, --net or --method]
+    /// as in knn:k=10:on=inputs [default: knn among the last two layers, docs/default.md; distance with --preset paper, --net or --method]
     #[arg(long, value_name = "NAME", help_heading = "Method")]
     detector: Option<String>,
 

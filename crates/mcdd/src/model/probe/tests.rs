@@ -126,7 +126,8 @@ fn a_foreign_network_carries_heads_detectors_and_predictions() {
         let mut out = vec![0.0; x.len() / INPUT];
         let z = net.latents(x, &mut NetworkBuffers::default()).to_vec();
         let mut logits = vec![0.0; out.len() * probe.classes()];
-        probe.score(host, x, &z, &mut out, &mut logits, &mut Buffers::default());
+        let of = Outputs { x, z: &z, hidden: None };
+        probe.score(host, of, &mut out, &mut logits, &mut Buffers::default());
         out
     };
     let fit = |detector: &str| {
@@ -135,7 +136,8 @@ fn a_foreign_network_carries_heads_detectors_and_predictions() {
     };
     let (known, labels) = rows(90, false, "test");
     let (unknown, _) = rows(90, true, "unknown");
-    for detector in ["mahalanobis-ensemble", "mahalanobis", "knn", "knn:on=inputs"] {
+    let relative = "knn:k=1:log=true:reduce=6:relative=0.3:norm=0.2:on=last-two";
+    for detector in ["mahalanobis-ensemble", "mahalanobis", "knn", "knn:on=inputs", relative] {
         let probe = fit(detector);
         let calibration = Calibration::new(score(&probe, &x)).unwrap();
         let p = |rows: &[f32]| score(&probe, rows).iter().map(|&c| calibration.p_value(c)).collect::<Vec<f64>>();

@@ -80,6 +80,11 @@ pub trait Network: Send + Sync {
     /// the other rows in the batch.
     fn latents<'b>(&self, x: &[f32], buffers: &'b mut NetworkBuffers) -> &'b [f32];
 
+    /// [`Network::latents`], and the outputs of the layer before the last if they are at hand after that.
+    fn latents_and_hidden<'b>(&self, x: &[f32], buffers: &'b mut NetworkBuffers) -> (&'b [f32], Option<&'b [f32]>) {
+        (self.latents(x, buffers), None)
+    }
+
     /// Its parameters; empty for a network that is stored elsewhere.
     fn params(&self) -> &Params {
         static EMPTY: Params = Params::empty();

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::optim::{Optimizer, Schedule};
 use crate::data::{Augment, Border};
-use crate::detector::{Detect, config};
+use crate::detector::{Detect, On, config};
 use crate::error::{Error, Result};
 use crate::head::{self, HeadConfig, Loop};
 use crate::net::NetName;
@@ -45,6 +45,12 @@ pub enum Preset {
 const KEPT: usize = 50_000;
 /// Rows are dropped where others are near: within this fraction of the median distance between rows of different classes.
 const COVER: f64 = 0.015;
+/// The principal components of the last two layers that neighbors are searched among.
+const COMPONENTS: usize = 32;
+/// How much a distance counts relative to those around the neighbor.
+const RELATIVE: f64 = 0.3;
+/// How much the norm of a row raises its confidence.
+const NORM: f64 = 0.2;
 
 impl Preset {
     /// All presets.
@@ -100,10 +106,13 @@ impl Preset {
                         rows: Some(KEPT),
                         cover: COVER,
                         round: true,
+                        relative: RELATIVE,
+                        norm: NORM,
+                        reduce: Some(COMPONENTS),
                         ..config::Knn::default()
                     }
                     .into(),
-                    on: None,
+                    on: Some(On::LastTwo),
                 },
                 steps: Some(10_000),
                 lr: 3e-3,

@@ -68,12 +68,16 @@ impl Network for RowNetwork {
     }
 
     fn latents<'b>(&self, x: &[f32], buffers: &'b mut NetworkBuffers) -> &'b [f32] {
+        self.latents_and_hidden(x, buffers).0
+    }
+
+    fn latents_and_hidden<'b>(&self, x: &[f32], buffers: &'b mut NetworkBuffers) -> (&'b [f32], Option<&'b [f32]>) {
         let RowBuffers { read, values, both } = buffers.get();
         let x = self.input.forward(x, read);
         let Some(first) = self.steps.first() else {
             let to = sized(&mut values[0], x.len());
             to.copy_from_slice(x);
-            return to;
+            return (to, None);
         };
         let rows = x.len() / first.inputs;
         let params = self.folded.as_ref().unwrap_or(&self.params);
@@ -87,13 +91,15 @@ impl Network for RowNetwork {
         }
         let last = self.steps.len() - 1;
         let (inputs, outputs) = (self.steps[0].inputs, self.steps[last].outputs);
+        // Each step reads one buffer and writes the other.
+        let hidden = (last > 0).then(|| &values[(last + 1) % 2][..rows * self.steps[last].inputs]);
         let values = &values[last % 2][..rows * outputs];
         if !self.concat {
-            return values;
+            return (values, hidden);
         }
         let both = sized(both, rows * (inputs + outputs));
         concat_rows(x, inputs, values, outputs, both);
-        both
+        (both, None)
     }
 
     fn params(&self) -> &Params {
@@ -211,6 +217,15 @@ mod tests {
         let sum = |o: usize| (0..3).map(|i| params.get(0)[o * 3 + i] * x[i]).sum::<f32>();
         assert!(hidden.iter().enumerate().all(|(o, h)| (h - sum(o).max(0.0)).abs() < 1e-6), "{hidden:?}");
         assert_eq!(net.part(2).unwrap().latents(&x, &mut buffers).to_vec(), net.latents(&x, &mut buffers));
+        let before = net.part(1).unwrap().latents(&x, &mut buffers).to_vec();
+        assert_eq!(net.latents_and_hidden(&x, &mut buffers).1, Some(&before[..]));
+        assert_eq!(
+            RowNetwork::new(&mlp(3, &[], 2), &mlp(3, &[], 2).init(&mut Stream::new(1, "one")))
+                .unwrap()
+                .latents_and_hidden(&x, &mut buffers)
+                .1,
+            None
+        );
         // The inputs of an empty graph are its latents, and so are their gradients.
         let nothing = RowNetwork::new(&Graph { input: 3, nodes: Vec::new() }, &Params::empty()).unwrap();
         let gradient = nothing.input_gradient().unwrap();
