@@ -243,7 +243,8 @@ def variants(s: Scenario) -> dict:
         other = standard(Near(s, features, around=False).score())
         for weight in (0.1, 0.25, 0.5):
             out[f"and {weight} {name}"] = s.mean(plus(standard(base[:5]), other, weight))
-    distance = [-np.log(np.maximum(s.distances[m].min(axis=1)[s.queries(m)] - s.distances[m].min() + 1e-3, 1e-3)) for m in five]
+    far = [s.distances[m].min(axis=1)[s.queries(m)] - s.distances[m].min() for m in five]
+    distance = [-np.log(np.maximum(d + 1e-3, 1e-3)) for d in far]
     out["and 0.1 distance to the nearest class"] = s.mean(plus(standard(base[:5]), standard(distance), 0.1))
     p = np.average([s.posterior[m][test] for m in seven], axis=0, weights=[1] * 5 + [2] * 2)
     entropy = -(p * np.log(np.maximum(p, 1e-12))).sum(axis=1)
