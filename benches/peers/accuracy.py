@@ -99,6 +99,18 @@ def read(name: str, data: Path, shared: Path):
     return frame.drop(columns="label"), frame["label"].astype(str).to_numpy()
 
 
+def read_part(name: str, data: Path, shared: Path, rows: int):
+    """The same; of a larger table a random part of that many rows, without classes that have fewer than ten there."""
+    import numpy as np
+
+    X, y = read(name, data, shared)
+    if len(y) > rows:
+        part = np.random.default_rng(0).permutation(len(y))[:rows]
+        part = part[np.isin(y[part], [c for c in np.unique(y) if (y[part] == c).sum() >= 10])]
+        X, y = X.iloc[part].reset_index(drop=True), y[part]
+    return X, y
+
+
 def measure(classes, known, labels, probabilities) -> dict:
     """Accuracy, log loss and expected calibration error (15 bins of the largest probability) in percent, of rows with a class."""
     import numpy as np
@@ -208,11 +220,7 @@ def run(args: argparse.Namespace) -> None:
     with ThreadPoolExecutor(args.jobs) as pool:
         tasks = []
         for name in args.tables:
-            X, y = read(name, args.data, args.shared)
-            if len(y) > args.rows:
-                part = np.random.default_rng(0).permutation(len(y))[: args.rows]
-                part = part[np.isin(y[part], [c for c in np.unique(y) if (y[part] == c).sum() >= 10])]
-                X, y = X.iloc[part].reset_index(drop=True), y[part]
+            X, y = read_part(name, args.data, args.shared, args.rows)
             for seed, left in scenarios(name, y, args.seeds, args.classes):
                 for contender in [*(PEERS if args.peers and not left else []), *given]:
                     if (name, contender, str(seed), ",".join(left)) not in done:

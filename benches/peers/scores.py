@@ -4,7 +4,7 @@
     python3 benches/peers/scores.py train FOLDER --data DIR --shared DIR [--tables NAME ...] [--seeds 5] [--classes 5] [--rows 3000]
                                     [--mcdd PROGRAM]
     python3 benches/peers/scores.py score FOLDER RESULTS.tsv
-    python3 benches/peers/scores.py table RESULTS.tsv [--tables NAME ...] [--seeds N ...]
+    python3 benches/peers/scores.py table RESULTS.tsv [--tables NAME ...] [--only SEED ...]
 
 `train` trains the default on the folds of accuracy.py, with up to `--classes` classes of a table of numbers left out in turn, and keeps the
 model and the rows of each scenario in FOLDER. `score` computes the networks from the model files with NumPy, and the AUROC of every score.
@@ -20,7 +20,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from accuracy import ASIDE, MCDD, TABLES, environment, read, scenarios
+from accuracy import ASIDE, MCDD, TABLES, environment, read_part, scenarios
 
 HIDDEN, COMPONENTS, RELATIVE, NORM, LEAST, AROUND = 0.7, 32, 0.3, 0.2, 0.5, 3
 
@@ -30,11 +30,7 @@ def train(args: argparse.Namespace) -> None:
     from sklearn.model_selection import StratifiedKFold
 
     for name in args.tables:
-        X, y = read(name, args.data, args.shared)
-        if len(y) > args.rows:
-            part = np.random.default_rng(0).permutation(len(y))[: args.rows]
-            part = part[np.isin(y[part], [c for c in np.unique(y) if (y[part] == c).sum() >= 10])]
-            X, y = X.iloc[part].reset_index(drop=True), y[part]
+        X, y = read_part(name, args.data, args.shared, args.rows)
         for seed, left in scenarios(name, y, args.seeds, args.classes):
             place = args.folder / f"{name}-{seed}-{'+'.join(left)[:60]}"
             if not left or (place / "rows.npz").exists():
