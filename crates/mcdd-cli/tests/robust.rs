@@ -193,7 +193,7 @@ fn a_closed_pipe_is_not_an_error() {
     assert!(out.stderr.is_empty(), "{}", stderr(&out));
 }
 
-/// `predict` on a table twenty times as long takes about the same memory.
+/// `predict` on a table ten times as long takes about the same memory, once all blocks between reading and writing are in use.
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_does_not_grow_with_the_input() {
@@ -219,6 +219,6 @@ fn memory_does_not_grow_with_the_input() {
         let line = status.lines().find(|l| l.starts_with("VmHWM")).unwrap().to_owned();
         line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap()
     };
-    let (short, long) = (peak(30), peak(600));
+    let (short, long) = (peak(100), peak(1000));
     assert!(long < short + 20_000, "{short} KB, then {long} KB");
 }
