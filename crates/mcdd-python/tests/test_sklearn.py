@@ -20,6 +20,7 @@ CLOSED_SET = {
     name: "predict answers a text that is not among the classes"
     for name in [
         "check_classifier_data_not_an_array",
+        "check_classifiers_classes",
         "check_classifiers_train",
         "check_estimators_pickle",
         "check_fit_idempotent",
