@@ -131,8 +131,8 @@ def ours(program: Path, options: str, train, test, labels, known, seed: int, thr
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        train.to_parquet(folder / "train.parquet")
-        test.to_parquet(folder / "test.parquet")
+        train.to_parquet(folder / "train.parquet", index=False)
+        test.to_parquet(folder / "test.parquet", index=False)
         common = ["--quiet", "--threads", str(threads)]
         start = time.perf_counter()
         command = [program, "train", folder / "train.parquet", "--label", "label", "-o", folder / "m.mcdd", "--seed", str(seed)]

@@ -26,7 +26,7 @@
 //! the same.
 //!
 //! With `reduce` neighbors are searched among principal components of the features (`reduction.rs`), and the norm is that of
-//! the components.
+//! the components. Of few rows twice as many components are kept: they cost little there, and are worth more.
 //!
 //! With `round` the rows are stored in 16 bits a number, half as many, if that changes distances by at most a hundredth of the median
 //! distance between neighbors.
@@ -71,7 +71,8 @@ pub struct Config {
     pub relative: f64,
     /// With `log`: how much the norm of a row raises its confidence, from 0 to below 1. Default: 0.
     pub norm: f64,
-    /// The largest number of principal components that neighbors are searched among, 1 or more. Default: the features as they are.
+    /// The largest number of principal components that neighbors are searched among, 1 or more; twice as many if there are fewer
+    /// than 2,000 training rows. Default: the features as they are.
     pub reduce: Option<usize>,
 }
 
@@ -142,6 +143,7 @@ impl FitDetector for Config {
             (features, labels) = (select(&features, width, &kept), labels_of(labels, &kept));
         }
         let reduction = self.reduce.map(|components| {
+            let components = if count < FEW_ROWS { components.saturating_mul(2) } else { components };
             let rows = Features { count: features.len() / width, features: &features, logits: &[] };
             Reduction::fit(&Training { rows, ..*training }, components, pool)
         });
@@ -152,13 +154,21 @@ impl FitDetector for Config {
         if self.normalize {
             features = normalize_rows(&features, width);
         }
-        let kept = if self.spread && limit * width < features.len() {
+        let spread = self.spread && limit * width < features.len();
+        let kept = if spread {
             Some(farthest_first(&features, width, limit, pool))
         } else {
             let labels = labels.as_ref().filter(|_| self.cover > 0.0);
             labels.and_then(|labels| covering(&features, width, labels, self.cover, training.seed, pool))
         };
+        let mut around = Vec::new();
         if let Some(kept) = kept {
+            // What is around a row is what was there before others were dropped.
+            if self.relative > 0.0 && !spread {
+                let all = Index::new(Metric::Distance, features.clone(), width, AROUND, pool);
+                let all = around_rows(&all, labels.as_deref(), smallest_distance(&all, self.k), pool);
+                around = kept.iter().map(|&i| all[i]).collect();
+            }
             (features, labels) = (select(&features, width, &kept), labels_of(labels, &kept));
         }
         let rounded = self.round.then(|| RoundedRows::of(&features, width));
@@ -169,10 +179,9 @@ impl FitDetector for Config {
             index = Index::new(Metric::Distance, rounded.rows(), width, self.k, pool);
         }
         let floor = if self.log { smallest } else { 0.0 };
-        let around = match self.relative > 0.0 {
-            true => around(&index, labels.as_deref(), floor, pool),
-            false => Vec::new(),
-        };
+        if self.relative > 0.0 && around.is_empty() {
+            around = around_rows(&index, labels.as_deref(), floor, pool);
+        }
         Ok(Box::new(Knn { config: self.clone(), reduction, index, rounded, floor, around }))
     }
 
@@ -202,7 +211,7 @@ impl FitDetector for Config {
 }
 
 /// For each stored row the logarithm of its mean distance to its nearest neighbors, and the mean of that over the rows of its class.
-fn around(index: &Index, labels: Option<&[u32]>, floor: f64, pool: &Pool) -> Vec<[f32; 2]> {
+fn around_rows(index: &Index, labels: Option<&[u32]>, floor: f64, pool: &Pool) -> Vec<[f32; 2]> {
     let (count, width) = (index.count(), index.width());
     let mut own = vec![floor; count];
     pool.split(chunks(&mut own, BLOCK), |i, own| {
@@ -237,6 +246,8 @@ fn smallest_distance(index: &Index, k: usize) -> f64 {
 
 /// The largest change of a distance by rounding, as a fraction of the smallest distance.
 const ROUNDING: f64 = 0.1;
+/// With fewer rows there are more components.
+const FEW_ROWS: usize = 2000;
 /// Training rows that the median distance is computed from.
 const SAMPLE: usize = 500;
 /// Neighbors of a training row whose mean distance is compared with.
@@ -257,7 +268,7 @@ struct Knn {
     rounded: Option<RoundedRows>,
     /// With `log`, the smallest distance.
     floor: f64,
-    /// With `relative`, for each row what [`around`] gives.
+    /// With `relative`, for each row what [`around_rows`] gives.
     around: Vec<[f32; 2]>,
 }
 
@@ -493,6 +504,35 @@ mod tests {
             let expected = -least.ln() + 0.3 * (own[i] + class(labels[i])) + 0.2 * distance(x, &[0.0; 3]).ln();
             assert!((found - expected).abs() < 1e-5, "{found} {expected}");
         }
+    }
+
+    #[test]
+    fn what_is_around_a_row_is_what_was_there_before_rows_were_dropped() {
+        let (train, labels) = two_classes(600, "train");
+        let far: Vec<f32> = [[-9.0, -9.0, -9.0], [50.0, 50.0, 50.0], [200.0, 0.0, 0.0]].concat();
+        let confidences = |cover: &str| {
+            let fitted = fit(&format!("knn:k=1:log=true:relative=1:cover={cover}"), &train, &labels, &[]);
+            let mut state = Container::default();
+            fitted.save(&mut StateDict::new(&mut state, ""));
+            (scores(&fitted, &far), state.to_bytes("mcdd test 1").len())
+        };
+        let ((all, large), (some, small)) = (confidences("0"), confidences("0.1"));
+        assert!(2 * small < large, "{small} {large}");
+        // Those of a third of the rows would be nearly twice as far from each other, in each of two logarithms.
+        assert!(all.iter().zip(&some).all(|(a, b)| (a - b).abs() < 0.2), "{all:?} {some:?}");
+    }
+
+    #[test]
+    fn few_rows_have_more_components() {
+        let rows_stored = |count: usize| {
+            let labels = vec![0; count];
+            let fitted = fit("knn:k=1:reduce=2", &rows(count, 6, "train"), &labels, &[]);
+            let mut state = Container::default();
+            let mut dict = StateDict::new(&mut state, "");
+            fitted.save(&mut dict);
+            dict.shape::<2>("rows").unwrap()
+        };
+        assert_eq!((rows_stored(1999), rows_stored(2000)), ([1999, 4], [2000, 2]));
     }
 
     #[test]

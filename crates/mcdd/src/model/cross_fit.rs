@@ -306,8 +306,12 @@ mod tests {
             let mut scores = out.confidence.clone();
             scores.sort_by(f64::total_cmp);
             assert_eq!(scores, model.calibration().scores());
-            let right = rows.iter().zip(&out.class).filter(|(row, class)| table.label(**row) == Some(**class)).count();
-            assert_eq!(model.validation_accuracy(), Some(right as f64 / rows.len() as f64));
+            // The class comes from the last two of seven, which left out the first two folds.
+            let folds = Folds::of_table(&table, &settings).unwrap();
+            let counts = |row: usize| settings.members < 7 || (0..2).any(|fold| folds.calibration(fold).contains(&row));
+            let counted = rows.iter().zip(&out.class).filter(|(row, _)| counts(**row));
+            let right = counted.clone().filter(|(row, class)| table.label(**row) == Some(**class)).count();
+            assert_eq!(model.validation_accuracy(), Some(right as f64 / counted.count() as f64));
             let loaded = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
             assert_eq!(loaded.out_of_fold(&table, Pool::shared()).unwrap(), (rows, out));
         }
@@ -360,7 +364,7 @@ mod tests {
         let settings = Settings { per_class: true, ..quick(Preset::Best) };
         let by_class = Model::fit(&train, &settings).unwrap();
         let mended = kept(&by_class, &test);
-        assert!(plain < 0.8 && mended > 0.88 && mended < 1.0, "{plain} {mended}");
+        assert!(plain < 0.85 && mended > 0.88 && mended > plain + 0.05 && mended < 1.0, "{plain} {mended}");
         // A method that does not classify has no classes to calibrate by.
         let settings = Settings::builder().method("deep-svdd").per_class(true).epochs(1).build().unwrap();
         assert!(Model::fit(&train, &settings).err().unwrap().to_string().contains("`per_class`"));

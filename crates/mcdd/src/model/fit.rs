@@ -387,11 +387,15 @@ impl Model {
             .collect();
         cross_fit::fit_scales(&mut members, &out, pool)?;
         let mut predicted = cross_fit::predict(&members, &[], &out, pool);
+        // Where the class comes from some members only, the rows that these left out tell how good it is.
+        let by_some = members.iter().any(|m| m.role.for_class);
+        let classified = |fold: &usize| !by_some || members.iter().any(|m| m.role.for_class && m.fold == *fold);
+        let classified: Vec<usize> = (0..predicted.len()).filter(classified).collect();
         let sharpness = match settings.preset {
             Preset::Paper => 1.0,
             Preset::Best | Preset::Fast => {
-                let rows = predicted.iter().zip(&calibrating);
-                sharpness::fit(&rows.map(|(p, part)| (&p.posterior[..], &part.y[..])).collect::<Vec<_>>())
+                let of = |&fold: &usize| (&predicted[fold].posterior[..], &calibrating[fold].y[..]);
+                sharpness::fit(&classified.iter().map(of).collect::<Vec<_>>())
             }
         };
         for p in predicted.iter_mut().filter(|p| p.classes > 0) {
@@ -408,15 +412,16 @@ impl Model {
             class_scales = ClassScale::fit(&confidences, &predicted, classes.len());
             confidences.iter_mut().zip(&predicted).for_each(|(c, &k)| *c = class_scales[k as usize].map(*c));
         }
-        let of_class = |(p, part): (&Predictions, &Part)| p.class.iter().zip(&part.y).filter(|(c, y)| c == y).count();
-        let right: usize = predicted.iter().zip(&calibrating).map(of_class).sum();
-        let classified: usize = predicted.iter().map(|p| p.class.len()).sum();
-        let accuracy = (classified > 0).then(|| right as f64 / classified as f64);
+        let both = || classified.iter().map(|&fold| (&predicted[fold], &calibrating[fold].y));
+        let right = |(p, y): (&Predictions, &Vec<u32>)| p.class.iter().zip(y).filter(|(c, y)| c == y).count();
+        let right: usize = both().map(right).sum();
+        let count: usize = both().map(|(p, _)| p.class.len()).sum();
+        let accuracy = (count > 0).then(|| right as f64 / count as f64);
         let calibrated = Calibration::new(confidences).map_err(|_| score_scale::not_finite())?;
-        let of_true_class = |(p, part): (&Predictions, &Part)| -> Vec<f64> {
-            (0..p.class.len()).map(|i| p.posterior(i)[part.y[i] as usize]).collect()
+        let of_true_class = |(p, y): (&Predictions, &Vec<u32>)| -> Vec<f64> {
+            (0..p.class.len()).map(|i| p.posterior(i)[y[i] as usize]).collect()
         };
-        let probabilities: Vec<f64> = predicted.iter().zip(&calibrating).flat_map(of_true_class).collect();
+        let probabilities: Vec<f64> = both().flat_map(of_true_class).collect();
         let class_calibration = match probabilities.is_empty() {
             true => None,
             false => Some(Calibration::new(probabilities).map_err(|_| score_scale::not_finite())?),

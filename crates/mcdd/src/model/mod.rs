@@ -124,20 +124,26 @@ impl ModelMember {
 }
 
 impl Share {
-    /// One member's of all. The weights were chosen by test rows of some tables: `docs/default.md`. A detector that classifies has
-    /// the last word.
+    /// One member's of all. Where there are members for the class, it comes from these, unless a detector classifies. The weight
+    /// of the one with bins was chosen by test rows of some tables: `docs/default.md`.
     fn of<'a>(member: &ModelMember, all: impl Iterator<Item = &'a ModelMember> + Clone) -> Share {
         let by_detector = all.clone().any(|m| m.probe.as_ref().is_some_and(|p| p.classes() > 0));
-        let weight = |m: &ModelMember| match m.role.for_class {
-            true => Share { confidence: 0.0, posterior: if by_detector { 0.0 } else { 2.0 } },
-            false => Share { confidence: 1.0, posterior: 1.0 },
+        let by_some = !by_detector && all.clone().any(|m| m.role.for_class);
+        let weight = |m: &ModelMember| Share {
+            confidence: if m.role.for_class { 0.0 } else { 1.0 },
+            posterior: match m.role.for_class == by_some {
+                true if m.role.binned => 1.5,
+                true => 1.0,
+                false => 0.0,
+            },
         };
         let (mut sum, own) = (Share::default(), weight(member));
         for other in all.map(weight) {
             sum.confidence += other.confidence;
             sum.posterior += other.posterior;
         }
-        Share { confidence: own.confidence / sum.confidence, posterior: own.posterior / sum.posterior }
+        let part = |own: f64, sum: f64| if own == 0.0 { 0.0 } else { own / sum };
+        Share { confidence: part(own.confidence, sum.confidence), posterior: part(own.posterior, sum.posterior) }
     }
 }
 
@@ -225,7 +231,8 @@ impl Model {
         Ok(Some(predictions.posterior.iter().map(|&p| threshold.known(p)).collect()))
     }
 
-    /// The accuracy on the calibration rows, each predicted by the members that left it out, if the model classifies.
+    /// The accuracy on the calibration rows, each predicted by the members that left it out, if the model classifies. Where the
+    /// class comes from some members only, it is that of the rows which these left out.
     pub fn validation_accuracy(&self) -> Option<f64> {
         self.accuracy
     }

@@ -1,5 +1,7 @@
 //! Predictions.
 
+use std::cell::RefCell;
+
 use super::class_scale::ClassScale;
 use super::embedding::Embedding;
 use super::probe::{Buffers, Outputs};
@@ -15,8 +17,8 @@ use crate::net::NetworkBuffers;
 use crate::train::{Examples, ImageRows, LabeledRows};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-/// Rows of a task: enough to reuse the weights of a member while they are in the cache.
-const BLOCK: usize = 768;
+/// Rows of a task: of many rows, more are near each other, and their neighbors are found faster.
+const BLOCK: usize = 4096;
 /// The largest number of values of a task: images are large.
 const BLOCK_NUMBERS: usize = 1 << 21;
 
@@ -110,6 +112,11 @@ pub struct PredictBuffers {
     probe: Buffers,
 }
 
+thread_local! {
+    /// The buffers of this thread, so that the system need not give the same memory again and again: that took half of the time.
+    static BUFFERS: RefCell<PredictBuffers> = RefCell::default();
+}
+
 /// The part of the output that one task writes.
 struct Part<'a> {
     class: &'a mut [u32],
@@ -173,7 +180,9 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
                 .for_each(|(o, &c)| *o += share.confidence * standardize(&member.scale, c));
         }
         // The head gives the confidence if there is no detector, and the classes if the detector does not classify.
-        if probed.is_none_or(|p| p.classes() == 0) {
+        let classifies = classes > 0 && share.posterior > 0.0;
+        let wanted = classifies || probed.is_none() || !(out.distance.is_empty() || member.role.for_class);
+        if wanted && probed.is_none_or(|p| p.classes() == 0) {
             let head_classes = member.head.classes();
             s.distances.resize(head_classes, 0.0);
             for (i, z) in z.chunks_exact(z.len() / rows).enumerate() {
@@ -190,7 +199,7 @@ fn score(ensemble: Ensemble, x: &[f32], classes: usize, out: Part, s: &mut Predi
                 }
             }
         }
-        if classes > 0 {
+        if classifies {
             for (logits, out) in s.logits.chunks_exact_mut(classes).zip(out.posterior.chunks_exact_mut(classes)) {
                 posterior(logits);
                 out.iter_mut().zip(logits).for_each(|(o, p)| *o += share.posterior * *p);
@@ -233,10 +242,16 @@ fn blocks(ensemble: Ensemble, rows: Examples, out: &mut Predictions, pool: &Pool
         (chunks(&mut out.class, block), chunks(&mut out.confidence, block)),
         (chunks(&mut out.posterior, block * k), chunks(&mut out.distance, block * k)),
     );
+    // Those of networks for images are too large.
+    let keeps = matches!(rows, Examples::Rows(_)) && ensemble.embedding.is_none();
     pool.split(parts, |i, ((class, confidence), (posterior, distance))| {
         let mut buffer = Vec::new();
         let x = rows.x(i * block..i * block + confidence.len(), &mut buffer);
-        score(ensemble, x, k, Part { class, confidence, posterior, distance }, &mut PredictBuffers::default());
+        let mut buffers = if keeps { BUFFERS.take() } else { PredictBuffers::default() };
+        score(ensemble, x, k, Part { class, confidence, posterior, distance }, &mut buffers);
+        if keeps {
+            BUFFERS.set(buffers);
+        }
     });
 }
 
@@ -248,11 +263,16 @@ impl Model {
     /// # Errors
     /// If `x` is not a whole number of rows, or a value is not finite.
     pub fn predict_rows(&self, x: &[f32], out: &mut Predictions, pool: &Pool) -> Result<()> {
+        self.predict_part(x, self.has_distances(), out, pool)
+    }
+
+    /// As [`Model::predict_rows`]; without `distances` those are left out, which takes less time.
+    pub(crate) fn predict_part(&self, x: &[f32], distances: bool, out: &mut Predictions, pool: &Pool) -> Result<()> {
         let width = self.schema().width();
         if !x.len().is_multiple_of(width) || x.iter().any(|v| !v.is_finite()) {
             return Err(Error::data(format!("the input must be finite numbers, {width} for each row")));
         }
-        out.sized(x.len() / width, self.n_classes(), self.has_distances());
+        out.sized(x.len() / width, self.n_classes(), distances && self.has_distances());
         let y = vec![0; x.len() / width];
         blocks(self.ensemble(), Examples::Rows(LabeledRows { x, y: &y }), out, pool);
         self.p_values(out);

@@ -219,16 +219,17 @@ impl Probe {
     }
 
     /// Writes [`Probe::score`] into a graph of ONNX. `layers` are the outputs of the network's layers in f32, `z` the latents in
-    /// f64. Gives the confidence and, where the model classifies, the logits: those of the detector, or else those of the head.
+    /// f64. Gives the confidence and, if it `classifies`, the logits: those of the detector, or else those of the head.
     pub(super) fn to_onnx(
         &self,
         graph: &mut Builder,
         host: Host,
+        classifies: bool,
         x: Value,
         layers: &[Value],
         z: Value,
     ) -> Result<(Value, Option<Value>)> {
-        let own = self.fitted.logit_classes() > 0 || (self.classes() == 0 && host.head.classes() > 0);
+        let own = self.fitted.logit_classes() > 0 || (classifies && self.classes() == 0 && host.head.classes() > 0);
         let head = if own { host.head.to_onnx(graph, z)?.logits } else { None };
         let features = (self.fitted.width() > 0).then(|| {
             let parts: Vec<Value> = self
@@ -247,7 +248,8 @@ impl Probe {
         let logits = head.filter(|_| self.fitted.logit_classes() > 0).map(|l| graph.clamp(l, MAX_LOGIT, 0.0));
         let rows = onnx::Features { features, logits, classes: self.fitted.logit_classes() };
         let found = self.fitted.detector().to_onnx(graph, &rows)?;
-        Ok((found.confidence, if self.classes() > 0 { found.logits } else { head }))
+        let logits = if self.classes() > 0 { found.logits } else { head };
+        Ok((found.confidence, logits.filter(|_| classifies)))
     }
 
     /// Moves the input of each view along the sign of its gradient, and takes the features from there.

@@ -17,10 +17,15 @@ pub(super) fn apply(sharpness: f64, probabilities: &mut [f64]) {
     }
     let mut sum = 0.0;
     for p in probabilities.iter_mut() {
-        *p = libm::pow(*p / largest, sharpness);
+        *p = power(*p / largest, sharpness);
         sum += *p;
     }
     probabilities.iter_mut().for_each(|p| *p /= sum);
+}
+
+/// A power of a number from 0 to 1, in half the time of `pow`, which has more digits.
+fn power(p: f64, exponent: f64) -> f64 {
+    if p == 1.0 { 1.0 } else { libm::exp(exponent * libm::log(p)) }
 }
 
 /// Probabilities of the classes, row by row, and the classes of the rows.
@@ -35,8 +40,7 @@ pub(super) fn fit(parts: &[Rows]) -> f64 {
         for (posterior, labels) in parts.iter().filter(|(posterior, _)| !posterior.is_empty()) {
             for (row, &y) in posterior.chunks_exact(posterior.len() / labels.len()).zip(*labels) {
                 let largest = row.iter().fold(0.0f64, |m, &p| m.max(p));
-                let power = |p: f64| libm::pow(p / largest, sharpness);
-                let sum: f64 = row.iter().map(|&p| power(p)).sum();
+                let sum: f64 = row.iter().map(|&p| power(p / largest, sharpness)).sum();
                 let own = row[y as usize].max(f64::MIN_POSITIVE) / largest;
                 loss += libm::log(sum) - sharpness * libm::log(own);
             }

@@ -128,7 +128,7 @@ impl Model {
                 }
                 continue;
             }
-            let (confidence, logits) = member_to_onnx(member, g, x)?;
+            let (confidence, logits) = member_to_onnx(member, share.posterior > 0.0, g, x)?;
             let (mean, deviation) = (g.number(member.scale.mean), g.number(member.scale.deviation));
             let centered = g.op("Sub", &[confidence, mean]);
             let standard = g.op("Div", &[centered, deviation]);
@@ -152,16 +152,16 @@ impl Model {
     }
 }
 
-/// The confidence of a member before it is standardized, and its logits if it classifies.
-fn member_to_onnx(member: &ModelMember, g: &mut Builder, x: Value) -> Result<(Value, Option<Value>)> {
+/// The confidence of a member before it is standardized, and its logits if it classifies and these are wanted.
+fn member_to_onnx(member: &ModelMember, classifies: bool, g: &mut Builder, x: Value) -> Result<(Value, Option<Value>)> {
     let layers = member.net.to_onnx(g, x)?;
     let z = g.cast(*layers.last().unwrap_or(&x), Type::F64);
     match &member.probe {
         None => {
             let own = member.head.to_onnx(g, z)?;
-            Ok((own.confidence, own.logits))
+            Ok((own.confidence, own.logits.filter(|_| classifies)))
         }
-        Some(probe) => probe.to_onnx(g, member.host(), x, &layers, z),
+        Some(probe) => probe.to_onnx(g, member.host(), classifies, x, &layers, z),
     }
 }
 

@@ -56,6 +56,7 @@ struct Waiting {
 pub(super) fn predict_blocks<E: From<Error>>(
     model: &Model,
     mut source: impl Blocks,
+    distances: bool,
     threads: usize,
     mut each: impl FnMut(&Batch, &Predictions) -> Result<(), E>,
 ) -> Result<Notices, E> {
@@ -65,7 +66,8 @@ pub(super) fn predict_blocks<E: From<Error>>(
     let parts = Mutex::new(parts);
     // Blocks that have been read and are not scored.
     let unscored = AtomicUsize::new(0);
-    let work = Work { model, width: model.schema().width(), threads: threads.max(1), unscored: &unscored };
+    let width = model.schema().width();
+    let work = Work { model, width, distances, threads: threads.max(1), unscored: &unscored };
     thread::scope(|scope| {
         for thread in 0..work.threads {
             let (report, parts, work) = (report.clone(), &parts, &work);
@@ -112,6 +114,8 @@ fn read_blocks(source: &mut impl Blocks, spare: &Receiver<Batch>, read: &Sender<
 struct Work<'a> {
     model: &'a Model,
     width: usize,
+    /// Whether distances are wanted.
+    distances: bool,
     threads: usize,
     unscored: &'a AtomicUsize,
 }
@@ -125,7 +129,7 @@ impl Work<'_> {
             let Ok(Part { batch, x, block, part }) = next else { return };
             let scored = catch_unwind(AssertUnwindSafe(|| {
                 let mut predictions = Predictions::default();
-                self.model.predict_rows(&batch.x[x], &mut predictions, &alone).map(|()| predictions)
+                self.model.predict_part(&batch.x[x], self.distances, &mut predictions, &alone).map(|()| predictions)
             }));
             // Given back before the block is complete, so that its memory can be used again.
             drop(batch);

@@ -25,7 +25,7 @@ pub struct Summary {
     pub notices: Notices,
 }
 
-/// Calls `each` with each block of a source and its predictions, in order, and returns the notices of the source. As many threads
+/// Calls `each` with each block of a source and its predictions without distances, in order, and returns the notices of the source. As many threads
 /// score as `pool` has, while another one reads and the calling thread runs `each`.
 ///
 /// # Errors
@@ -36,7 +36,7 @@ pub fn predict_each<E: From<Error>>(
     pool: &Pool,
     each: impl FnMut(&Batch, &Predictions) -> Result<(), E>,
 ) -> Result<Notices, E> {
-    predict_blocks(model, source, pool.threads(), each)
+    predict_blocks(model, source, false, pool.threads(), each)
 }
 
 /// Predicts the rows of all sources, one source after the other, and writes the predictions.
@@ -57,12 +57,13 @@ pub fn predict<S: Blocks>(
         return Err(Error::setting("the method of this model does not classify").hint("leave `probs` out"));
     }
     let classes = if model.classifies() { model.classes() } else { &[] };
+    let distances = output.columns.distances;
     output.write(classes, threshold, |writer| {
         let mut summary = Summary::default();
         for source in sources {
             let source = source?;
             summary.notices.extend(writer.source(source.kept())?);
-            let notices = predict_each(model, source, pool, |batch, predictions| {
+            let notices = predict_blocks(model, source, distances, pool.threads(), |batch, predictions| {
                 summary.rows += predictions.rows() as u64;
                 summary.bad += batch.bad.len() as u64;
                 let block = Block { predictions, names: &batch.names, bad: &batch.bad, kept: &[] };

@@ -1,4 +1,4 @@
-//! Networks for the class: the last two of an ensemble of Deep-MCDD. Their `nu` is smaller, so that classes count more and
+//! Networks for the class: the last two of an ensemble of Deep-MCDD, from which alone the class comes. Their `nu` is smaller, so that classes count more and
 //! distances less, and the epoch with the lowest validation loss is kept. The last one reads its inputs also as a
 //! piecewise-linear code in bins (Gorishniy et al. 2022), which lets it bend at a value of a single column, as a tree does.
 //! The confidence comes from the others alone. `docs/default.md` has what this brings.
@@ -23,7 +23,7 @@ const NU: f64 = 0.3;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Role {
-    /// Whether it counts more for the class, and not for the confidence.
+    /// Whether it is for the class, and not for the confidence.
     pub for_class: bool,
     /// Whether its network has bins.
     pub binned: bool,

@@ -46,6 +46,10 @@ fn name_of(name: &str, at: usize) -> Name {
     let folded: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     const INDEX: [&str; 10] =
         ["index", "idx", "rowindex", "rownames", "rowname", "rownumber", "rownum", "rowno", "level0", "unnamed"];
+    // What pandas calls the index in a Parquet file.
+    if name.starts_with("__index_level_") {
+        return Name::Index;
+    }
     if name == positional_name(at) || name.starts_with("Unnamed: ") || name.starts_with('#') && folded.is_empty() {
         return Name::Index;
     }
@@ -348,7 +352,17 @@ mod tests {
         ] {
             assert_eq!(name_of(name, 3), Name::Id, "{name}");
         }
-        for name in ["Unnamed: 0", "Unnamed: 0.1", "index", "Index", "level_0", "row_names", "column 4", "#"] {
+        for name in [
+            "Unnamed: 0",
+            "Unnamed: 0.1",
+            "index",
+            "Index",
+            "level_0",
+            "row_names",
+            "column 4",
+            "#",
+            "__index_level_0__",
+        ] {
             assert_eq!(name_of(name, 3), Name::Index, "{name}");
         }
         for name in ["width", "fluid", "acid", "GRID", "paid", "idle", "solid", "column 5", "humid_1", "x", "Paid"] {

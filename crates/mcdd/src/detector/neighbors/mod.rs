@@ -41,6 +41,8 @@ use crate::stats::moments::mean;
 
 /// Queries per block; more would not fit into the second-level cache.
 const BLOCK: usize = 192;
+/// Queries per block for a tree: of more, more are near each other.
+const TREE_BLOCK: usize = 6144;
 /// The largest number of neighbors of all queries of a block together. Buffers are twice as large: 2 MB.
 const MAX_NEIGHBORS: usize = 1 << 17;
 /// The largest squared norm whose products and sums do not overflow f32.
@@ -202,7 +204,8 @@ impl Index {
         assert!(queries.len().is_multiple_of(self.width));
         let k = k.min(self.count() - usize::from(own.is_some()));
         // Whole tiles, for any `k`.
-        let block = (MAX_NEIGHBORS / k.max(1)).clamp(MR, BLOCK) / MR * MR;
+        let most = if self.tree.is_some() && Tree::supports(k) { TREE_BLOCK } else { BLOCK };
+        let block = (MAX_NEIGHBORS / k.max(1)).clamp(MR, most) / MR * MR;
         for (b, queries) in queries.chunks(block * self.width).enumerate() {
             let from = b * block;
             if k == 1 && self.metric == Metric::Distance && self.tree.is_none() {

@@ -157,6 +157,18 @@ impl Tree {
         found
     }
 
+    /// A leaf that is near a query.
+    #[inline(always)]
+    fn home(&self, query: &[f32]) -> u32 {
+        let mut group = 0;
+        for level in self.levels.iter().rev() {
+            let visit = Visit::of(level, query, 0, group * NR);
+            let nearest = visit.keys.iter().fold(VISITED, |a, &b| a.min(b)) & PLACE;
+            group = (group * NR + nearest as usize).min(level.count - 1);
+        }
+        group as u32
+    }
+
     /// Whether most of some stored rows find their nearest neighbor within the budget.
     fn is_fast(&self, index: &Index) -> bool {
         let step = index.count() / TRIALS;
@@ -247,21 +259,37 @@ impl Kernel for Walk<'_> {
         let Walk { tree, index, queries, turned, k, own, found } = self;
         let (width, mut way) = (index.width, Vec::with_capacity(tree.levels.len()));
         let (mut ended, mut failed) = (0, 0);
-        let results = found.best.chunks_exact_mut(k).zip(&mut found.complete);
-        for (q, (given, (best, complete))) in queries.chunks_exact(width).zip(results).enumerate() {
-            if failed > ended / 2 + MAX_FAILURES {
-                return;
-            }
-            let own = own.map_or(NONE, |own| (own + q) as u32);
-            let query = match (&tree.axes, &turned) {
+        let mut before = NOTHING.row;
+        let turned_query = |q: usize| {
+            let given = &queries[q * width..(q + 1) * width];
+            match (&tree.axes, &turned) {
                 (Some(axes), Some(turned)) => {
                     let (rows, error) = (&turned.rows[q * width..(q + 1) * width], turned.errors[q]);
                     Query { given, turned: rows, stretch: axes.stretch, error }
                 }
                 _ => Query { given, turned: given, stretch: 1.0, error: 0.0 },
-            };
-            *complete = query.error < f64::INFINITY && walk(tree, index, &query, own, best, &mut way);
-            *(if *complete { &mut ended } else { &mut failed }) += 1;
+            }
+        };
+        // Queries that are near each other one after the other: they visit the same leaves, which are in the cache then.
+        let mut order: Vec<(u32, u32)> = (0..found.complete.len() as u32).map(|q| (0, q)).collect();
+        for (home, q) in &mut order {
+            *home = tree.home(turned_query(*q as usize).turned);
+        }
+        order.sort_unstable();
+        for q in order.into_iter().map(|(_, q)| q as usize) {
+            if failed > ended / 2 + MAX_FAILURES {
+                return;
+            }
+            let own = own.map_or(NONE, |own| (own + q) as u32);
+            let (query, best) = (turned_query(q), &mut found.best[q * k..(q + 1) * k]);
+            if k == 1 && before < index.count() && before != own as usize {
+                // The neighbor of the one before is a limit for all others.
+                best[0] = Neighbor { value: index.value(query.given, before), row: before };
+            }
+            let complete = query.error < f64::INFINITY && walk(tree, index, &query, own, best, &mut way);
+            *(if complete { &mut ended } else { &mut failed }) += 1;
+            before = best[k - 1].row;
+            found.complete[q] = complete;
         }
     }
 }
@@ -271,7 +299,7 @@ impl Kernel for Walk<'_> {
 fn walk(tree: &Tree, index: &Index, query: &Query, own: u32, best: &mut [Neighbor], way: &mut Vec<Visit>) -> bool {
     let width = index.width;
     let last = best.len() - 1;
-    let (mut limit, mut left) = (f32::INFINITY, tree.budget);
+    let (mut limit, mut left) = (limit_of(index, query, best[last].value), tree.budget);
     let top = tree.levels.len() as u32 - 1;
     way.clear();
     way.push(Visit::of(&tree.levels[top as usize], query.turned, top, 0));

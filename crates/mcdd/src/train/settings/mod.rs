@@ -179,7 +179,7 @@ pub struct Settings {
     /// out of range lower a row's confidence. Not for alad and gda.
     pub clip: Option<f64>,
     /// Bins of a numeric input, 2 to 64. With Deep-MCDD and four networks or more the last two are for the class: their `nu`
-    /// is smaller, they count twice for the class, and the confidence comes from the others. The last one reads its inputs also as
+    /// is smaller, the class comes from them, and the confidence from the others. The last one reads its inputs also as
     /// a piecewise-linear code with this many parts, each with the same number of rows; with fewer parts if there are many
     /// inputs, and with none if there are more than 256.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -29,12 +29,19 @@ pub(crate) struct RowNetwork {
     folded: Option<Params>,
 }
 
+/// Rows that go through all layers together: what is between two layers stays in the cache.
+const TOGETHER: usize = 768;
+
 /// Buffers of one thread.
 #[derive(Default)]
 struct RowBuffers {
+    /// What the first layer reads, and what is between the layers, of some rows.
     read: Vec<f32>,
     values: [Vec<f32>; 2],
-    both: Vec<f32>,
+    last: Vec<f32>,
+    /// Results of all rows.
+    latent: Vec<f32>,
+    hidden: Vec<f32>,
 }
 
 impl RowNetwork {
@@ -56,6 +63,45 @@ impl RowNetwork {
         let (concat, latent) = (concat.is_some(), graph.latent()?);
         Ok(RowNetwork { graph: graph.clone(), input, steps, concat, latent, packed, params: params.clone(), folded })
     }
+
+    /// The latent vectors of some rows, and what the last layer reads. `x` is what the first layer reads.
+    fn pass(
+        &self,
+        x: &[f32],
+        values: &mut [Vec<f32>; 2],
+        last: &mut Vec<f32>,
+        latent: &mut [f32],
+        mut hidden: Option<&mut [f32]>,
+    ) {
+        let Some(first) = self.steps.first() else {
+            latent.copy_from_slice(x);
+            return;
+        };
+        let rows = x.len() / first.inputs;
+        let params = self.folded.as_ref().unwrap_or(&self.params);
+        let outputs = self.steps[self.steps.len() - 1].outputs;
+        // Each layer but the last reads one buffer and writes the other.
+        let [mut from, mut to] = values.each_mut();
+        let end = self.steps.len() - 1;
+        for (i, (step, packed)) in self.steps.iter().zip(&self.packed).enumerate() {
+            let input = if i == 0 { x } else { &from[..rows * step.inputs] };
+            let panels = Panels::new(packed, step.inputs, step.outputs);
+            let then = step.then(step.bias.map(|b| params.get(b)));
+            if i < end {
+                product(input, panels, sized(to, rows * step.outputs), then);
+                (from, to) = (to, from);
+            } else {
+                let output = if self.concat { sized(last, rows * outputs) } else { &mut *latent };
+                product(input, panels, output, then);
+                if let Some(hidden) = hidden.take() {
+                    hidden.copy_from_slice(input);
+                }
+            }
+        }
+        if self.concat {
+            concat_rows(x, first.inputs, &last[..rows * outputs], outputs, latent);
+        }
+    }
 }
 
 impl Network for RowNetwork {
@@ -72,34 +118,19 @@ impl Network for RowNetwork {
     }
 
     fn latents_and_hidden<'b>(&self, x: &[f32], buffers: &'b mut NetworkBuffers) -> (&'b [f32], Option<&'b [f32]>) {
-        let RowBuffers { read, values, both } = buffers.get();
-        let x = self.input.forward(x, read);
-        let Some(first) = self.steps.first() else {
-            let to = sized(&mut values[0], x.len());
-            to.copy_from_slice(x);
-            return (to, None);
-        };
-        let rows = x.len() / first.inputs;
-        let params = self.folded.as_ref().unwrap_or(&self.params);
-        let [a, b] = &mut *values;
-        for (i, (step, packed)) in self.steps.iter().zip(&self.packed).enumerate() {
-            let (from, to) = if i % 2 == 0 { (&mut *b, &mut *a) } else { (&mut *a, &mut *b) };
-            let input = if i == 0 { x } else { &from[..rows * step.inputs] };
-            let panels = Panels::new(packed, step.inputs, step.outputs);
-            let bias = step.bias.map(|b| params.get(b));
-            product(input, panels, sized(to, rows * step.outputs), step.then(bias));
+        let RowBuffers { read, values, last, latent, hidden } = buffers.get();
+        let width = self.input.width;
+        let rows = x.len() / width;
+        let latent = sized(latent, rows * self.latent);
+        let inner = self.steps.last().filter(|_| self.steps.len() > 1).map(|last| last.inputs);
+        let hidden = sized(hidden, rows * inner.unwrap_or(0));
+        for (i, x) in x.chunks(TOGETHER * width).enumerate() {
+            let (from, to) = (i * TOGETHER, i * TOGETHER + x.len() / width);
+            let latent = &mut latent[from * self.latent..to * self.latent];
+            let hidden = inner.map(|inner| &mut hidden[from * inner..to * inner]);
+            self.pass(self.input.forward(x, read), values, last, latent, hidden);
         }
-        let last = self.steps.len() - 1;
-        let (inputs, outputs) = (self.steps[0].inputs, self.steps[last].outputs);
-        // Each step reads one buffer and writes the other.
-        let hidden = (last > 0).then(|| &values[(last + 1) % 2][..rows * self.steps[last].inputs]);
-        let values = &values[last % 2][..rows * outputs];
-        if !self.concat {
-            return (values, hidden);
-        }
-        let both = sized(both, rows * (inputs + outputs));
-        concat_rows(x, inputs, values, outputs, both);
-        (both, None)
+        (latent, inner.map(|_| &*hidden).filter(|_| !self.concat))
     }
 
     fn params(&self) -> &Params {
