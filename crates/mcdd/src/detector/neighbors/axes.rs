@@ -6,7 +6,7 @@
 //!
 //! # The bound
 //! Rows are turned by a matrix `V` in f32, which need not be exactly orthogonal: if `f` is the Frobenius norm of `V^T V - I`, no
-//! distance grows by more than the factor `s = sqrt(1 + f)`. Centering and the product in f32 change the turned row of `a` by
+//! distance grows by more than the factor `s = sqrt(1 + f)`, or shrinks by more than `sqrt(1 - f)`. Centering and the product in f32 change the turned row of `a` by
 //! at most `e |a - c|`, with `e = s (u + sqrt(w) gamma)` and `gamma = w u / (1 - w u)` for the unit roundoff `u` and the width
 //! `w`. So two rows at a distance `d` are turned into rows at a distance of at most `s d + e (|a - c| + |b - c|)`, up to
 //! underflow.
@@ -32,6 +32,8 @@ pub(super) struct Axes {
     pub(super) first: usize,
     /// The largest factor by which a distance grows.
     pub(super) stretch: f64,
+    /// The smallest factor by which one shrinks.
+    pub(super) shrink: f64,
     /// The largest change of a turned row, relative to its distance from the center.
     error: f64,
     /// The largest change of a stored row.
@@ -64,7 +66,11 @@ impl Axes {
         let axis = |i: usize| &axes[i * width..(i + 1) * width];
         let excess = |(i, j): (usize, usize)| inner_product(axis(i), axis(j)) - f64::from(u8::from(i == j));
         let pairs = (0..width).flat_map(|i| (0..width).map(move |j| (i, j)));
-        let stretch = libm::sqrt(1.0 + libm::sqrt(pairs.map(|p| excess(p) * excess(p)).sum())) + 1e-12;
+        let norm = libm::sqrt(pairs.map(|p| excess(p) * excess(p)).sum());
+        let (stretch, shrink) = (libm::sqrt(1.0 + norm) + 1e-12, libm::sqrt((1.0 - norm).max(0.0)) - 1e-12);
+        if shrink < 0.5 {
+            return None;
+        }
         let rounding = width as f64 * U;
         let error = 1.1 * stretch * (U + libm::sqrt(width as f64) * rounding / (1.0 - rounding));
         let total: f64 = eigen.values.iter().map(|v| v.max(0.0)).sum();
@@ -74,7 +80,7 @@ impl Axes {
             rest <= REST * total
         });
         let first = enough.map_or(width, |i| i + 1);
-        let mut axes = Axes { center: center.to_vec(), lines, first, stretch, error, stored: 0.0 };
+        let mut axes = Axes { center: center.to_vec(), lines, first, stretch, shrink, error, stored: 0.0 };
         let Turned { rows, errors } = axes.turn(rows);
         axes.stored = errors.into_iter().fold(0.0, f64::max);
         (axes.stored < f64::INFINITY).then_some((axes, rows))

@@ -11,7 +11,8 @@
 //! All sums are of squared differences, computed in f32. A difference has a relative error of at most `u = 2^-24`, and so has
 //! each of at most `w` additions of nonnegative terms. The sum of a pair whose squared distance is `d`, and that of a box around
 //! its row, is therefore at most `d (1 + u)^(w + 2) <= d (1 + gamma)` with `gamma = (w + 2) u / (1 - (w + 2) u)`, up to underflow.
-//! A row or a box with a larger sum is farther than `d`. For rows as they are the margin is relative to the distance,
+//! A row or a box with a larger sum is farther than `d`. In the same way a sum gives the largest distance that its row may have, so
+//! that for one neighbor only the rows that may be the nearest are computed exactly. For rows as they are the margin is relative to the distance,
 //! independent of where they are; turning them adds an error that is relative to their distance from the center.
 
 // Loops over the lanes of several arrays are clearest, and compile best, with an index.
@@ -248,8 +249,9 @@ struct Walk<'a> {
 struct Query<'a> {
     given: &'a [f32],
     turned: &'a [f32],
-    /// The factor by which a distance may grow when rows are turned, and what is added to it.
+    /// The factors by which a distance may grow and shrink when rows are turned, and what is added to it or taken away.
     stretch: f64,
+    shrink: f64,
     error: f64,
 }
 
@@ -259,15 +261,14 @@ impl Kernel for Walk<'_> {
         let Walk { tree, index, queries, turned, k, own, found } = self;
         let (width, mut way) = (index.width, Vec::with_capacity(tree.levels.len()));
         let (mut ended, mut failed) = (0, 0);
-        let mut before = NOTHING.row;
         let turned_query = |q: usize| {
             let given = &queries[q * width..(q + 1) * width];
             match (&tree.axes, &turned) {
                 (Some(axes), Some(turned)) => {
                     let (rows, error) = (&turned.rows[q * width..(q + 1) * width], turned.errors[q]);
-                    Query { given, turned: rows, stretch: axes.stretch, error }
+                    Query { given, turned: rows, stretch: axes.stretch, shrink: axes.shrink, error }
                 }
-                _ => Query { given, turned: given, stretch: 1.0, error: 0.0 },
+                _ => Query { given, turned: given, stretch: 1.0, shrink: 1.0, error: 0.0 },
             }
         };
         // Queries that are near each other one after the other: they visit the same leaves, which are in the cache then.
@@ -276,30 +277,116 @@ impl Kernel for Walk<'_> {
             *home = tree.home(turned_query(*q as usize).turned);
         }
         order.sort_unstable();
+        let mut candidates: Vec<Candidate> = Vec::with_capacity(2 * order.len());
         for q in order.into_iter().map(|(_, q)| q as usize) {
             if failed > ended / 2 + MAX_FAILURES {
-                return;
+                break;
             }
             let own = own.map_or(NONE, |own| (own + q) as u32);
-            let (query, best) = (turned_query(q), &mut found.best[q * k..(q + 1) * k]);
-            if k == 1 && before < index.count() && before != own as usize {
-                // The neighbor of the one before is a limit for all others.
-                best[0] = Neighbor { value: index.value(query.given, before), row: before };
-            }
-            let complete = query.error < f64::INFINITY && walk(tree, index, &query, own, best, &mut way);
+            let query = turned_query(q);
+            let complete = query.error < f64::INFINITY
+                && if k == 1 {
+                    nearest(tree, index, &query, (q as u32, own), &mut candidates, &mut way)
+                } else {
+                    several(tree, index, &query, own, &mut found.best[q * k..(q + 1) * k], &mut way)
+                };
             *(if complete { &mut ended } else { &mut failed }) += 1;
-            before = best[k - 1].row;
             found.complete[q] = complete;
+        }
+        // All at the end, so that rows are fetched from memory while others are computed.
+        for Candidate { query, place, .. } in candidates {
+            let (q, row) = (query as usize, tree.ids.as_flattened()[place as usize] as usize);
+            let value = index.value(&queries[q * width..(q + 1) * width], row);
+            found.best[q] = found.best[q].min(Neighbor { value, row });
         }
     }
 }
 
-/// Walks through the tree and collects the nearest rows in `best`. Returns false if the budget was too small.
+/// A row that may be the nearest of a query.
+struct Candidate {
+    query: u32,
+    /// Its place among the rows of the leaves.
+    place: u32,
+    sum: f32,
+}
+
+/// Collects the rows of which one is the nearest of a query. `numbers` are those of the query and of the row that it is. Returns false if the
+/// budget was too small.
 #[inline(always)]
-fn walk(tree: &Tree, index: &Index, query: &Query, own: u32, best: &mut [Neighbor], way: &mut Vec<Visit>) -> bool {
-    let width = index.width;
+fn nearest(
+    tree: &Tree,
+    index: &Index,
+    query: &Query,
+    numbers: (u32, u32),
+    candidates: &mut Vec<Candidate>,
+    way: &mut Vec<Visit>,
+) -> bool {
+    let (number, own) = numbers;
+    let (before, mut last) = (candidates.len(), f32::INFINITY);
+    let complete = walk(tree, query, last, way, |at, sums, mut limit| {
+        let mut keys = keys(&sums);
+        while let Some(j) = take_smallest(&mut keys, limit) {
+            let sum = sums.0[j];
+            // Rows that do not exist are infinitely far away.
+            if own != NONE || sum == f32::INFINITY {
+                let id = tree.ids[at][j];
+                if id == NONE || id == own {
+                    continue;
+                }
+            }
+            candidates.push(Candidate { query: number, place: (at * NR + j) as u32, sum });
+            limit = limit.min(limit_of(index, query, at_most(index, query, sum)));
+        }
+        last = limit;
+        limit
+    });
+    let mut kept = before;
+    for i in before..candidates.len() {
+        if candidates[i].sum <= last {
+            candidates.swap(kept, i);
+            kept += 1;
+        }
+    }
+    candidates.truncate(kept);
+    complete
+}
+
+/// Collects the nearest rows in `best`. Returns false if the budget was too small.
+#[inline(always)]
+fn several(tree: &Tree, index: &Index, query: &Query, own: u32, best: &mut [Neighbor], way: &mut Vec<Visit>) -> bool {
     let last = best.len() - 1;
-    let (mut limit, mut left) = (limit_of(index, query, best[last].value), tree.budget);
+    walk(tree, query, f32::INFINITY, way, |at, sums, mut limit| {
+        let mut keys = keys(&sums);
+        // The nearest first, which lowers the limit for the others.
+        while let Some(j) = take_smallest(&mut keys, limit) {
+            let id = tree.ids[at][j];
+            if id == NONE || id == own {
+                continue;
+            }
+            let new = Neighbor { value: index.value(query.given, id as usize), row: id as usize };
+            if new < best[last] {
+                let place = best.partition_point(|b| *b < new);
+                best[place..].rotate_right(1);
+                best[place] = new;
+                limit = limit_of(index, query, best[last].value);
+            }
+        }
+        limit
+    })
+}
+
+/// Walks through the tree. `leaf` gets each leaf that may have a row within the limit, with the sums of its rows, and gives the new limit.
+/// Returns false if the budget was too small.
+#[inline(always)]
+fn walk(
+    tree: &Tree,
+    query: &Query,
+    mut limit: f32,
+    way: &mut Vec<Visit>,
+    mut leaf: impl FnMut(usize, Line, f32) -> f32,
+) -> bool {
+    let width = query.turned.len();
+    let mut left = tree.budget;
     let top = tree.levels.len() as u32 - 1;
     way.clear();
     way.push(Visit::of(&tree.levels[top as usize], query.turned, top, 0));
@@ -318,29 +405,26 @@ fn walk(tree: &Tree, index: &Index, query: &Query, own: u32, best: &mut [Neighbo
             if at < tree.levels[level as usize].count {
                 way.push(Visit::of(&tree.levels[level as usize - 1], query.turned, level - 1, at * NR));
             }
-            continue;
-        }
-        if at >= tree.ids.len() {
-            continue;
-        }
-        let sums = pair_sums(query.turned, &tree.leaves[at * width..(at + 1) * width]);
-        let mut keys = keys(&sums);
-        // The nearest first, which lowers the limit for the others.
-        while let Some(j) = take_smallest(&mut keys, limit) {
-            let id = tree.ids[at][j];
-            if id == NONE || id == own {
-                continue;
-            }
-            let new = Neighbor { value: index.value(query.given, id as usize), row: id as usize };
-            if new < best[last] {
-                let place = best.partition_point(|b| *b < new);
-                best[place..].rotate_right(1);
-                best[place] = new;
-                limit = limit_of(index, query, best[last].value);
-            }
+        } else if at < tree.ids.len() {
+            let sums = pair_sums(query.turned, &tree.leaves[at * width..(at + 1) * width]);
+            limit = leaf(at, sums, limit);
         }
     }
     true
+}
+
+/// The largest squared distance of a row with such a sum.
+#[inline(always)]
+fn at_most(index: &Index, query: &Query, sum: f32) -> f64 {
+    let margin = 2.0 * (index.margin + sum_error(index.width));
+    let value = (f64::from(sum) + (index.width + 2) as f64 * UNDERFLOW) * (1.0 + margin);
+    match query.error {
+        0.0 => value,
+        error => {
+            let distance = (libm::sqrt(value) + error) / query.shrink;
+            distance * distance * (1.0 + 1e-12)
+        }
+    }
 }
 
 /// The sum above which a row or a box is farther than `value`.
