@@ -72,7 +72,7 @@ pub struct Config {
     /// With `log`: how much the norm of a row raises its confidence, from 0 to below 1. Default: 0.
     pub norm: f64,
     /// The largest number of principal components that neighbors are searched among, 1 or more; twice as many if there are fewer
-    /// than 2,000 training rows. Default: the features as they are.
+    /// than 200 training rows. Default: the features as they are.
     pub reduce: Option<usize>,
 }
 
@@ -247,7 +247,7 @@ fn smallest_distance(index: &Index, k: usize) -> f64 {
 /// The largest change of a distance by rounding, as a fraction of the smallest distance.
 const ROUNDING: f64 = 0.1;
 /// With fewer rows there are more components.
-const FEW_ROWS: usize = 2000;
+const FEW_ROWS: usize = 200;
 /// Training rows that the median distance is computed from.
 const SAMPLE: usize = 500;
 /// Neighbors of a training row whose mean distance is compared with.
@@ -532,7 +532,7 @@ mod tests {
             fitted.save(&mut dict);
             dict.shape::<2>("rows").unwrap()
         };
-        assert_eq!((rows_stored(1999), rows_stored(2000)), ([1999, 4], [2000, 2]));
+        assert_eq!((rows_stored(199), rows_stored(200)), ([199, 4], [200, 2]));
     }
 
     #[test]
