@@ -19,6 +19,8 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// Rows of a task: of many rows, more are near each other, and their neighbors are found faster.
 const BLOCK: usize = 4096;
+/// Rows of a task if there are few for each thread: enough to use the weights of a member again while they are in the cache.
+const FEWEST: usize = 768;
 /// The largest number of values of a task: images are large.
 const BLOCK_NUMBERS: usize = 1 << 21;
 
@@ -236,7 +238,8 @@ pub(super) fn scores(ensemble: Ensemble, rows: Examples, pool: &Pool) -> Predict
 /// Scores all rows, block by block.
 fn blocks(ensemble: Ensemble, rows: Examples, out: &mut Predictions, pool: &Pool) {
     let k = out.classes;
-    let most = if ensemble.embedding.is_some() { Embedding::BLOCK } else { BLOCK };
+    let of_a_thread = rows.len().div_ceil(pool.threads().max(1));
+    let most = if ensemble.embedding.is_some() { Embedding::BLOCK } else { of_a_thread.clamp(FEWEST, BLOCK) };
     let block = most.min(BLOCK_NUMBERS / rows.width().max(1)).max(1);
     let parts = (
         (chunks(&mut out.class, block), chunks(&mut out.confidence, block)),

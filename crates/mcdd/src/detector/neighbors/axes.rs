@@ -6,10 +6,10 @@
 //!
 //! # The bound
 //! Rows are turned by a matrix `V` in f32, which need not be exactly orthogonal: if `f` is the Frobenius norm of `V^T V - I`, no
-//! distance grows by more than the factor `s = sqrt(1 + f)`, or shrinks by more than `sqrt(1 - f)`. Centering and the product in f32 change the turned row of `a` by
-//! at most `e |a - c|`, with `e = s (u + sqrt(w) gamma)` and `gamma = w u / (1 - w u)` for the unit roundoff `u` and the width
-//! `w`. So two rows at a distance `d` are turned into rows at a distance of at most `s d + e (|a - c| + |b - c|)`, up to
-//! underflow.
+//! distance grows by more than the factor `s = sqrt(1 + f)`, or shrinks by more than `sqrt(1 - f)`. Centering and the product in
+//! f32 change the turned row of `a` by at most `e |a - c|`, with `e = s (u + sqrt(w) gamma)` and `gamma = w u / (1 - w u)` for
+//! the unit roundoff `u` and the width `w`. So two rows at a distance `d` are turned into rows at a distance of at most
+//! `s d + e (|a - c| + |b - c|)`, and at least `sqrt(1 - f) d - e (|a - c| + |b - c|)`, up to underflow.
 
 use super::{MAX_SQUARED_NORM, U, UNDERFLOW, inner_product};
 use crate::compute::gemm::{self, Line, Panels, Then, ZERO};

@@ -11,9 +11,10 @@
 //! All sums are of squared differences, computed in f32. A difference has a relative error of at most `u = 2^-24`, and so has
 //! each of at most `w` additions of nonnegative terms. The sum of a pair whose squared distance is `d`, and that of a box around
 //! its row, is therefore at most `d (1 + u)^(w + 2) <= d (1 + gamma)` with `gamma = (w + 2) u / (1 - (w + 2) u)`, up to underflow.
-//! A row or a box with a larger sum is farther than `d`. In the same way a sum gives the largest distance that its row may have, so
-//! that for one neighbor only the rows that may be the nearest are computed exactly. For rows as they are the margin is relative to the distance,
-//! independent of where they are; turning them adds an error that is relative to their distance from the center.
+//! A row or a box with a larger sum is farther than `d`. In the same way a sum gives the largest distance that its row may have,
+//! so that for one neighbor only the rows that may be the nearest are computed exactly. For rows as they are the margin is
+//! relative to the distance, independent of where they are; turning them adds an error that is relative to their distance from
+//! the center.
 
 // Loops over the lanes of several arrays are clearest, and compile best, with an index.
 #![allow(clippy::needless_range_loop)]
@@ -310,8 +311,8 @@ struct Candidate {
     sum: f32,
 }
 
-/// Collects the rows of which one is the nearest of a query. `numbers` are those of the query and of the row that it is. Returns false if the
-/// budget was too small.
+/// Collects the rows of which one is the nearest of a query. `numbers` are those of the query and of the row that it is. Returns
+/// false if the budget was too small.
 #[inline(always)]
 fn nearest(
     tree: &Tree,
@@ -375,8 +376,8 @@ fn several(tree: &Tree, index: &Index, query: &Query, own: u32, best: &mut [Neig
     })
 }
 
-/// Walks through the tree. `leaf` gets each leaf that may have a row within the limit, with the sums of its rows, and gives the new limit.
-/// Returns false if the budget was too small.
+/// Walks through the tree. `leaf` gets each leaf that may have a row within the limit, with the sums of its rows, and gives the
+/// new limit. Returns false if the budget was too small.
 #[inline(always)]
 fn walk(
     tree: &Tree,
