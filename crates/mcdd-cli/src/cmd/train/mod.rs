@@ -85,7 +85,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Method")]
     detector: Option<String>,
 
-    /// nu of the method; for Deep-MCDD the weight of the distance term [default: 1; images: 0.1]
+    /// nu of the method; for Deep-MCDD the weight of the distance term [default: 1; images: 0.1, with cnn
+    /// 0.03]
     #[arg(long, help_heading = "Method")]
     nu: Option<f64>,
 

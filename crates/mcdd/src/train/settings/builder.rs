@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{IMAGE_NU, Preset, Select, Settings};
+use super::{CNN_NU, IMAGE_NU, Preset, Select, Settings};
 use crate::detector::Detect;
 use crate::error::{Error, Result};
 use crate::head::{HeadConfig, Loop, Sigma};
@@ -167,7 +167,8 @@ impl SettingsBuilder {
         /// Detector by name, with settings as `:key=value`, e.g. `knn:k=10:on=inputs` [default: the preset's, or the
         /// method's own score if a method is given].
         detector: impl Into<String>;
-        /// `nu` of the method [default: 1 for Deep-MCDD on tables, 0.1 on images].
+        /// `nu` of the method [default: 1 for Deep-MCDD on tables, 0.03 with the network `cnn`, 0.1 with other
+        /// networks for images].
         nu: f64;
         /// Deep-MCDD's deviations, fixed or learned [default: fixed at one].
         sigma: Sigma;
@@ -311,8 +312,10 @@ impl SettingsBuilder {
                 Err(_) => e,
             })?;
             let named = spec::split(method)?.1.iter().any(|(key, _)| *key == "nu");
-            if settings.image.is_some() && settings.head.name() == "deep-mcdd" && !named {
-                settings.head = changed(&settings.head, "nu", IMAGE_NU)?;
+            let image = settings.image.as_ref().filter(|_| settings.head.name() == "deep-mcdd" && !named);
+            if let Some(image) = image {
+                let nu = if matches!(image.net, NetName::Cnn { .. }) { CNN_NU } else { IMAGE_NU };
+                settings.head = changed(&settings.head, "nu", nu)?;
             }
             if !matches!(settings.head, HeadConfig::DeepMcdd(_)) {
                 // Only Deep-MCDD has networks for the class.

@@ -133,7 +133,7 @@ fn images_have_defaults_of_their_own() {
     let image = |s: &mut Settings, change: fn(&mut super::super::ImageSettings)| s.image.as_mut().map(change);
     type Rule<'a> = (SettingsBuilder, Box<dyn Fn(&mut Settings) + 'a>);
     let rules: Vec<Rule> = vec![
-        // Deep-MCDD's nu is 0.1 wherever none is given.
+        // Deep-MCDD's nu is 0.1 where none is given.
         (builder().method("deep-mcdd"), Box::new(|_| ())),
         (builder().method("deep-mcdd:sigma=learned"), Box::new(|s| s.head = head("deep-mcdd:nu=0.1:sigma=learned"))),
         (builder().method("deep-mcdd:nu=0.5"), Box::new(|s| s.head = head("deep-mcdd:nu=0.5"))),
@@ -179,6 +179,11 @@ fn images_have_defaults_of_their_own() {
     for (given, change) in rules {
         let built = given.build_for(DataKind::Images(Some(net()))).unwrap();
         assert_eq!(built, changed(resnet(), change), "{given:?}");
+    }
+    // With cnn it is smaller.
+    let cnn = DataKind::Images(Some(NetName::parse("cnn32").unwrap()));
+    for (given, expected) in [("deep-mcdd", "deep-mcdd:nu=0.03"), ("deep-mcdd:nu=0.1", "deep-mcdd:nu=0.1")] {
+        assert_eq!(builder().method(given).build_for(cnn).unwrap().head, head(expected));
     }
 }
 
