@@ -51,6 +51,34 @@ fn learns_the_digits_and_detects_a_new_one() {
 }
 
 #[test]
+fn the_class_comes_from_the_members_for_it_and_distances_are_left_out_unless_wanted() {
+    let (train, test) = digits().split(0.3, 1).unwrap();
+    let settings = Settings { hidden: vec![16], latent: 4, epochs: 3, batch: 64, ..Preset::Best.settings() };
+    let model = Model::fit(&train, &settings).unwrap();
+    let all = model.predict(&test).unwrap();
+    let x = model.schema().transform(&test, None).unwrap();
+    let (classes, mut sum) = (all.classes, vec![0.0; all.posterior.len()]);
+    for (member, weight) in model.members[5..].iter().zip([1.0 / 2.5, 1.5 / 2.5]) {
+        assert!(member.role.for_class && member.role.binned == (weight > 0.5));
+        let z = member.net.latents(&x, &mut Default::default()).to_vec();
+        for (z, sum) in z.chunks(4).zip(sum.chunks_mut(classes)) {
+            let (mut own, mut distances) = (vec![0.0; classes], vec![0.0; classes]);
+            member.head.score(z, &mut own, &mut distances);
+            crate::head::posterior(&mut own);
+            sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += weight * own);
+        }
+    }
+    for row in sum.chunks_mut(classes) {
+        sharpness::apply(model.sharpness, row);
+    }
+    assert!(sum.iter().zip(&all.posterior).all(|(a, b)| (a - b).abs() < 1e-12));
+    let mut out = Predictions::default();
+    model.predict_part(&x, false, &mut out, &Pool::new(2)).unwrap();
+    assert!(out.distance.is_empty() && !all.distance.is_empty());
+    assert_eq!(out, Predictions { distance: Vec::new(), ..all });
+}
+
+#[test]
 fn one_seed_fixes_every_byte_for_any_number_of_threads() {
     let (known, _) = digits().leave_out("3").unwrap();
     for settings in [

@@ -242,7 +242,7 @@ impl Default for Settings {
 /// Default `nu` of Deep-MCDD on images: that of the paper.
 pub const IMAGE_NU: f64 = 0.1;
 /// Default `nu` of Deep-MCDD with [`NetName::Cnn`], chosen by left-out classes (`docs/reproduction.md`).
-pub const CNN_NU: f64 = 0.03;
+pub(super) const CNN_NU: f64 = 0.03;
 
 impl Settings {
     /// A builder without any values; it fills in what is not given.
